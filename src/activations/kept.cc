@@ -312,17 +312,83 @@ class Reading {
   std::set<int> quantised_;   // registers of which a copy in 8 bits is kept
 };
 
+// Values of modules that a policy computes again by themselves.
+class ModuleValues {
+ public:
+  ModuleValues(const ProgramView& view, const RematPolicy& policy)
+      : view_(view),
+        has_experts_(view.labels.size()),
+        is_latent_(view.labels.size()),
+        modules_(policy.modules) {
+    if (modules_.empty()) return;
+    for (const HeldRegister& of : view.registers) {
+      if (!is_of_layer(of)) continue;
+      const auto segment = static_cast<size_t>(of.segment);
+      const std::string_view part = part_name(name_of(of));
+      if (part == "mlp.dispatched") has_experts_[segment] = true;
+      if (part == "attn.latent") is_latent_[segment] = true;
+    }
+  }
+
+  bool any() const { return !modules_.empty(); }
+  bool has(int reg) const {
+    return has_name(view_.reg(reg), name_of(view_.reg(reg)));
+  }
+  // Whether a value of this name is one of them, of a layer that makes `of`.
+  bool has_name(const HeldRegister& of, std::string_view name) const {
+    return is_of_layer(of) && std::any_of(modules_.begin(), modules_.end(),
+                                          [&](const RecomputedModule* module) {
+                                            return is_of(*module, of, name);
+                                          });
+  }
+  bool is_of(const RecomputedModule& module, const HeldRegister& of,
+             std::string_view name) const {
+    using Of = RecomputedModule::Of;
+    const auto segment = static_cast<size_t>(of.segment);
+    const bool here = module.of == Of::Latent    ? is_latent_[segment]
+                      : module.of == Of::Experts ? has_experts_[segment]
+                                                 : !has_experts_[segment];
+    if (!here) return false;
+    const std::string_view part = part_name(name);
+    const auto names = [&](std::string_view each) {
+      const size_t star = each.find('*');
+      if (star != std::string_view::npos) {
+        return part.starts_with(each.substr(0, star)) &&
+               part.ends_with(each.substr(star + 1));
+      }
+      return each == part || (each.ends_with('.') && part.starts_with(each)) ||
+             (each.find(':') != std::string_view::npos && name.ends_with(each));
+    };
+    return std::any_of(module.parts.begin(), module.parts.end(), names) &&
+           std::none_of(module.but.begin(), module.but.end(), names);
+  }
+  bool is_of_layer(const HeldRegister& of) const {
+    return of.segment >= 0 && !of.weight && !of.loaded &&
+           view_.is_layer(of.segment);
+  }
+  std::string_view name_of(const HeldRegister& of) const {
+    return view_.program->graph->values[static_cast<size_t>(of.value)].name;
+  }
+
+ private:
+  const ProgramView& view_;
+  std::vector<bool> has_experts_;  // per segment
+  std::vector<bool> is_latent_;    // per segment
+  std::vector<const RecomputedModule*> modules_;
+};
+
 // From what is read back to what is kept.
 class Marking {
  public:
   Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
-          const Remat& remat)
+          const Remat& remat, const ModuleValues& modules)
       : kept(view.registers.size()),
         needed_by(view.registers.size(), -1),
         view_(view),
         reading_(reading),
         keeping_(keeping),
         remat_(remat),
+        modules_(modules),
         through_(view.registers.size()) {}
 
   // Per register: whether it stays, and the first instruction that needs it.
@@ -397,7 +463,8 @@ class Marking {
     const auto r = static_cast<size_t>(view_.reg(reg).root);
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
-    const bool through = is_repeated_now(of.maker, from_pointwise);
+    const bool through = is_repeated_now(of.maker, from_pointwise) ||
+                         is_of_module(static_cast<int>(r));
     std::vector<bool>& seen = through ? through_ : kept;
     if (seen[r]) return;
     seen[r] = true;
@@ -408,6 +475,14 @@ class Marking {
     for (const int operand : view_.at(of.maker).operands) {
       mark(operand, needed, from_pointwise);
     }
+  }
+
+  // Whether a module that is computed again makes it, as it is or within a
+  // kernel.
+  bool is_of_module(int reg) const {
+    if (!modules_.any() || view_.reg(reg).loaded) return false;
+    const auto maker = static_cast<size_t>(view_.reg(reg).maker);
+    return modules_.has(reg) || reading_.inner[maker];
   }
 
   // Whether what it makes is computed again rather than kept.
@@ -481,6 +556,7 @@ class Marking {
   const Reading& reading_;
   Keeping keeping_;
   const Remat& remat_;
+  const ModuleValues& modules_;
   std::vector<bool> through_;  // on the way to what is kept
   std::vector<int> product_number_;
 };
@@ -491,10 +567,33 @@ bool is_repeated(const ProgramView& view, const Remat& remat, int segment) {
   return !remat.is_none() && segment >= 0 && view.is_layer(segment);
 }
 
+std::vector<std::string_view> absent_modules(const ProgramView& view,
+                                             const RematPolicy& policy) {
+  const ModuleValues values(view, policy);
+  std::vector<std::string_view> absent;
+  for (const RecomputedModule* module : policy.modules) {
+    const bool found = std::any_of(
+        policy.modules.begin(), policy.modules.end(),
+        [&](const RecomputedModule* same) {
+          return same->name == module->name &&
+                 std::any_of(view.registers.begin(), view.registers.end(),
+                             [&](const HeldRegister& of) {
+                               return values.is_of_layer(of) &&
+                                      values.is_of(*same, of,
+                                                   values.name_of(of));
+                             });
+        });
+    if (!found && !is_in(absent, module->name)) absent.push_back(module->name);
+  }
+  return absent;
+}
+
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
                        const Remat& remat, Keeping keeping) {
   const Reading running(view, options, keeping, options.attention);
-  Marking all(view, running, keeping, remat);
+  static const RematPolicy kNone;
+  const ModuleValues none(view, kNone);
+  Marking all(view, running, keeping, remat, none);
   for (int i = 0; i < view.instructions(); ++i) all.mark_reads(i);
   KeptValues values;
   values.alive = all.kept;
@@ -510,10 +609,15 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     values.products.push_back(made >= 0 && all.is_weight_product(made));
     values.contexts.push_back(made >= 0 && all.is_context(made));
   }
+  const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
   const auto extra = [&](const Reading& reading, int i) {
     const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
+    if (modules.any() && reads.extra > 0 &&
+        modules.has_name(view.reg(view.at(i).result), reads.extra_name)) {
+      return Int128{0};
+    }
     const bool stays = !is_repeated(view, remat, view.segment(i)) ||
-                       remat.policy->scores_only ||
+                       remat.policy->by_modules() ||
                        (reads.attention && remat.policy->attention);
     return stays ? reads.extra : Int128{0};
   };
@@ -528,15 +632,16 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   const Reading keeping_reads(
       view, options, keeping,
       scores_only ? AttentionKind::Flash : options.attention);
-  Marking marks(view, keeping_reads, keeping, remat);
+  Marking marks(view, keeping_reads, keeping, remat, modules);
   marks.number_products();
+  const bool whole = !remat.policy->by_modules();
   const auto repeats = [&](int i) {
-    return !scores_only && is_repeated(view, remat, view.segment(i));
+    return whole && is_repeated(view, remat, view.segment(i));
   };
   for (int i = 0; i < view.instructions(); ++i) {
     if (repeats(i)) marks.mark_repeated(i);
   }
-  if (keeping == Keeping::Eager && !scores_only) marks.mark_all_named();
+  if (keeping == Keeping::Eager && whole) marks.mark_all_named();
   marks.forget_ways();
   for (int i = 0; i < view.instructions(); ++i) {
     if (!repeats(i)) marks.mark_reads(i);

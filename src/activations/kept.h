@@ -130,6 +130,10 @@ struct KeptValues {
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
                        const Remat& remat, Keeping keeping);
 
+// Modules that a policy computes again by themselves, and no layer has.
+std::vector<std::string_view> absent_modules(const ProgramView& view,
+                                             const RematPolicy& policy);
+
 // Whether a layer is computed again.
 bool is_repeated(const ProgramView& view, const Remat& remat, int segment);
 

@@ -2,6 +2,7 @@
 #include "activations/remat.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "base/text.h"
@@ -175,6 +176,49 @@ bool put_placed(const std::string& text, RematPolicy& policy,
   return true;
 }
 
+constexpr std::string_view kScoresModule = "core_attn";
+
+std::vector<std::string> module_names() {
+  std::vector<std::string> names = {std::string(kScoresModule)};
+  for (const RecomputedModule& each : recomputed_modules()) {
+    const std::string name(each.name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// `selective:moe_act,layernorm`; null, with the reason reported, where a module
+// is unknown.
+std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
+                                                const std::string& modules,
+                                                Diagnostics& diags) {
+  auto named = std::make_shared<NamedPolicy>();
+  named->text = text;
+  RematPolicy& policy = named->policy;
+  policy.name = named->text;
+  policy.summary = "all but these modules";
+  const std::vector<std::string> known = module_names();
+  for (const std::string& each : split(modules, ',')) {
+    if (std::find(known.begin(), known.end(), each) == known.end()) {
+      auto problem = diags.error(
+          Code::Usage, {},
+          "`--remat selective` knows no module " + in_backticks(each));
+      if (const auto near = nearest(each, known)) {
+        problem.help("did you mean " + in_backticks(*near) + "?");
+      }
+      problem.help("one of " + joined(known, ", "));
+      return nullptr;
+    }
+    policy.scores_only = policy.scores_only || each == kScoresModule;
+    for (const RecomputedModule& module : recomputed_modules()) {
+      if (module.name == each) policy.modules.push_back(&module);
+    }
+  }
+  return named;
+}
+
 bool is_of_names(const std::string& policy) {
   return policy == "save_only_these_names" ||
          policy == "save_and_offload_only_these_names" || policy == "custom";
@@ -227,6 +271,29 @@ std::span<const CheckpointName> checkpoint_names() {
   return kAll;
 }
 
+std::span<const RecomputedModule> recomputed_modules() {
+  using Of = RecomputedModule::Of;
+  static const std::vector<RecomputedModule> kAll = {
+      {"layernorm", Of::Experts, {"mlp.input"}},
+      {"layernorm", Of::Latent, {"attn.input"}},
+      // What the first products give stays; of keys and values that is as wide
+      // as the latents, which are kept in its place.
+      {"mla_up_proj",
+       Of::Latent,
+       {"attn.query", "attn.key", "attn.value", "attn.kv"},
+       {"attn.query:latent"}},
+      // With its norm.
+      {"mlp", Of::Dense, {"mlp."}, {"mlp.output"}},
+      {"moe", Of::Experts, {"mlp."}, {"mlp.input", "mlp.output"}},
+      {"moe_act",
+       Of::Experts,
+       {"mlp.active", "mlp.hidden", "mlp.experts.*.active",
+        "mlp.experts.*.hidden"}},
+      {"shared_experts", Of::Experts, {"mlp.shared."}, {"mlp.shared.output"}},
+  };
+  return kAll;
+}
+
 std::span<const RematPolicy> remat_policies() {
   static const std::vector<RematPolicy> kAll = make_policies();
   return kAll;
@@ -257,6 +324,13 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
     remat.every = *number;
     return remat;
   }
+  if (parts.size() == 2 && parts[0] == "selective" && !parts[1].empty() &&
+      std::isdigit(static_cast<unsigned char>(parts[1][0])) == 0) {
+    remat.named = read_modules(text, parts[1], diags);
+    if (remat.named == nullptr) return std::nullopt;
+    remat.policy = &remat.named->policy;
+    return remat;
+  }
   if (number && parts.size() == 3 && parts[0] == "full" &&
       (parts[1] == "uniform" || parts[1] == "block")) {
     remat.policy = find_remat_policy("full");
@@ -278,6 +352,7 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
   }
   problem.help("one of " + joined(names, ", ") +
                ", full:uniform:N, full:block:N, selective:N, "
+               "selective:MODULES, "
                "save_only_these_names:NAMES, "
                "save_and_offload_only_these_names:NAMES:NAMES, "
                "custom:NAME=PLACE,..");

@@ -20,6 +20,26 @@
 
 namespace shardplan {
 
+// A module of layers that Megatron-LM can compute again by itself
+// (--recompute-modules; megatron/core/transformer: transformer_layer.py,
+// multi_latent_attention.py, moe/experts.py, moe/moe_layer.py), with
+// Transformer Engine: a norm that it computes in one module with the product
+// behind it is none of its own. What such a module gives, and all that is made
+// on the way to it, is not kept.
+struct RecomputedModule {
+  enum class Of : uint8_t { Dense, Experts, Latent };
+
+  std::string_view name;
+  Of of = Of::Dense;  // layers without experts, with experts; latent attention
+  // Parts of a layer, as the forward pass names them; with a dot behind, all
+  // below; with a star, of every expert. Of these, values that stay, by part or
+  // whole name.
+  std::vector<std::string_view> parts = {};
+  std::vector<std::string_view> but = {};
+};
+// Several rows of one name are one module.
+std::span<const RecomputedModule> recomputed_modules();
+
 // What may be kept of a layer beside its input.
 struct RematPolicy {
   std::string_view name;
@@ -43,8 +63,12 @@ struct RematPolicy {
   // Products with weights that are computed again all the same: every second
   // (torchtitan's selective checkpointing of operations).
   bool every_second_product = false;
-  // Computed again are the scores of attention alone.
+  // All is kept but scores of attention, and but these modules.
   bool scores_only = false;
+  std::vector<const RecomputedModule*> modules = {};
+
+  // Layers are not computed again as wholes.
+  bool by_modules() const { return scores_only || !modules.empty(); }
 };
 std::span<const RematPolicy> remat_policies();
 const RematPolicy* find_remat_policy(std::string_view name);
@@ -93,8 +117,9 @@ struct Remat {
 // layers. `save_only_these_names:NAMES`,
 // `save_and_offload_only_these_names:NAMES:NAMES` (JAX: kept, then offloaded;
 // either may be empty) and `custom:NAME=device,NAME=offload,NAME=remat`
-// (MaxText), of checkpoint_names(). Empty, with the reason and the nearest name
-// reported (SP010).
+// (MaxText), of checkpoint_names(). `selective:MODULES` (Megatron-LM), of
+// recomputed_modules() and core_attn, which is scores of attention. Empty, with
+// the reason and the nearest name reported (SP010).
 std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags);
 
 // As it was written: "full:block:4".

@@ -326,7 +326,7 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
     const RematPolicy& policy = *remat->policy;
     const bool input_alone = !policy.weight_products &&
                              !policy.other_products && !policy.attention &&
-                             policy.kept.empty() && !policy.scores_only &&
+                             policy.kept.empty() && !policy.by_modules() &&
                              !policy.every_second_product;
     const bool asks_scores =
         model_.holds_scores || how.attention == AttentionKind::Scores;
@@ -350,10 +350,11 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
       add_part(fused, "layers.*.weights", of.inner * own / 2,
                policy.offloaded.size() == policy.kept.size());
     }
-    if (policy.scores_only) fused = segment.memory[1];
+    // Of modules, shapes do not tell.
+    if (policy.by_modules()) fused = segment.memory[1];
     segment.memory[0] = std::move(least);
     segment.memory[1] = std::move(fused);
-    if (!policy.scores_only) {
+    if (!policy.by_modules()) {
       SegmentMemory eager;
       add_part(eager, "layers.*.input", of.input * own, input_away);
       if (!input_alone) {

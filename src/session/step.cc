@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "activations/kept.h"
 #include "activations/step_memory.h"
 #include "base/checked.h"
 #include "base/text.h"
@@ -436,6 +437,7 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
       plain_ = segments_of(program_->program, of_program.segments, {});
       plain_of_ = of_program.segments;
     }
+    if (!has_modules(of_program, diags)) return std::nullopt;
     layers = step_layers(*forward_, *program_, of_program, plain_);
     if (is_stacked_) {
       layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
@@ -483,6 +485,23 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
   shaped.experts_per_token = model_.experts_per_token;
   shaped.frozen = frozen();
   return layers_by_shapes(computed(), computed_plan(), shaped, step);
+}
+
+// A module that is to be computed again and is in no layer is no module.
+bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
+  const RematPolicy* const policy = step.remat.policy;
+  if (policy == nullptr || policy->modules.empty()) return true;
+  const auto absent =
+      absent_modules(view_of(program_->program, step.segments), *policy);
+  for (const std::string_view module : absent) {
+    diags
+        .error(Code::Usage, {},
+               "`--remat " + remat_text(step.remat) +
+                   "`: no layer of this model has a module " +
+                   in_backticks(module) + " that Megatron-LM computes again")
+        .help("leave it out: nothing of it is kept or computed again");
+  }
+  return absent.empty();
 }
 
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {

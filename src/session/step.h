@@ -111,6 +111,7 @@ class Steps {
                         const StepOptions& step) const;
 
  private:
+  bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   bool partition(const Pass& pass, Diagnostics& diags);
   // With experts as stacks; false where that does not do.
   bool partition_stacked(const Pass& pass, Diagnostics& diags);

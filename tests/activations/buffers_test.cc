@@ -227,6 +227,13 @@ TEST_CASE("a policy that nobody knows is refused with the nearest name") {
   CHECK(remat_text(*read_remat("full:uniform:2", diags)) == "full:uniform:2");
   CHECK(remat_text(*read_remat("selective:2", diags)) == "selective:2");
   CHECK(!read_remat("full:block:0", diags));
+  CHECK(remat_text(named_policy("selective:core_attn,moe_act")) ==
+        "selective:core_attn,moe_act");
+  Diagnostics refused;
+  CHECK(!read_remat("selective:moe_activation", refused));
+  CHECK(testing::messages(refused) ==
+        "SP010 `--remat selective` knows no module `moe_activation`");
+  CHECK(!read_remat("selective:", diags));
   CHECK(!read_remat("", diags));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -388,6 +389,93 @@ TEST_CASE(
       }
     }
   }
+}
+
+// Latent attention, a dense layer and some with experts.
+const Json kDeepseek = {{"architectures", {"DeepseekV3ForCausalLM"}},
+                        {"model_type", "deepseek_v3"},
+                        {"torch_dtype", "bfloat16"},
+                        {"vocab_size", 512},
+                        {"num_hidden_layers", 4},
+                        {"hidden_size", 64},
+                        {"intermediate_size", 96},
+                        {"num_attention_heads", 4},
+                        {"num_key_value_heads", 4},
+                        {"max_position_embeddings", 64},
+                        {"rms_norm_eps", 1e-6},
+                        {"hidden_act", "silu"},
+                        {"q_lora_rank", 24},
+                        {"kv_lora_rank", 16},
+                        {"qk_nope_head_dim", 16},
+                        {"qk_rope_head_dim", 8},
+                        {"v_head_dim", 16},
+                        {"first_k_dense_replace", 1},
+                        {"n_routed_experts", 4},
+                        {"n_shared_experts", 1},
+                        {"moe_intermediate_size", 32},
+                        {"num_experts_per_tok", 2},
+                        {"n_group", 1},
+                        {"topk_group", 1},
+                        {"norm_topk_prob", true},
+                        {"routed_scaling_factor", 1.0},
+                        {"scoring_func", "sigmoid"},
+                        {"num_nextn_predict_layers", 0}};
+
+Int128 saved_in_layers(const Trained& all, const SegmentOptions& options,
+                       const Remat& remat) {
+  Int128 sum = 0;
+  for (const Segment& segment :
+       segments_of(all.program->program, options, remat)) {
+    if (segment.is_layer) sum += segment.memory.at(1).saved;
+  }
+  return sum;
+}
+
+TEST_CASE("modules of Megatron-LM that are computed again keep nothing") {
+  const auto all =
+      trained(kDeepseek, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each);
+  const SegmentOptions options;
+  const int64_t layers = 4;
+  const int64_t sparse = 3;
+  const int64_t places = kTokens * 2;  // of experts
+  constexpr int64_t kBytes = 2;
+  const auto saves = [&](const char* modules) {
+    return static_cast<int64_t>(
+        saved_in_layers(*all, options, {}) -
+        saved_in_layers(*all, options, policy(modules)));
+  };
+  CHECK(saves("selective:core_attn") == 0);  // flash
+  // What norms give, and a number for each row, in front of experts and of
+  // attention.
+  CHECK(saves("selective:layernorm") ==
+        (layers + sparse) * kTokens * (64 * kBytes + 4));
+  CHECK(saves("selective:moe_act") == sparse * places * 32 * kBytes);
+  CHECK(saves("selective:shared_experts") ==
+        sparse * kTokens * 3 * 32 * kBytes);
+  CHECK(saves("selective:shared_experts,moe_act") ==
+        saves("selective:shared_experts") + saves("selective:moe_act"));
+  // Gate, up and their product; its norm, with a number for each row.
+  CHECK(saves("selective:mlp") ==
+        kTokens * (3 * 96 * kBytes + 64 * kBytes + 4));
+  // Of latent attention, what its first products give stays alone.
+  std::map<std::string, Int128> kept;
+  for (const Segment& segment : segments_of(all->program->program, options,
+                                            policy("selective:mla_up_proj"))) {
+    for (const auto& value : segment.memory.at(1).saved_by) {
+      kept[value.first] += value.second;
+    }
+  }
+  CHECK(kept.count("layers.*.attn.key") == 0);
+  CHECK(kept.count("layers.*.attn.kv") == 0);
+  CHECK(kept.at("layers.*.attn.query") == layers * kTokens * 24 * kBytes);
+  CHECK(saves("selective:moe") > saves("selective:shared_experts,moe_act"));
+  CHECK(saves("selective:moe,mlp,layernorm,mla_up_proj") >
+        saves("selective:moe,mlp"));
+  // With scores, those go as well.
+  SegmentOptions scores;
+  scores.attention = AttentionKind::Scores;
+  CHECK(saved_in_layers(*all, scores, policy("selective:core_attn,mlp")) ==
+        saved_in_layers(*all, options, policy("selective:mlp")));
 }
 
 TEST_CASE("micro-batches in flight are those of the schedule") {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -67,6 +68,46 @@ const std::vector<std::array<const char*, 2>> kMoreAndLess = {
     {"dots", "full"},
     {"block", "full"}};
 
+// Bytes by category are the total of every class of devices, where these are
+// not alike: stages, shards of parts that do not divide. Whether there was an
+// answer.
+bool sums_hold(const StepModel& model, const Manifest& manifest,
+               const RuleSet& rules, const char* axes,
+               const MemoryRequest& memory) {
+  CAPTURE(axes);
+  Diagnostics diags;
+  const auto plan = resolve(manifest, rules, testing::mesh(axes), {}, diags);
+  REQUIRE(plan);
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  how.reserve = 1000;
+  if (axes[0] == 'p') how.stages = Stages{"pp", {}};
+  const auto budget = make_budget(manifest, *plan, how, diags);
+  if (!budget) return false;  // fewer layers than stages
+  for (const BudgetClass& device : budget->classes) {
+    CAPTURE(device.label);
+    CHECK(std::accumulate(device.bytes.begin(), device.bytes.end(),
+                          int64_t{0}) == device.total);
+  }
+  const PlanRequest planning;
+  const WorkloadRequest workload;
+  Steps steps({planning, memory, workload}, model, manifest, *plan, &rules);
+  StepOptions step;
+  step.microbatches = 2;
+  const auto bracket =
+      steps.bracket({6, 9}, how, *budget, model.sized(step), diags);
+  if (!bracket) return false;
+  check_sums(*bracket);
+  Ends most{};
+  for (const StageBracket& stage : bracket->stages) {
+    for (size_t k = 0; k < kKeepings; ++k) {
+      most[k] = std::max(most[k], stage.total[k]);
+    }
+  }
+  if (!bracket->stages.empty()) CHECK(most == bracket->total);
+  return true;
+}
+
 // One config of each type.
 std::vector<Json> one_of_each() {
   std::vector<Json> records;
@@ -88,6 +129,7 @@ TEST_CASE(
   const auto rules = testing::loaded_rules(host, "@all_models");
   REQUIRE(rules->rules);
   int answered = 0;
+  int unequal = 0;
   int skipped = 0;
   for (const Json& record : one_of_each()) {
     // Sanitizers, whose own allocation is not counted, look at few.
@@ -125,6 +167,10 @@ TEST_CASE(
       check_sums(*bracket);
       return *bracket;
     };
+    for (const char* axes : {"pp=2,tp=2", "fsdp=3"}) {
+      unequal +=
+          sums_hold(model, manifest, *rules->rules, axes, memory) ? 1 : 0;
+    }
     std::map<std::string, Ends> held;
     for (const char* name :
          {"none", "minimal_with_context", "dots", "block", "full"}) {
@@ -163,6 +209,7 @@ TEST_CASE(
     ++answered;
   }
   CHECK(answered > (kCountsAllocations ? 75 : 10));
+  CHECK(unequal > answered);
 }
 
 }  // namespace
