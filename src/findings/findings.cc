@@ -126,6 +126,12 @@ std::span<const RaisedElsewhere> raised_elsewhere() {
   return kElsewhere;
 }
 
+UnitFacts unit_facts_of(const LintInput& input) {
+  if (input.summary != nullptr) return input.summary->known;
+  return input.known != nullptr ? *input.known
+                                : unit_facts(input.manifest, input.folding);
+}
+
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const Folding& folding, const RuleSet* rules,
                           const DeviceMemory& memory,

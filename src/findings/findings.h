@@ -112,7 +112,13 @@ struct LintInput {
   Members of_class;
   NamingMismatch naming;
   const Summary* summary = nullptr;  // null: every parameter is there
+  // unit_facts() of the manifest, where several plans are looked at; null: they
+  // are worked out.
+  const UnitFacts* known = nullptr;
 };
+
+// Of the summary, where there is one.
+UnitFacts unit_facts_of(const LintInput& input);
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const Folding& folding, const RuleSet* rules,

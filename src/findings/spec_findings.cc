@@ -62,7 +62,7 @@ class PlacedUnits {
 
  private:
   void read() {
-    known_ = unit_facts(input_.manifest, input_.folding);
+    known_ = unit_facts_of(input_);
     classes_of_.resize(input_.plan.placements.size());
     for (size_t i = 0; i < input_.folding.classes.size(); ++i) {
       classes_of_[input_.folding.classes[i].kind].push_back(i);

@@ -370,9 +370,7 @@ void report_split(const LintInput& input, const Finding& finding,
 }  // namespace
 
 void check_split_units(const LintInput& input, Diagnostics& diags) {
-  const UnitFacts known = input.summary == nullptr
-                              ? unit_facts(input.manifest, input.folding)
-                              : input.summary->known;
+  const UnitFacts known = unit_facts_of(input);
   std::vector<Finding> findings;
   std::map<std::tuple<uint32_t, int, UnitKind, int64_t>, size_t> seen;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {

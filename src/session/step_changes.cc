@@ -408,7 +408,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
 }
 
 int64_t errors_of(const Session& session, const Plan& plan,
-                  const PlanRequest& planning) {
+                  const PlanRequest& planning, const UnitFacts& known) {
   Diagnostics found;
   const Manifest& manifest = session.manifest;
   const auto memory = device_memory(manifest, plan, found);
@@ -416,9 +416,11 @@ int64_t errors_of(const Session& session, const Plan& plan,
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
   const LintOptions how = lint_options(planning);
-  lint(make_lint_input(manifest, plan, folding,
-                       session.rules ? &*session.rules : nullptr, *memory, how),
-       {Needs::Specs, Needs::WholePlan}, found);
+  LintInput input =
+      make_lint_input(manifest, plan, folding,
+                      session.rules ? &*session.rules : nullptr, *memory, how);
+  input.known = &known;
+  lint(input, {Needs::Specs, Needs::WholePlan}, found);
   return found.count(Severity::Error);
 }
 
@@ -437,7 +439,8 @@ class Replanner {
         memory_(memory),
         session_(session),
         host_(host),
-        errors_(errors_of(session, session.plan, planning)) {}
+        known_(unit_facts(session.manifest)),
+        errors_(errors_of(session, session.plan, planning, known_)) {}
 
   std::optional<Replanned> on(const Mesh& mesh) {
     Diagnostics quiet;
@@ -453,7 +456,7 @@ class Replanner {
     auto plan =
         convert_plan(session_.manifest, session_.plan, mesh, how, quiet);
     if (!plan || quiet.cannot_run() ||
-        errors_of(session_, *plan, planning_) > errors_) {
+        errors_of(session_, *plan, planning_, known_) > errors_) {
       return std::nullopt;
     }
     auto input = budget_input(memory_, planning_, session_.manifest, *plan,
@@ -470,6 +473,7 @@ class Replanner {
   const MemoryRequest& memory_;
   const Session& session_;
   Host& host_;
+  const UnitFacts known_;  // the same on every mesh
   int64_t errors_ = 0;
   NamesRead names_;
 };
