@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What frameworks hold beside state and activations, and policies of names.
+// What frameworks hold beside state and activations.
 #include "activations/buffers.h"
 
 #include <algorithm>
@@ -12,10 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include "activations/remat.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
-#include "tests/support/messages.h"
 #include "tests/support/placed.h"
 
 namespace shardplan {
@@ -185,56 +183,6 @@ TEST_CASE(
   by_shapes.keeps_input = false;
   by_shapes.counts_output = false;
   CHECK(pipeline_buffers(by_shapes, K::Least) == 0);
-}
-
-Remat named_policy(const char* text) {
-  Diagnostics diags;
-  const auto remat = read_remat(text, diags);
-  REQUIRE_MESSAGE(remat, testing::messages(diags));
-  return *remat;
-}
-
-TEST_CASE("policies of names are read, or refused") {
-  const auto refused = [](const char* text) {
-    Diagnostics diags;
-    CHECK(!read_remat(text, diags));
-    return testing::messages(diags);
-  };
-  CHECK(remat_text(named_policy("save_only_these_names:query_proj,mlpwo")) ==
-        "save_only_these_names:query_proj,mlpwo");
-  // Copies keep the policy that they point to.
-  Remat copied;
-  {
-    const Remat first = named_policy("custom:out_proj=device");
-    copied = first;
-  }
-  CHECK(remat_text(copied) == "custom:out_proj=device");
-  CHECK(copied.policy->kept == std::vector<std::string_view>{"attn.output"});
-  CHECK(refused("save_only_these_names:query_prj") ==
-        "SP010 `--remat` knows no value of layers `query_prj`");
-  CHECK(refused("save_and_offload_only_these_names:query_proj") ==
-        "SP010 `--remat save_and_offload_only_these_names` takes two lists of "
-        "names");
-  CHECK(refused("custom:query_proj=host") ==
-        "SP010 `--remat custom` does not say where `query_proj=host` is kept");
-}
-
-TEST_CASE("a policy that nobody knows is refused with the nearest name") {
-  Diagnostics diags;
-  CHECK(!read_remat("dot", diags));
-  CHECK(testing::messages(diags).find("SP010") != std::string::npos);
-  CHECK(remat_text(*read_remat("full:block:4", diags)) == "full:block:4");
-  CHECK(remat_text(*read_remat("full:uniform:2", diags)) == "full:uniform:2");
-  CHECK(remat_text(*read_remat("selective:2", diags)) == "selective:2");
-  CHECK(!read_remat("full:block:0", diags));
-  CHECK(remat_text(named_policy("selective:core_attn,moe_act")) ==
-        "selective:core_attn,moe_act");
-  Diagnostics refused;
-  CHECK(!read_remat("selective:moe_activation", refused));
-  CHECK(testing::messages(refused) ==
-        "SP010 `--remat selective` knows no module `moe_activation`");
-  CHECK(!read_remat("selective:", diags));
-  CHECK(!read_remat("", diags));
 }
 
 }  // namespace

@@ -4,98 +4,34 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "activations/backward.h"
 #include "activations/segments.h"
-#include "base/checked.h"
 #include "graph/op.h"
 #include "graph/view_ops.h"
-#include "model/architectures.h"
-#include "model/forward/recognise.h"
-#include "resolve/resolve.h"
-#include "session/trainable.h"
-#include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
-#include "tests/support/loaded_rules.h"
-#include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
-#include "tests/support/whole_model.h"
+#include "tests/support/trained.h"
 
 namespace shardplan {
 namespace {
 
+using testing::activations_in;
+using testing::bracket_of;
 using testing::Json;
-using testing::mesh;
-
-// A model on a mesh, and its forward pass.
-struct Trained {
-  std::unique_ptr<testing::Synthesis> synthesis;
-  testing::MemoryHost host;
-  std::unique_ptr<testing::LoadedRules> rules;
-  Diagnostics diags;
-  std::optional<Plan> plan;
-  std::optional<ForwardModel> model;
-  std::optional<RepeatedProgram> program;
-
-  const Manifest& manifest() const { return synthesis->manifest.value(); }
-};
-
-std::unique_ptr<Trained> trained(const Json& config, const char* axes,
-                                 ForwardPass pass,
-                                 AlikeLayers alike = AlikeLayers::Once,
-                                 const std::string& trainable = "") {
-  auto result = std::make_unique<Trained>();
-  Trained& all = *result;
-  all.synthesis = testing::synthesize(config);
-  const Manifest& manifest = all.synthesis->good();
-  REQUIRE(label_parameters(*all.synthesis->manifest));
-  all.rules = testing::loaded_rules(all.host, "@all_models");
-  REQUIRE(all.rules->rules);
-  all.plan = resolve(manifest, *all.rules->rules, mesh(axes), {}, all.diags);
-  REQUIRE(all.plan);
-  auto model = recognise_model(manifest, testing::parsed_config(config),
-                               nullptr, all.diags);
-  REQUIRE_MESSAGE(model, testing::messages(all.diags));
-  std::vector<bool> frozen;
-  if (!trainable.empty()) {
-    const auto found = find_trained({trainable}, manifest, all.diags);
-    REQUIRE_MESSAGE(found, testing::messages(all.diags));
-    frozen = *found;
-    frozen.flip();
-  }
-  all.model = forward_model(manifest, *std::move(model), pass, frozen);
-  all.program = partition_layers(
-      *all.model, {manifest, *all.plan, &*all.rules->rules, {}},
-      [](const Program&, const LayerCycle&) { return true; }, alike, all.diags);
-  REQUIRE_MESSAGE(all.program, testing::messages(all.diags));
-  return result;
-}
-
-MemoryBracket bracket_of(Trained& all, const StepOptions& step,
-                         const BudgetOptions& how = {}) {
-  const auto budget = make_budget(all.manifest(), *all.plan, how, all.diags);
-  REQUIRE_MESSAGE(budget, testing::messages(all.diags));
-  const StepLayers layers = step_layers(*all.model, *all.program, step);
-  const auto bracket = step_memory(
-      {all.manifest(), *all.plan, *budget, how, layers}, step, all.diags);
-  REQUIRE(bracket);
-  return *bracket;
-}
-
-Remat policy(const char* text) {
-  Diagnostics diags;
-  const auto remat = read_remat(text, diags);
-  REQUIRE_MESSAGE(remat, testing::messages(diags));
-  return *remat;
-}
+using testing::kGpt2;
+using testing::kLlama;
+using testing::kTokens;
+using testing::remat_policy;
+using testing::row_of;
+using testing::Trained;
+using testing::trained;
 
 Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
                       const Remat& remat, Keeping keeping) {
@@ -108,28 +44,6 @@ Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
   }
   return -1;
 }
-
-const Json kLlama = {{"architectures", {"LlamaForCausalLM"}},
-                     {"model_type", "llama"},
-                     {"vocab_size", 512},
-                     {"hidden_size", 64},
-                     {"intermediate_size", 160},
-                     {"num_hidden_layers", 6},
-                     {"num_attention_heads", 8},
-                     {"num_key_value_heads", 2},
-                     {"rms_norm_eps", 1e-5},
-                     {"hidden_act", "silu"},
-                     {"torch_dtype", "bfloat16"}};
-const Json kGpt2 = {{"architectures", {"GPT2LMHeadModel"}},
-                    {"model_type", "gpt2"},
-                    {"vocab_size", 512},
-                    {"n_embd", 64},
-                    {"n_layer", 6},
-                    {"n_head", 4},
-                    {"n_positions", 64},
-                    {"torch_dtype", "bfloat16"}};
-
-constexpr int64_t kTokens = 4 * 16;
 
 TEST_CASE("every operation has a gradient") {
   for (const OpDef& op : ops()) {
@@ -159,9 +73,9 @@ TEST_CASE("a layer of Llama keeps what its kernels read") {
   // Norms and the product are computed again from the products.
   CHECK(saved_by_layer(*all, {}, {}, Keeping::Least) ==
         2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
-  CHECK(saved_by_layer(*all, {}, policy("full"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("full"), Keeping::Fused) ==
         2 * kTokens * h);
-  CHECK(saved_by_layer(*all, {}, policy("block"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("block"), Keeping::Fused) ==
         2 * kTokens * 2 * h + kTokens * 8 * 4);
 }
 
@@ -184,8 +98,8 @@ TEST_CASE("scores of attention are held where they are asked for") {
   const Int128 held = saved_by_layer(*all, scores, {}, Keeping::Fused);
   // Probabilities in place of one number per query.
   CHECK(held - flash == 2 * 4 * 8 * 16 * 16 - kTokens * 8 * 4);
-  CHECK(saved_by_layer(*all, scores, policy("selective"), Keeping::Fused) ==
-        flash);
+  CHECK(saved_by_layer(*all, scores, remat_policy("selective"),
+                       Keeping::Fused) == flash);
 }
 
 // Korthikanti et al. (2022): 5 s b per score, of softmax, of the mask and of
@@ -212,7 +126,7 @@ TEST_CASE("few layers stand for all") {
   REQUIRE(!each->program->cycle);
   for (const char* name : {"none", "dots", "full"}) {
     CAPTURE(name);
-    step.remat = policy(name);
+    step.remat = remat_policy(name);
     CHECK(bracket_of(*few, step).total == bracket_of(*each, step).total);
   }
 }
@@ -234,7 +148,7 @@ TEST_CASE("few layers stand for all, whatever is frozen") {
     for (const std::string name : {"none", "dots", "full"}) {
       CAPTURE(name);
       StepOptions step;
-      step.remat = policy(name.c_str());
+      step.remat = remat_policy(name.c_str());
       const MemoryBracket once = bracket_of(*few, step);
       const MemoryBracket whole = bracket_of(*each, step);
       for (size_t k = 0; k < kKeepings; ++k) {
@@ -265,7 +179,7 @@ TEST_CASE("a layer of frozen weights keeps no input of a product") {
   // What two norms read; q, k, v and what attention gives; gate and up.
   CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
         2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
-  CHECK(saved_by_layer(*all, {}, policy("full"), Keeping::Fused) ==
+  CHECK(saved_by_layer(*all, {}, remat_policy("full"), Keeping::Fused) ==
         2 * kTokens * h);
 }
 
@@ -274,7 +188,8 @@ TEST_CASE("below the first layer that is trained nothing is kept") {
                            "layers[.]4[.]");
   for (const char* name : {"none", "dots", "block", "full", "selective:op"}) {
     CAPTURE(name);
-    const auto segments = segments_of(all->program->program, {}, policy(name));
+    const auto segments =
+        segments_of(all->program->program, {}, remat_policy(name));
     for (size_t k = 0; k < kKeepings; ++k) {
       for (const Segment& segment : segments) {
         CAPTURE(segment.label);
@@ -319,14 +234,15 @@ TEST_CASE("the more is trained, the more is kept") {
           CAPTURE(patterns[i]);
           for (size_t k = 0; k < kKeepings; ++k) {
             const Int128 saved =
-                saved_in_all(*of_pattern[i], options, policy(name), k);
+                saved_in_all(*of_pattern[i], options, remat_policy(name), k);
             CHECK(saved >= before.at(k));
             before.at(k) = saved;
           }
         }
         // Of all that is trained as much as where nothing is said.
         for (size_t k = 0; k < kKeepings; ++k) {
-          CHECK(saved_in_all(*plain, options, policy(name), k) == before.at(k));
+          CHECK(saved_in_all(*plain, options, remat_policy(name), k) ==
+                before.at(k));
         }
       }
     }
@@ -358,124 +274,6 @@ TEST_CASE("rows sum to the totals, and the bounds are in order") {
       }
     }
   }
-}
-
-int64_t activations_in(const MemoryBracket& bracket, size_t k) {
-  int64_t sum = 0;
-  for (const BracketRow& row : bracket.rows) {
-    if (row.category == "activations" || row.category == "logits") {
-      sum += row.bytes[k];
-    }
-  }
-  return sum;
-}
-
-TEST_CASE(
-    "more rematerialisation never holds more, a larger batch never less") {
-  for (const Json& config : {kLlama, kGpt2}) {
-    const auto one = trained(config, "fsdp=2,tp=2", {4, 16, {}, {}});
-    const auto two = trained(config, "fsdp=2,tp=2", {8, 16, {}, {}});
-    for (size_t k = 0; k < kKeepings; ++k) {
-      int64_t before = INT64_MAX;
-      for (const char* name :
-           {"none", "minimal_with_context", "dots", "full"}) {
-        CAPTURE(name);
-        StepOptions step;
-        step.remat = policy(name);
-        const int64_t held = activations_in(bracket_of(*one, step), k);
-        CHECK(held <= before);
-        CHECK(activations_in(bracket_of(*two, step), k) >= held);
-        before = held;
-      }
-    }
-  }
-}
-
-// Latent attention, a dense layer and some with experts.
-const Json kDeepseek = {{"architectures", {"DeepseekV3ForCausalLM"}},
-                        {"model_type", "deepseek_v3"},
-                        {"torch_dtype", "bfloat16"},
-                        {"vocab_size", 512},
-                        {"num_hidden_layers", 4},
-                        {"hidden_size", 64},
-                        {"intermediate_size", 96},
-                        {"num_attention_heads", 4},
-                        {"num_key_value_heads", 4},
-                        {"max_position_embeddings", 64},
-                        {"rms_norm_eps", 1e-6},
-                        {"hidden_act", "silu"},
-                        {"q_lora_rank", 24},
-                        {"kv_lora_rank", 16},
-                        {"qk_nope_head_dim", 16},
-                        {"qk_rope_head_dim", 8},
-                        {"v_head_dim", 16},
-                        {"first_k_dense_replace", 1},
-                        {"n_routed_experts", 4},
-                        {"n_shared_experts", 1},
-                        {"moe_intermediate_size", 32},
-                        {"num_experts_per_tok", 2},
-                        {"n_group", 1},
-                        {"topk_group", 1},
-                        {"norm_topk_prob", true},
-                        {"routed_scaling_factor", 1.0},
-                        {"scoring_func", "sigmoid"},
-                        {"num_nextn_predict_layers", 0}};
-
-Int128 saved_in_layers(const Trained& all, const SegmentOptions& options,
-                       const Remat& remat) {
-  Int128 sum = 0;
-  for (const Segment& segment :
-       segments_of(all.program->program, options, remat)) {
-    if (segment.is_layer) sum += segment.memory.at(1).saved;
-  }
-  return sum;
-}
-
-TEST_CASE("modules of Megatron-LM that are computed again keep nothing") {
-  const auto all =
-      trained(kDeepseek, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each);
-  const SegmentOptions options;
-  const int64_t layers = 4;
-  const int64_t sparse = 3;
-  const int64_t places = kTokens * 2;  // of experts
-  constexpr int64_t kBytes = 2;
-  const auto saves = [&](const char* modules) {
-    return static_cast<int64_t>(
-        saved_in_layers(*all, options, {}) -
-        saved_in_layers(*all, options, policy(modules)));
-  };
-  CHECK(saves("selective:core_attn") == 0);  // flash
-  // What norms give, and a number for each row, in front of experts and of
-  // attention.
-  CHECK(saves("selective:layernorm") ==
-        (layers + sparse) * kTokens * (64 * kBytes + 4));
-  CHECK(saves("selective:moe_act") == sparse * places * 32 * kBytes);
-  CHECK(saves("selective:shared_experts") ==
-        sparse * kTokens * 3 * 32 * kBytes);
-  CHECK(saves("selective:shared_experts,moe_act") ==
-        saves("selective:shared_experts") + saves("selective:moe_act"));
-  // Gate, up and their product; its norm, with a number for each row.
-  CHECK(saves("selective:mlp") ==
-        kTokens * (3 * 96 * kBytes + 64 * kBytes + 4));
-  // Of latent attention, what its first products give stays alone.
-  std::map<std::string, Int128> kept;
-  for (const Segment& segment : segments_of(all->program->program, options,
-                                            policy("selective:mla_up_proj"))) {
-    for (const auto& value : segment.memory.at(1).saved_by) {
-      kept[value.first] += value.second;
-    }
-  }
-  CHECK(kept.count("layers.*.attn.key") == 0);
-  CHECK(kept.count("layers.*.attn.kv") == 0);
-  CHECK(kept.at("layers.*.attn.query") == layers * kTokens * 24 * kBytes);
-  CHECK(saves("selective:moe") > saves("selective:shared_experts,moe_act"));
-  CHECK(saves("selective:moe,mlp,layernorm,mla_up_proj") >
-        saves("selective:moe,mlp"));
-  // With scores, those go as well.
-  SegmentOptions scores;
-  scores.attention = AttentionKind::Scores;
-  CHECK(saved_in_layers(*all, scores, policy("selective:core_attn,mlp")) ==
-        saved_in_layers(*all, options, policy("selective:mlp")));
 }
 
 TEST_CASE("micro-batches in flight are those of the schedule") {
@@ -604,13 +402,6 @@ TEST_CASE("what is known of a framework narrows the bracket") {
   }
 }
 
-int64_t row_of(const MemoryBracket& bracket, const char* category, size_t k) {
-  for (const BracketRow& row : bracket.rows) {
-    if (row.category == category) return row.bytes[k];
-  }
-  return -1;
-}
-
 TEST_CASE("products in 8 bits: inputs of a byte, and copies of weights") {
   CHECK(find_fp8_recipe("nobody") == nullptr);
   const auto all = trained(kLlama, "fsdp=1", {64, 64, {}, {}});
@@ -721,58 +512,6 @@ TEST_CASE("a stage's input is the stream of its first layer") {
   CHECK(row_of(bracket, "pipeline_buffers", 2) > 0);
   for (size_t k = 0; k < kKeepings; ++k) {
     CHECK(row_of(bracket, "activations", k) >= 0);
-  }
-}
-
-TEST_CASE("what a policy offloads is in host memory, and not on the device") {
-  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
-  StepOptions step;
-  const auto bracket = [&](const std::string& remat) {
-    step.remat = policy(remat.c_str());
-    return bracket_of(*all, step);
-  };
-  const auto host = [&](const std::string& remat) {
-    return bracket(remat).host[1];
-  };
-  const int64_t h = 64;
-  const int64_t kv = 16;
-  // Six layers, two bytes.
-  const int64_t each = 6 * 2 * kTokens;
-  CHECK(!bracket("dots").offloads);
-  CHECK(bracket("qkv_proj_offloaded").offloads);
-  CHECK(host("qkv_proj_offloaded") == each * (h + 2 * kv));
-  CHECK(host("save_and_offload_only_these_names::query_proj,key_proj,"
-             "value_proj") == host("qkv_proj_offloaded"));
-  CHECK(host("custom:query_proj=offload,key_proj=remat") == each * h);
-  CHECK(host("save_and_offload_only_these_names::decoder_layer_input") ==
-        each * h);
-  CHECK(host("save_and_offload_only_these_names:query_proj:context") ==
-        each * h);
-  // As many bytes as are saved where none are offloaded.
-  for (const auto& pair :
-       {std::pair("minimal_offloaded", "minimal"),
-        std::pair("save_and_offload_only_these_names::query_proj,mlpwo",
-                  "save_only_these_names:query_proj,mlpwo"),
-        std::pair("offload_activations", "none")}) {
-    const char* const away = pair.first;
-    const char* const here = pair.second;
-    CAPTURE(away);
-    Int128 moved = 0;
-    Int128 saved = 0;
-    Int128 kept = 0;
-    for (const Segment& segment :
-         segments_of(all->program->program, {}, policy(away))) {
-      moved += segment.memory[1].offloaded;
-      saved += segment.memory[1].saved;
-    }
-    for (const Segment& segment :
-         segments_of(all->program->program, {}, policy(here))) {
-      kept += segment.memory[1].saved;
-      CHECK(segment.memory[1].offloaded == 0);
-    }
-    CHECK(moved > 0);
-    CHECK(saved + moved == kept);
-    CHECK(bracket(away).lower() <= bracket(here).lower());
   }
 }
 
