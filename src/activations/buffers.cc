@@ -129,6 +129,7 @@ OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
     const Shape& shape = type.shape;
     if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
     ++result.parameters;
+    result.elements += type.elements();
     const int64_t unit =
         std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
     result.largest =
@@ -170,6 +171,49 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
   const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
   const Int128 own = kUpdateBytes * matrix + unit * numbers;
   return most ? std::max(own, tree) : own;
+}
+
+std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
+                                             const Plan& plan,
+                                             const std::vector<bool>& frozen,
+                                             const BudgetOptions& options) {
+  std::vector<OptimizerInput> groups;
+  const StateSpecs* specs = options.state_specs;
+  for (size_t group = 0; group <= options.state.groups.size(); ++group) {
+    std::vector<bool> others = frozen;
+    if (!options.state.groups.empty() && specs != nullptr) {
+      others.resize(manifest.size());
+      for (size_t i = 0; i < others.size(); ++i) {
+        others[i] = others[i] || specs->kinds[specs->kind_of[i]].group != group;
+      }
+    }
+    groups.push_back(largest_trained(manifest, plan, others));
+    groups.back().optimizer = optimizer_of(options.state, group);
+  }
+  return groups;
+}
+
+Int128 update_temporaries(std::span<const OptimizerInput> groups,
+                          const FrameworkDef& framework, Int128 state,
+                          Int128 numbers, Keeping answer) {
+  Int128 elements = 0;
+  for (const OptimizerInput& each : groups) elements += each.elements;
+  const bool at_once = framework.updates_at_once && answer == Keeping::Fused;
+  Int128 most = 0;
+  for (OptimizerInput each : groups) {
+    if (framework.updates_in_place ||
+        (framework.fuses_updates && is_elementwise(each.optimizer))) {
+      continue;
+    }
+    each.state = state;
+    each.numbers = numbers;
+    if (answer == Keeping::Fused && elements > 0) {
+      each.numbers = numbers * each.elements / elements;
+    }
+    most = std::max(
+        most, optimizer_temporaries(each, at_once ? Keeping::Eager : answer));
+  }
+  return most;
 }
 
 namespace {

@@ -36,13 +36,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "activations/bracket.h"
+#include "activations/framework.h"
 #include "activations/options.h"
 #include "base/checked.h"
 #include "core/manifest.h"
 #include "core/plan.h"
+#include "memory/budget.h"
 #include "memory/state.h"
 
 namespace shardplan {
@@ -110,6 +113,7 @@ struct OptimizerInput {
   Int128 numbers = 0;      // that are trained, on a device
   Int128 largest = 0;      // of these, of one parameter
   int64_t parameters = 0;  // that are trained
+  Int128 elements = 0;     // of these, whole
   // Of the largest matrix that is trained, whole: rows and columns.
   Int128 rows = 0;
   Int128 columns = 0;
@@ -120,8 +124,19 @@ bool is_elementwise(Optimizer optimizer);
 // not filled. `frozen` is per parameter; empty: none is.
 OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
                                const std::vector<bool>& frozen);
-// In the optimizer's step.
+// The same of every group of parameters (memory/state.h), with its optimizer.
+std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
+                                             const Plan& plan,
+                                             const std::vector<bool>& frozen,
+                                             const BudgetOptions& options);
+// In the step of one optimizer.
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
+// In the steps of all groups' optimizers, one after the other, of a device that
+// holds this state and gradients of so many numbers. What of these belongs to
+// a group is estimated by its part of the model; the most takes all.
+Int128 update_temporaries(std::span<const OptimizerInput> groups,
+                          const FrameworkDef& framework, Int128 state,
+                          Int128 numbers, Keeping answer);
 
 // Per parameter, whether tokens are multiplied with it: a matrix, or experts'
 // that are stacked; no table of which rows are read alone, and no router.

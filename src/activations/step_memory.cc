@@ -73,9 +73,8 @@ class StepMaker {
         repeated_(input.layers.repeated) {
     list_steps();
     find_gathered();
-    optimizer_ =
-        largest_trained(input_.manifest, input_.plan, input_.layers.frozen);
-    optimizer_.optimizer = input_.options.state.optimizer;
+    optimizers_ = group_optimizers(input_.manifest, input_.plan,
+                                   input_.layers.frozen, input_.options);
     shapes_ = weight_shapes(input_.manifest, input_.plan,
                             input_.layers.layer_of, input_.layers.frozen);
   }
@@ -440,16 +439,6 @@ class StepMaker {
     return gradient_buckets(reduction, keeping);
   }
 
-  Int128 temporaries(const OptimizerInput& optimizer, Keeping keeping) const {
-    const FrameworkDef& known = framework();
-    if (known.updates_in_place ||
-        (known.fuses_updates && is_elementwise(optimizer.optimizer))) {
-      return 0;
-    }
-    const bool at_once = known.updates_at_once && keeping == Keeping::Fused;
-    return optimizer_temporaries(optimizer, at_once ? Keeping::Eager : keeping);
-  }
-
   // Of a stage, one of several.
   Int128 pipeline(const std::vector<Step>& own, int64_t stage,
                   Keeping keeping) const {
@@ -556,11 +545,10 @@ class StepMaker {
     }
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
-    OptimizerInput optimizer = optimizer_;
-    optimizer.state = end[index_of(Category::OptimizerState)];
-    optimizer.numbers =
-        end[index_of(Category::Gradients)] / reduction_.gradient_bytes;
-    end[kTemporaries] = temporaries(optimizer, keeping);
+    end[kTemporaries] = update_temporaries(
+        optimizers_, framework(), end[index_of(Category::OptimizerState)],
+        end[index_of(Category::Gradients)] / reduction_.gradient_bytes,
+        keeping);
     if (keeping == Keeping::Eager) {
       end[kActivations] = input_.tokens * kTokenBytes;  // that it began with
       end[kPipeline] = std::max(between, Int128{0});
@@ -684,7 +672,7 @@ class StepMaker {
   TrainedShare trained_share_;
   std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
   ReductionInput reduction_;
-  OptimizerInput optimizer_;
+  std::vector<OptimizerInput> optimizers_;  // by group
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ constexpr std::string_view kOrder[] = {
     "matmul", "algorithm", "ranks", "kind", "inner",
     // Memory
     "hardware", "memory", "reserve", "fragmentation", "stages", "optimizer",
-    "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
+    "optimizer-of", "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "trainable", "zero",
     "zero-axes", "zero-style", "mode", "batch", "seq", "source-seq",
     "microbatches", "remat", "schedule", "attention", "kernels", "framework",

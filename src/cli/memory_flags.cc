@@ -19,6 +19,9 @@ constexpr std::string_view kBudgeting = "check analyze sweep diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxSequence = int64_t{1} << 40;
 
+// Groups of parameters that a byte tells apart from the rest.
+constexpr size_t kMaxGroups = UINT8_MAX;
+
 std::vector<std::string> words(std::span<const std::string_view> names) {
   return {names.begin(), names.end()};
 }
@@ -36,6 +39,37 @@ void set_dtype(const Setting& s, Options& o, Diagnostics& d) {
 void set_master(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.state.no_master = s.value == "none";
   if (!o.memory.state.no_master) o.memory.state.master_dtype = dtype_of(s, d);
+}
+
+// "adamw:embed|lm_head"
+void add_optimizer_group(const Setting& s, Options& o, Diagnostics& d) {
+  std::vector<OptimizerGroup>& groups = o.memory.state.groups;
+  const size_t colon = s.value.find(':');
+  const std::string name = s.value.substr(0, colon);
+  const auto optimizer = find_optimizer(name);
+  if (!optimizer || *optimizer == Optimizer::None) {
+    std::vector<std::string> names = optimizer_choices();
+    std::erase(names, optimizer_name(Optimizer::None));
+    auto problem = d.error(Code::Usage, s.where,
+                           title_of(s) + " must begin with " +
+                               quoted_names(names, " or ") + ", not " +
+                               in_backticks(name));
+    if (optimizer) {
+      problem.help("`--trainable` says what is trained, and freezes the rest");
+    } else if (const auto near = nearest(name, names)) {
+      problem.help("did you mean `" + *near + "`?");
+    }
+  } else if (colon == std::string::npos || colon + 1 == s.value.size()) {
+    d.error(Code::Usage, s.where,
+            in_backticks(s.value) + " in " + title_of(s) + " has no pattern")
+        .help("such as `" + name + ":embed|lm_head`");
+  } else if (groups.size() == kMaxGroups) {
+    d.error(Code::Usage, s.where,
+            title_of(s) + " is given more than " + std::to_string(kMaxGroups) +
+                " times");
+  } else {
+    groups.push_back({s.value.substr(colon + 1), *optimizer});
+  }
 }
 
 template <AxisNames MemoryRequest::*member>
@@ -130,6 +164,9 @@ const std::vector<Flag>& state_flags() {
          o.memory.state.optimizer =
              find_optimizer(s.value).value_or(Optimizer::None);
        }},
+      {"optimizer-of", 0, Takes::Text, "NAME:PATTERN", "Memory",
+       "another optimizer for what PATTERN is found in; may repeat", kBudgeting,
+       true, true, nullptr, add_optimizer_group},
       {"param-dtype", 0, Takes::Text, "DTYPE", "Memory",
        "dtype of stored weights (default their own)", kBudgeting, false, true,
        nullptr, set_dtype<&StateOptions::param_dtype>},

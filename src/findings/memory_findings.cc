@@ -64,6 +64,7 @@ void add_optimizers(const BudgetOptions& options,
     change.options.state.moment_dtype = DType::BF16;
     changes.push_back(std::move(change));
   }
+  if (!options.state.groups.empty()) return;  // chosen with care
   for (const Optimizer other : {Optimizer::Lion, Optimizer::Adafactor}) {
     Change change{"--optimizer " + std::string(optimizer_name(other)), options};
     change.options.state.optimizer = other;

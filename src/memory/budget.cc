@@ -150,6 +150,7 @@ class Maker {
   }
 
   void count_trained() {
+    budget_.groups.resize(options_.state.groups.size() + 1);
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const TensorType& type = placement_of(kind).type;
       const bool trained = is_kind_trained(options_.state_specs, kind);
@@ -164,15 +165,22 @@ class Maker {
       if (!is_trainable(type.dtype)) {
         budget_.untrained += all_counts_[kind];
         budget_.untrained_bytes += all_counts_[kind] * type.bytes();
-      } else if (type.shape.size() == 2) {
-        budget_.trained_matrices += all_counts_[kind];
-      } else {
-        budget_.trained_others += all_counts_[kind];
+        continue;
       }
+      Budget::TrainedGroup& group =
+          budget_.groups[group_of_kind(options_.state_specs, kind)];
+      (type.shape.size() == 2 ? group.matrices : group.others) +=
+          all_counts_[kind];
+      group.elements += all_counts_[kind] * type.elements();
     }
     count_replicated();
-    if (budget_.trained_matrices + budget_.trained_others > 0) {
-      counters_ = optimizer_counters(mesh_, options_.state);
+    counters_.resize(budget_.groups.size());
+    for (size_t group = 0; group < budget_.groups.size(); ++group) {
+      if (budget_.groups[group].matrices + budget_.groups[group].others == 0) {
+        continue;
+      }
+      counters_[group] =
+          optimizer_counters(mesh_, options_of_group(options_.state, group));
     }
   }
 
@@ -340,8 +348,10 @@ class Maker {
 
   // What lies on top of the state.
   void add_rest(size_t stage, Totals& bytes) const {
-    for (const StateLeaf& counter : counters_) {
-      bytes[index_of(Category::OptimizerState)] += counter.bytes_per_device;
+    for (const std::vector<StateLeaf>& of_group : counters_) {
+      for (const StateLeaf& counter : of_group) {
+        bytes[index_of(Category::OptimizerState)] += counter.bytes_per_device;
+      }
     }
     bytes[index_of(Category::GatheredLayer)] = gathered_[stage];
     bytes[index_of(Category::KvCache)] = cache_[stage];
@@ -459,18 +469,27 @@ class Maker {
   }
 
   void finish_totals() {
-    for (const StateLeaf& counter : counters_) {
-      LeafSum sum;
-      sum.kind = counter.kind;
-      sum.role = counter.role;
-      sum.dtype = counter.type.dtype;
-      sum.tensors = 1;
-      sum.logical = counter.bytes_per_device;
-      sum.bytes_per_device = counter.bytes_per_device;
-      budget_.leaves.push_back(sum);
-      budget_.totals[index_of(Category::OptimizerState)].with_replicas +=
-          static_cast<Int128>(counter.bytes_per_device) * mesh_.devices();
+    for (size_t group = 0; group < counters_.size(); ++group) {
+      for (const StateLeaf& counter : counters_[group]) {
+        LeafSum sum;
+        sum.kind = counter.kind;
+        sum.role = counter.role;
+        sum.dtype = counter.type.dtype;
+        sum.group = group;
+        sum.tensors = 1;
+        sum.logical = counter.bytes_per_device;
+        sum.bytes_per_device = counter.bytes_per_device;
+        budget_.leaves.push_back(sum);
+        budget_.totals[index_of(Category::OptimizerState)].with_replicas +=
+            static_cast<Int128>(counter.bytes_per_device) * mesh_.devices();
+      }
     }
+    // What is frozen stands behind the groups.
+    std::stable_sort(budget_.leaves.begin(), budget_.leaves.end(),
+                     [](const LeafSum& a, const LeafSum& b) {
+                       return a.group.value_or(SIZE_MAX) <
+                              b.group.value_or(SIZE_MAX);
+                     });
     for (size_t i = 0; i < kCategories; ++i) {
       CategoryTotal& total = budget_.totals[i];
       const bool is_data = i <= index_of(Category::OptimizerState) ||
@@ -489,9 +508,9 @@ class Maker {
 
   Budget budget_;
   HeldState held_;
-  std::vector<StateLeaf> counters_;
-  std::vector<bool> cut_by_axis_;  // per kind
-  std::vector<Counts> counts_;     // per stage
+  std::vector<std::vector<StateLeaf>> counters_;  // by group
+  std::vector<bool> cut_by_axis_;                 // per kind
+  std::vector<Counts> counts_;                    // per stage
   Counts all_counts_;
   std::vector<Int128> gathered_;  // per stage
   std::vector<int64_t> cache_;    // per stage

@@ -104,11 +104,15 @@ struct Budget {
   std::vector<GatheredClass> gathered;
   std::optional<StagePlan> stages;
   std::vector<std::string> stage_labels;  // per stage
-  // Parameters with gradient and state, of rank 2 and of others; those that
-  // no optimizer trains, for their dtype; and those that are frozen, whatever
-  // their dtype.
-  int64_t trained_matrices = 0;
-  int64_t trained_others = 0;
+  // Parameters with gradient and state of a group: of rank 2, and others.
+  struct TrainedGroup {
+    int64_t matrices = 0;
+    int64_t others = 0;
+    int64_t elements = 0;
+  };
+  std::vector<TrainedGroup> groups;  // by number
+  // Those that no optimizer trains, for their dtype; and those that are
+  // frozen, whatever their dtype.
   int64_t untrained = 0;
   int64_t untrained_bytes = 0;
   // With elements and bytes, each counted once, as the model has them.

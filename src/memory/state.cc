@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "memory/zero.h"
@@ -90,6 +91,25 @@ DType moment_dtype(DType stored, const StateOptions& options) {
 }
 
 }  // namespace
+
+Optimizer optimizer_of(const StateOptions& options, size_t group) {
+  return group == 0 ? options.optimizer : options.groups[group - 1].optimizer;
+}
+
+bool uses(const StateOptions& options, Optimizer optimizer) {
+  return options.optimizer == optimizer ||
+         std::any_of(options.groups.begin(), options.groups.end(),
+                     [&](const OptimizerGroup& group) {
+                       return group.optimizer == optimizer;
+                     });
+}
+
+StateOptions options_of_group(const StateOptions& options, size_t group) {
+  StateOptions result = options;
+  result.optimizer = optimizer_of(options, group);
+  result.groups.clear();
+  return result;
+}
 
 std::string_view optimizer_name(Optimizer optimizer) {
   return kOptimizers.at(static_cast<size_t>(optimizer));
@@ -246,15 +266,34 @@ bool is_trained_at(const TrainedParameters& trained, size_t parameter) {
   return trained.empty() || trained[parameter];
 }
 
+// Of what is frozen: 0.
+size_t group_at(const TrainedParameters& trained,
+                const GroupOfParameters& group_of, size_t parameter) {
+  return group_of.empty() || !is_trained_at(trained, parameter)
+             ? 0
+             : group_of[parameter];
+}
+
+std::vector<StateOptions> options_of_groups(const StateOptions& options) {
+  std::vector<StateOptions> all;
+  for (size_t group = 0; group <= options.groups.size(); ++group) {
+    all.push_back(options_of_group(options, group));
+  }
+  return all;
+}
+
 // Every leaf that rules may place, in order of parameters.
 bool add_leaves(const Manifest& manifest, const Plan& plan,
                 const StateOptions& options, const TrainedParameters& trained,
-                Manifest& leaves, std::vector<LeafOf>& of) {
+                const GroupOfParameters& group_of, Manifest& leaves,
+                std::vector<LeafOf>& of) {
+  const std::vector<StateOptions> by_group = options_of_groups(options);
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (!is_trained_at(trained, i)) continue;
     const TensorType stored = stored_type(
         {manifest.type(i).dtype, stored_shape(plan.of(i))}, options);
-    for (const RoleType& role : optimizer_roles(stored, options)) {
+    for (const RoleType& role :
+         optimizer_roles(stored, by_group[group_at(trained, group_of, i)])) {
       if (role.placeholder) continue;
       const std::string name =
           std::string(role.role) + "/" + std::string(manifest.name(i));
@@ -270,25 +309,27 @@ bool add_leaves(const Manifest& manifest, const Plan& plan,
 std::optional<StateSpecs> resolve_state_rules(
     const Manifest& manifest, const Plan& plan, const StateOptions& options,
     const RuleSet& rules, const ResolveOptions& how,
-    const TrainedParameters& trained, Diagnostics& diags) {
+    const TrainedParameters& trained, const GroupOfParameters& group_of,
+    Diagnostics& diags) {
   Manifest leaves;
   leaves.title = manifest.title;
   leaves.sources = manifest.sources;
   std::vector<LeafOf> of;
-  if (!add_leaves(manifest, plan, options, trained, leaves, of)) {
+  if (!add_leaves(manifest, plan, options, trained, group_of, leaves, of)) {
     return diags.error(Code::InvalidMesh, {},
                        "the bytes of the optimizer state exceed 63 bits");
   }
   std::optional<Plan> placed = resolve(leaves, rules, plan.mesh, how, diags);
   if (!placed) return std::nullopt;
 
-  // A parameter's placement and whether it is trained, then the placements of
-  // its leaves by role.
-  using Key = std::pair<std::pair<uint32_t, bool>,
+  // A parameter's placement, whether it is trained and its group, then the
+  // placements of its leaves by role.
+  using Key = std::pair<std::tuple<uint32_t, bool, size_t>,
                         std::map<std::string_view, uint32_t>>;
   std::vector<Key> keys(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
-    keys[i].first = {plan.placement_of[i], is_trained_at(trained, i)};
+    keys[i].first = {plan.placement_of[i], is_trained_at(trained, i),
+                     group_at(trained, group_of, i)};
   }
   for (size_t i = 0; i < of.size(); ++i) {
     keys[of[i].parameter].second[of[i].role] = placed->placement_of[i];
@@ -299,7 +340,8 @@ std::optional<StateSpecs> resolve_state_rules(
     const auto [entry, is_new] =
         known.try_emplace(key, static_cast<uint32_t>(result.kinds.size()));
     if (is_new) {
-      StateSpecs::Kind kind{key.first.first, {}, key.first.second};
+      const auto& [placement, is_trained, group] = key.first;
+      StateSpecs::Kind kind{placement, {}, is_trained, group};
       for (const auto& [role, number] : key.second) {
         kind.specs[role] = result.plan.placements[number].spec;
       }
@@ -310,61 +352,62 @@ std::optional<StateSpecs> resolve_state_rules(
   return result;
 }
 
-StateSpecs kinds_by_training(const Plan& plan,
-                             const TrainedParameters& trained) {
-  // Of each placement, the kind that is frozen and the one that is trained.
-  constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<std::array<uint32_t, 2>> kinds(plan.placements.size(),
-                                             {kNone, kNone});
+StateSpecs kinds_by_training(const Plan& plan, const TrainedParameters& trained,
+                             const GroupOfParameters& group_of) {
+  // Placement, whether it is frozen, group.
+  using Key = std::tuple<uint32_t, bool, size_t>;
+  const auto key_of = [&](size_t i) {
+    return Key{plan.placement_of[i], !is_trained_at(trained, i),
+               group_at(trained, group_of, i)};
+  };
+  std::map<Key, uint32_t> kinds;
   for (size_t i = 0; i < plan.placement_of.size(); ++i) {
-    kinds[plan.placement_of[i]].at(trained[i] ? 1 : 0) = 0;
+    kinds.try_emplace(key_of(i), 0);
   }
   StateSpecs result{
       {},
       {},
       {},
       {plan.mesh, plan.on_indivisible, plan.strict, {}, {}, {}, {}}};
-  for (size_t placement = 0; placement < kinds.size(); ++placement) {
-    for (const size_t is_trained : {size_t{1}, size_t{0}}) {
-      uint32_t& kind = kinds[placement].at(is_trained);
-      if (kind == kNone) continue;
-      kind = static_cast<uint32_t>(result.kinds.size());
-      result.kinds.push_back(
-          {static_cast<uint32_t>(placement), {}, is_trained != 0});
-    }
+  for (auto& [key, number] : kinds) {
+    number = static_cast<uint32_t>(result.kinds.size());
+    const auto& [placement, is_frozen, group] = key;
+    result.kinds.push_back({placement, {}, !is_frozen, group});
   }
   for (size_t i = 0; i < plan.placement_of.size(); ++i) {
-    result.kind_of.push_back(
-        kinds[plan.placement_of[i]].at(trained[i] ? 1 : 0));
+    result.kind_of.push_back(kinds.at(key_of(i)));
   }
   return result;
 }
 
 namespace {
 
-size_t sum_of(std::vector<LeafSum>& sums, const StateLeaf& leaf) {
+size_t sum_of(std::vector<LeafSum>& sums, const StateLeaf& leaf,
+              std::optional<size_t> group) {
   const auto found =
       std::find_if(sums.begin(), sums.end(), [&](const LeafSum& sum) {
         return sum.kind == leaf.kind && sum.role == leaf.role &&
-               sum.dtype == leaf.type.dtype;
+               sum.dtype == leaf.type.dtype && sum.group == group;
       });
   if (found != sums.end()) return static_cast<size_t>(found - sums.begin());
   LeafSum sum;
   sum.kind = leaf.kind;
   sum.role = leaf.role;
   sum.dtype = leaf.type.dtype;
+  sum.group = group;
   sums.push_back(sum);
   return sums.size() - 1;
 }
 
 bool are_one(const FlatBuffer& a, const FlatBuffer& b) {
   return a.kind == b.kind && a.role == b.role && a.weights == b.weights &&
-         a.dtype == b.dtype && a.axes == b.axes && a.matrices == b.matrices;
+         a.dtype == b.dtype && a.axes == b.axes && a.group == b.group &&
+         a.matrices == b.matrices;
 }
 
 size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
                  const Mesh& mesh, const KindLeaf& entry,
-                 const StateOptions& options) {
+                 std::optional<size_t> group, const StateOptions& options) {
   const StateLeaf& leaf = entry.leaf;
   FlatBuffer buffer;
   buffer.kind = leaf.kind;
@@ -372,6 +415,7 @@ size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
   buffer.weights = weights;
   buffer.dtype = leaf.type.dtype;
   buffer.axes = free_zero_axes(leaf.spec, mesh, options);
+  buffer.group = group;
   buffer.matrices =
       options.optimizer == Optimizer::Muon && leaf.type.shape.size() == 2;
   buffer.sum = entry.sum;
@@ -414,25 +458,32 @@ bool is_kind_trained(const StateSpecs* specs, size_t kind) {
   return specs == nullptr || specs->kinds[kind].trained;
 }
 
+size_t group_of_kind(const StateSpecs* specs, size_t kind) {
+  return specs == nullptr ? 0 : specs->kinds[kind].group;
+}
+
 HeldState hold_state(const Plan& plan, const StateOptions& options,
                      const StateSpecs* specs) {
   HeldState held;
+  const std::vector<StateOptions> by_group = options_of_groups(options);
   for (size_t kind = 0; kind < kind_count(plan, specs); ++kind) {
     const Placement& placement = kind_placement(plan, specs, kind);
     const RoleSpecs* own =
         specs != nullptr ? &specs->kinds[kind].specs : nullptr;
     const bool trained = is_kind_trained(specs, kind);
+    const StateOptions& of = by_group[group_of_kind(specs, kind)];
+    std::optional<size_t> group = group_of_kind(specs, kind);
+    if (!trained && !options.groups.empty()) group.reset();
     const DType weights = stored_type(placement.type, options, trained).dtype;
-    for (StateLeaf& leaf :
-         state_leaves(placement, plan.mesh, plan.on_indivisible, options, own,
-                      trained)) {
+    for (StateLeaf& leaf : state_leaves(
+             placement, plan.mesh, plan.on_indivisible, of, own, trained)) {
       KindLeaf entry;
       entry.kind = static_cast<uint32_t>(kind);
       entry.leaf = std::move(leaf);
-      entry.sum = sum_of(held.sums, entry.leaf);
+      entry.sum = sum_of(held.sums, entry.leaf, group);
       if (entry.leaf.layout == LeafLayout::Buffer) {
         entry.buffer =
-            buffer_of(held.buffers, weights, plan.mesh, entry, options);
+            buffer_of(held.buffers, weights, plan.mesh, entry, group, of);
       }
       if (plan.on_indivisible == OnIndivisible::Chunk) {
         entry.uneven = add_breakpoints(plan.mesh, entry.leaf.type.shape,

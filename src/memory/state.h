@@ -60,8 +60,20 @@ std::string_view zero_style_name(ZeroStyle style);
 std::optional<ZeroStyle> find_zero_style(std::string_view name);
 std::span<const std::string_view> zero_style_names();
 
+// Parameters with an optimizer of their own: those in whose names the pattern
+// is found.
+struct OptimizerGroup {
+  std::string pattern;
+  Optimizer optimizer = Optimizer::None;
+
+  bool operator==(const OptimizerGroup&) const = default;
+};
+
 struct StateOptions {
   Optimizer optimizer = Optimizer::None;
+  // Of several whose pattern is found the first counts; what none is found in
+  // has `optimizer`.
+  std::vector<OptimizerGroup> groups = {};
   std::optional<DType> param_dtype;    // stored weights; default: as they are
   std::optional<DType> grad_dtype;     // default: that of the stored weight
   std::optional<DType> moment_dtype;   // default: f32, f64 beside f64 weights
@@ -75,6 +87,12 @@ struct StateOptions {
   AxisNames zero_axes;
   ZeroStyle zero_style = ZeroStyle::Jax;
 };
+
+// Groups of parameters by number: 0 has `optimizer`, 1 the first of `groups`.
+Optimizer optimizer_of(const StateOptions& options, size_t group);
+bool uses(const StateOptions& options, Optimizer optimizer);  // in any group
+// Options under which the group's optimizer is that of all parameters.
+StateOptions options_of_group(const StateOptions& options, size_t group);
 
 enum class StateKind : uint8_t { Parameter, Gradient, Master, Optimizer };
 
@@ -133,7 +151,8 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
                                     const RoleSpecs* specs = nullptr,
                                     bool trained = true);
 
-// What the optimizer keeps once for all parameters, replicated: step counters.
+// What an optimizer keeps once for all its parameters, replicated: step
+// counters.
 std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
                                           const StateOptions& options);
 
@@ -159,13 +178,17 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
 // Per parameter, whether it is trained or frozen; empty: all are trained.
 using TrainedParameters = std::vector<bool>;
 
+// Per parameter, its group's number; empty: all are in group 0.
+using GroupOfParameters = std::vector<uint8_t>;
+
 // Kinds of parameters: equal placement, equal specs of their leaves, trained
-// alike.
+// alike by one group's optimizer.
 struct StateSpecs {
   struct Kind {
     uint32_t placement = 0;
     RoleSpecs specs;
     bool trained = true;
+    size_t group = 0;  // of what is frozen: 0
   };
   std::vector<Kind> kinds;
   std::vector<uint32_t> kind_of;  // per parameter
@@ -181,12 +204,13 @@ struct StateSpecs {
 std::optional<StateSpecs> resolve_state_rules(
     const Manifest& manifest, const Plan& plan, const StateOptions& options,
     const RuleSet& rules, const ResolveOptions& how,
-    const TrainedParameters& trained, Diagnostics& diags);
+    const TrainedParameters& trained, const GroupOfParameters& group_of,
+    Diagnostics& diags);
 
-// Without rules: the plan's placements in their order, each once for what is
-// trained and once for what is frozen. REQUIRES: one per parameter.
-StateSpecs kinds_by_training(const Plan& plan,
-                             const TrainedParameters& trained);
+// Without rules: the plan's placements in their order, each once for every
+// group and then for what is frozen.
+StateSpecs kinds_by_training(const Plan& plan, const TrainedParameters& trained,
+                             const GroupOfParameters& group_of = {});
 
 // Held state: the leaves of all parameters of a plan, and the bytes of them
 // that a device holds.
@@ -194,13 +218,15 @@ StateSpecs kinds_by_training(const Plan& plan,
 // Leaves are kept per kind of parameter (its placement, or what state rules
 // make of it), so a sum over a device costs as much as there are kinds.
 // A flat buffer gathers one role of all weights of a dtype over the same axes;
-// under muon, matrices and others apart, as the groups of parameters are.
+// groups of parameters apart, and under muon matrices and others.
 
-// All leaves of one role and dtype.
+// All leaves of one role and dtype; of each group of parameters, where there
+// are several.
 struct LeafSum {
   StateKind kind = StateKind::Parameter;
   std::string_view role;
   DType dtype = DType::F32;
+  std::optional<size_t> group = 0;  // none: frozen, beside groups
   int64_t tensors = 0;
   Int128 logical = 0;            // bytes, each once
   int64_t bytes_per_device = 0;  // on the fullest device
@@ -223,8 +249,9 @@ struct FlatBuffer {
   std::string_view role;
   DType weights = DType::F32;  // whose buffer it goes with
   DType dtype = DType::F32;
-  AxisNames axes;         // that share it, or could
-  bool matrices = false;  // muon's group
+  AxisNames axes;  // that share it, or could
+  std::optional<size_t> group = 0;
+  bool matrices = false;  // muon's own
   size_t sum = 0;         // of HeldState::sums
   int64_t ranks = 1;      // that its end is padded for
   int64_t shared_by = 1;
@@ -244,6 +271,7 @@ size_t kind_count(const Plan& plan, const StateSpecs* specs);
 const Placement& kind_placement(const Plan& plan, const StateSpecs* specs,
                                 size_t kind);
 bool is_kind_trained(const StateSpecs* specs, size_t kind);
+size_t group_of_kind(const StateSpecs* specs, size_t kind);
 
 // REQUIRES: check_state_options.
 HeldState hold_state(const Plan& plan, const StateOptions& options,

@@ -68,7 +68,7 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
     return false;
   }
   if (options.zero_style != ZeroStyle::Jax &&
-      options.optimizer == Optimizer::Adafactor) {
+      uses(options, Optimizer::Adafactor)) {
     diags.error(Code::Usage, {}, style + " cannot shard adafactor's state")
         .fact(
             "its factored statistics have other shapes than the parameters, "

@@ -85,6 +85,7 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
           {"--master-dtype", s.no_master || s.master_dtype.has_value()},
           {"--state-rules", !memory.state_rules.empty()},
           {"--trainable", !memory.trainable.empty()},
+          {"--optimizer-of", !s.groups.empty()},
           {"--zero 1", s.zero == 1},
           {"--zero 2", s.zero == 2}};
 }
@@ -194,9 +195,9 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
     const bool some_frozen =
         std::find(input.trained.begin(), input.trained.end(), false) !=
         input.trained.end();
-    if (some_frozen) {
-      input.state_specs =
-          std::make_unique<StateSpecs>(kinds_by_training(plan, input.trained));
+    if (some_frozen || !input.group_of.empty()) {
+      input.state_specs = std::make_unique<StateSpecs>(
+          kinds_by_training(plan, input.trained, input.group_of));
       input.options.state_specs = input.state_specs.get();
     }
     return true;
@@ -211,7 +212,7 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
   how.on_indivisible = plan.on_indivisible;
   how.strict = request.strict;
   auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
-                                   how, input.trained, diags);
+                                   how, input.trained, input.group_of, diags);
   if (!specs || !lint_state(*specs, *rules, lint_options(request), diags)) {
     return false;
   }
@@ -282,6 +283,14 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
       if (!read.trained) return std::nullopt;
     }
     input.trained = *read.trained;
+  }
+  if (!memory.state.groups.empty()) {
+    if (!read.group_of) {
+      read.group_of =
+          find_groups(memory.state.groups, manifest, input.trained, diags);
+      if (!read.group_of) return std::nullopt;
+    }
+    input.group_of = *read.group_of;
   }
   if (!check_state_options(memory.state, plan.mesh, diags) ||
       !read_state_rules(memory, request, manifest, plan, host, input, diags)) {

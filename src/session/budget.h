@@ -69,6 +69,7 @@ struct BudgetInput {
   BudgetOptions options;  // its state_specs points below
   std::unique_ptr<StateSpecs> state_specs;
   TrainedParameters trained;      // empty: all
+  GroupOfParameters group_of;     // by options.state.groups; empty: one group
   std::optional<KvAxes> kv_axes;  // with options.kv
   LayerGroups groups;
 };
@@ -79,6 +80,7 @@ struct NamesRead {
   std::optional<std::vector<KeyProjection>> projections;
   std::vector<KeyProjection> state_projections;  // where there are projections
   std::optional<TrainedParameters> trained;      // by `trainable`
+  std::optional<GroupOfParameters> group_of;     // by `state.groups`
   std::vector<uint32_t> kind_of;  // that the units were determined for
   LayerGroups groups;
 };

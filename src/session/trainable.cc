@@ -36,11 +36,10 @@ bool is_found(const std::string& pattern, const Manifest& manifest) {
   return false;
 }
 
-void report_unfound(const std::string& pattern, const Manifest& manifest,
-                    Diagnostics& diags) {
-  auto problem = diags.error(
-      Code::Usage, {},
-      "`--trainable` " + in_backticks(pattern) + " matches no parameter");
+// `what`: "`--trainable` `lora_`".
+void report_unfound(const std::string& what, const std::string& pattern,
+                    const Manifest& manifest, Diagnostics& diags) {
+  auto problem = diags.error(Code::Usage, {}, what + " matches no parameter");
   const std::vector<std::string> names = folded_names(manifest);
   auto meant = respelled(pattern, names);
   if (meant && !is_found(*meant, manifest)) meant.reset();
@@ -76,7 +75,9 @@ std::optional<TrainedParameters> find_trained(
       is_used[static_cast<size_t>(pattern)] = true;
   }
   for (size_t p = 0; p < patterns.size(); ++p) {
-    if (!is_used[p]) report_unfound(patterns[p], manifest, diags);
+    if (!is_used[p])
+      report_unfound("`--trainable` " + in_backticks(patterns[p]), patterns[p],
+                     manifest, diags);
   }
   if (std::find(is_used.begin(), is_used.end(), false) != is_used.end()) {
     return std::nullopt;
@@ -89,6 +90,61 @@ std::optional<TrainedParameters> find_trained(
         .help("match the adapters, e.g. `--trainable lora_`");
   }
   return trained;
+}
+
+std::optional<GroupOfParameters> find_groups(
+    const std::vector<OptimizerGroup>& groups, const Manifest& manifest,
+    const TrainedParameters& trained, Diagnostics& diags) {
+  RuleSet rules;
+  for (const OptimizerGroup& group : groups) {
+    rules.rules.emplace_back().pattern = group.pattern;
+  }
+  const auto matcher =
+      Matcher::compile(rules, manifest.names_are_plain(), diags);
+  if (!matcher) return std::nullopt;
+  GroupOfParameters group_of(manifest.size());
+  std::vector<bool> is_found(groups.size() + 1);
+  std::vector<bool> is_trained(groups.size() + 1);
+  std::vector<int> found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    matcher->find(manifest.name(i), found);
+    const size_t group = found.empty() ? 0
+                                       : static_cast<size_t>(*std::min_element(
+                                             found.begin(), found.end())) +
+                                             1;
+    group_of[i] = static_cast<uint8_t>(group);
+    for (const int each : found) is_found[static_cast<size_t>(each) + 1] = true;
+    if ((trained.empty() || trained[i]) &&
+        is_trainable(manifest.type(i).dtype)) {
+      is_trained[group] = true;
+    }
+  }
+  bool good = true;
+  for (size_t group = 1; group <= groups.size(); ++group) {
+    const OptimizerGroup& of = groups[group - 1];
+    const std::string flag =
+        "--optimizer-of " + std::string(optimizer_name(of.optimizer)) + ":";
+    if (!is_found[group]) {
+      report_unfound(in_backticks(flag + of.pattern), of.pattern, manifest,
+                     diags);
+    } else if (!is_trained[group]) {
+      diags
+          .error(Code::Usage, {},
+                 in_backticks(flag + of.pattern) + " trains no parameter")
+          .fact(
+              "what it matches is frozen, has a dtype that is not trained, or "
+              "is matched by an `--optimizer-of` before it");
+    }
+    good = good && is_trained[group];
+  }
+  if (good && !is_trained[0]) {
+    good = false;
+    diags.error(Code::Usage, {}, "no parameter is left to `--optimizer`")
+        .fact("patterns of `--optimizer-of` match all that is trained")
+        .help("give `--optimizer` alone for one optimizer of all");
+  }
+  if (!good) return std::nullopt;
+  return group_of;
 }
 
 }  // namespace shardplan

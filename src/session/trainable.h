@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which parameters are trained: those in whose names a pattern of `--trainable`
-// is found. All others are frozen.
+// is found. All others are frozen. And by which optimizer, where
+// `--optimizer-of` names others.
 #pragma once
 
 #include <optional>
@@ -20,5 +21,11 @@ namespace shardplan {
 std::optional<TrainedParameters> find_trained(
     const std::vector<std::string>& patterns, const Manifest& manifest,
     Diagnostics& diags);
+
+// The groups' patterns are searched as those are. Errors as there; SP010 also
+// for a group, the rest among them, in which nothing is trained.
+std::optional<GroupOfParameters> find_groups(
+    const std::vector<OptimizerGroup>& groups, const Manifest& manifest,
+    const TrainedParameters& trained, Diagnostics& diags);
 
 }  // namespace shardplan

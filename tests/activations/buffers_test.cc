@@ -159,6 +159,39 @@ TEST_CASE("buffers: optimizers hold for a moment what PyTorch's do") {
   CHECK(count >= 40);
 }
 
+TEST_CASE("buffers: optimizers of groups update one after the other") {
+  std::vector<OptimizerInput> groups(2);
+  groups[0].optimizer = Optimizer::Muon;
+  groups[0].rows = 100;
+  groups[0].columns = 50;
+  groups[0].elements = 7500;
+  groups[0].largest = 5000;
+  groups[1].optimizer = Optimizer::AdamW;
+  groups[1].elements = 2500;
+  groups[1].largest = 2500;
+  const FrameworkDef& any = *find_framework("any");
+  const FrameworkDef& torch = *find_framework("torch");
+  const auto held = [&](const FrameworkDef& framework, Keeping answer) {
+    return update_temporaries(groups, framework, 80'000, 10'000, answer);
+  };
+  const Int128 muon = optimizer_temporaries(groups[0], Keeping::Fused);
+  CHECK(muon > 0);
+  CHECK(held(any, Keeping::Least) == 0);
+  CHECK(held(any, Keeping::Fused) == muon);
+  // A tree of all numbers; by the estimate of PyTorch of a group's.
+  CHECK(held(any, Keeping::Eager) >= 40'000);
+  CHECK(held(torch, Keeping::Fused) >= muon);
+  CHECK(held(torch, Keeping::Fused) <= held(any, Keeping::Eager));
+  // One group is as the optimizer alone.
+  groups.pop_back();
+  OptimizerInput alone = groups[0];
+  alone.state = 80'000;
+  alone.numbers = 10'000;
+  for (const auto answer : {Keeping::Least, Keeping::Fused, Keeping::Eager}) {
+    CHECK(held(any, answer) == optimizer_temporaries(alone, answer));
+  }
+}
+
 TEST_CASE(
     "buffers: a stage holds what it receives and lets go of what it sent") {
   using K = Keeping;

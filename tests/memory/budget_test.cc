@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -473,9 +474,9 @@ bool are_equal(const Budget& a, const Budget& b) {
 }
 
 Budget budget_with(const Manifest& manifest, const Plan& plan,
-                   const StateOptions& state,
-                   const TrainedParameters& trained) {
-  const StateSpecs kinds = kinds_by_training(plan, trained);
+                   const StateOptions& state, const TrainedParameters& trained,
+                   const GroupOfParameters& group_of = {}) {
+  const StateSpecs kinds = kinds_by_training(plan, trained, group_of);
   BudgetOptions options;
   options.state = state;
   options.state_specs = &kinds;
@@ -542,6 +543,61 @@ TEST_CASE("a model takes what its trained and its frozen part take") {
     ENSURE(total_of(frozen, Category::Gradients).on_devices == 0);
     ENSURE(all.frozen.bytes == frozen.frozen.bytes);
     ENSURE(all.trained.elements == own.trained.elements);
+  }));
+}
+
+// Of each group as a model of its own, with its optimizer.
+TEST_CASE("groups of parameters take what each takes with its own optimizer") {
+  CHECK(holds([] {
+    const Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
+    const Plan plan = random_plan(manifest, mesh, OnIndivisible::Drop);
+    StateOptions state = random_state(mesh);
+    const bool any = state.zero_style == ZeroStyle::Jax;
+    for (const Optimizer other : {Optimizer::Muon, Optimizer::AdamW}) {
+      state.groups.push_back(
+          {"", any ? draw_of({other, Optimizer::Adafactor}) : other});
+    }
+    if (state.optimizer == Optimizer::None) state.optimizer = Optimizer::Lion;
+    const TrainedParameters trained(manifest.size(), true);
+    GroupOfParameters group_of;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      group_of.push_back(static_cast<uint8_t>(draw_in(0, 3)));
+    }
+    const Budget all = budget_with(manifest, plan, state, trained, group_of);
+    Int128 elements = 0;
+    std::map<Category, Int128> sums;
+    for (size_t group = 0; group <= state.groups.size(); ++group) {
+      Manifest part;
+      Plan placed{mesh, OnIndivisible::Drop, true, {}, {}, {}, {}};
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        if (group_of[i] != group) continue;
+        ENSURE(part.add(manifest.name(i), manifest.type(i), {}));
+        placed.placement_of.push_back(
+            static_cast<uint32_t>(placed.placements.size()));
+        placed.placements.push_back(plan.of(i));
+      }
+      const Budget own =
+          budget_with(part, placed, options_of_group(state, group),
+                      TrainedParameters(part.size(), true));
+      for (const Category category : kState) {
+        sums[category] += total_of(own, category).on_devices;
+      }
+      ENSURE(all.groups[group].elements == own.groups[0].elements);
+      elements += own.groups[0].elements;
+    }
+    for (const Category category : kState) {
+      ENSURE(total_of(all, category).on_devices == sums[category]);
+    }
+    ENSURE(elements == all.trained.elements);
+    Int128 leaves = 0;
+    for (const LeafSum& sum : all.leaves) leaves += sum.bytes_per_device;
+    const BudgetClass& fullest = all.classes.front();
+    Int128 held = 0;
+    for (const Category category : kState) {
+      held += fullest.bytes[static_cast<size_t>(category)];
+    }
+    ENSURE(leaves == held);
   }));
 }
 

@@ -140,13 +140,34 @@ TEST_CASE("rules for optimizer state are asked for what is trained alone") {
   Diagnostics diags;
   const auto specs = resolve_state_rules(manifest, plan, with(Optimizer::Lion),
                                          testing::rules({{"^mu/", "dp"}}), {},
-                                         {false, true}, diags);
+                                         {false, true}, {}, diags);
   REQUIRE(specs);
   REQUIRE(specs->leaves.size() == 1);
   CHECK(specs->leaves.name(0) == "mu/b");
   REQUIRE(specs->kinds.size() == 2);
   CHECK_FALSE(specs->kinds[specs->kind_of[0]].trained);
   CHECK(specs->kinds[specs->kind_of[1]].trained);
+}
+
+TEST_CASE("rules are asked for the leaves of each group's optimizer") {
+  const Manifest manifest = testing::manifest(
+      {{"w", "bf16[8, 4]"}, {"b", "bf16[8, 4]"}, {"c", "bf16[8, 4]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "tp"}}), "dp=2,tp=2");
+  StateOptions options = with(Optimizer::Lion);
+  options.groups = {{"b", Optimizer::AdamW}};
+  Diagnostics diags;
+  const auto specs = resolve_state_rules(
+      manifest, plan, options, testing::rules({{"^mu/", "dp"}, {"^nu/", "tp"}}),
+      {}, {true, true, false}, {0, 1, 1}, diags);
+  REQUIRE(specs);
+  REQUIRE(specs->leaves.size() == 3);
+  CHECK(specs->leaves.name(0) == "mu/w");
+  CHECK(specs->leaves.name(1) == "mu/b");
+  CHECK(specs->leaves.name(2) == "nu/b");
+  CHECK(specs->kinds[specs->kind_of[0]].group == 0);
+  CHECK(specs->kinds[specs->kind_of[1]].group == 1);
+  CHECK_FALSE(specs->kinds[specs->kind_of[2]].trained);
 }
 
 // optax.adafactor: v_row lacks the largest dimension, v_col the second.
@@ -257,7 +278,8 @@ TEST_CASE("rules place leaves under their role and the parameter's name") {
   Diagnostics diags;
   const auto specs = resolve_state_rules(
       manifest, plan, options,
-      testing::rules({{"^mu/w$", "(dp, tp)"}, {"^nu/", "dp"}}), {}, {}, diags);
+      testing::rules({{"^mu/w$", "(dp, tp)"}, {"^nu/", "dp"}}), {}, {}, {},
+      diags);
   REQUIRE(specs);
   CHECK(specs->leaves.size() == 4);
   CHECK(specs->leaves.name(0) == "mu/w");
@@ -277,8 +299,9 @@ TEST_CASE("placeholders and counters are not asked for") {
   StateOptions options;
   options.optimizer = Optimizer::Adafactor;
   Diagnostics diags;
-  const auto specs = resolve_state_rules(
-      manifest, plan, options, testing::rules({{".", "dp"}}), {}, {}, diags);
+  const auto specs =
+      resolve_state_rules(manifest, plan, options,
+                          testing::rules({{".", "dp"}}), {}, {}, {}, diags);
   REQUIRE(specs);
   CHECK(specs->leaves.size() == 2);
   CHECK(specs->leaves.name(0) == "v_row/w");
@@ -293,7 +316,7 @@ TEST_CASE("a pattern that cannot be compiled leaves no specs") {
   options.optimizer = Optimizer::Lion;
   Diagnostics diags;
   CHECK_FALSE(resolve_state_rules(manifest, plan, options,
-                                  testing::rules({{"(?=w)", "dp"}}), {}, {},
+                                  testing::rules({{"(?=w)", "dp"}}), {}, {}, {},
                                   diags));
   CHECK(diags.cannot_run());
 }

@@ -452,7 +452,8 @@ def missing_mistakes(strict, report):
 
 OPTIONAL = {
     "slices", "topology", "parity", "first_non_finite", "memory_bracket",
-    "host_bracket", "memory_reserved", "dequantised_weights", "fp8_weights"}
+    "host_bracket", "memory_reserved", "dequantised_weights", "fp8_weights",
+    "group", "optimizer"}
 
 
 # The whole.

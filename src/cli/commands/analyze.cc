@@ -201,6 +201,7 @@ void add_for_people_and_programs(Report& report, Table table) {
 void add_budget(Report& report, const Context& context, const Session& session,
                 const BudgetAnswer& answer) {
   const Budget& budget = answer.budget;
+  const StateOptions& state = answer.input.options.state;
   if (context.options.engine.name) {
     // What the engine makes of the devices stands in its place.
   } else if (!asks_for_budget(context.options.memory,
@@ -209,14 +210,14 @@ void add_budget(Report& report, const Context& context, const Session& session,
   } else {
     report.tables.push_back(breakdown_table(session, budget));
     report.tables.push_back(device_class_table(budget));
-    if (answer.input.options.state.optimizer != Optimizer::None) {
-      report.tables.push_back(state_table(budget, true));
+    if (state.optimizer != Optimizer::None) {
+      report.tables.push_back(state_table(budget, state, true));
     }
     report.tables.push_back(gathered_table(budget, true));
   }
-  for (Table table :
-       {memory_rows(budget), memory_totals(budget), state_table(budget, false),
-        gathered_table(budget, false), stages_table(budget)}) {
+  for (Table table : {memory_rows(budget), memory_totals(budget),
+                      state_table(budget, state, false),
+                      gathered_table(budget, false), stages_table(budget)}) {
     report.tables.push_back(std::move(table));
   }
   if (!answer.input.trained.empty()) {

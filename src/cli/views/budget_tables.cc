@@ -191,7 +191,18 @@ Table memory_totals(const Budget& budget) {
   return table;
 }
 
-Table state_table(const Budget& budget, bool for_people) {
+namespace {
+
+// "adamw"; of what is frozen, "none".
+std::string optimizer_text(const StateOptions& state, const LeafSum& sum) {
+  return std::string(optimizer_name(sum.group ? optimizer_of(state, *sum.group)
+                                              : Optimizer::None));
+}
+
+}  // namespace
+
+Table state_table(const Budget& budget, const StateOptions& state,
+                  bool for_people) {
   Table table;
   table.id = for_people ? "state_for_people" : "state";
   table.title = "Training state";
@@ -213,6 +224,18 @@ Table state_table(const Budget& budget, bool for_people) {
       {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
        [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
   };
+  if (!state.groups.empty()) {
+    columns.insert(columns.begin() + 2,
+                   {{"group", "group", Align::Right}, [](const LeafSum& sum) {
+                      return sum.group
+                                 ? Cell{Count{static_cast<int64_t>(*sum.group)}}
+                                 : Cell{};
+                    }});
+    columns.insert(columns.begin() + 3,
+                   {{"optimizer", "optimizer"}, [&state](const LeafSum& sum) {
+                      return optimizer_text(state, sum);
+                    }});
+  }
   if (for_people) {  // the notes say what ZeRO could not shard
     std::erase_if(columns, [](const auto& each) {
       return each.column.id == "category" ||
@@ -345,13 +368,26 @@ std::vector<std::string> budget_notes(const Context& context,
                     " in total are not of a floating-point dtype: no gradient "
                     "and no state is counted for them");
   }
-  if (state.optimizer == Optimizer::Muon) {
-    lines.push_back("muon keeps one moment for " +
-                    (budget.trained_matrices == 1
-                         ? "1 matrix"
-                         : count_text(budget.trained_matrices) + " matrices") +
-                    " and adamw's two for the other " +
-                    count_text(budget.trained_others));
+  for (size_t group = 0; trains && group < budget.groups.size(); ++group) {
+    const Budget::TrainedGroup& of = budget.groups[group];
+    const Optimizer optimizer = optimizer_of(state, group);
+    const std::string moments =
+        "one moment for " +
+        (of.matrices == 1 ? "1 matrix"
+                          : count_text(of.matrices) + " matrices") +
+        " and adamw's two for the other " + count_text(of.others);
+    if (!state.groups.empty()) {
+      lines.push_back("group " + std::to_string(group) + ", " +
+                      (group == 0
+                           ? "the rest"
+                           : in_backticks(state.groups[group - 1].pattern)) +
+                      ": " + std::string(optimizer_name(optimizer)) + " of " +
+                      plural(of.matrices + of.others, "parameter") + ", " +
+                      count_text(of.elements) + " elements" +
+                      (optimizer == Optimizer::Muon ? ": " + moments : ""));
+    } else if (optimizer == Optimizer::Muon) {
+      lines.push_back("muon keeps " + moments);
+    }
   }
   int64_t unsharded = 0;
   for (const LeafSum& sum : budget.leaves) unsharded += sum.unsharded;

@@ -29,7 +29,9 @@ Table device_class_table(const Budget& budget);
 // category; leaves by role; what is gathered; stages.
 Table memory_rows(const Budget& budget);
 Table memory_totals(const Budget& budget);
-Table state_table(const Budget& budget, bool for_people);
+// Of each group of parameters by itself, where there are several.
+Table state_table(const Budget& budget, const StateOptions& state,
+                  bool for_people);
 Table gathered_table(const Budget& budget, bool for_people);
 Table stages_table(const Budget& budget);
 // What `--trainable` trains, and what it freezes: "224 of 515 parameters are
