@@ -187,7 +187,8 @@ class Maker {
   // Gradients that replicas of the batch add up among themselves.
   void count_replicated() {
     const auto cuts_batch = [&](const AxisName& axis) {
-      return is_gathered_axis(axis) && mesh_.size_of(axis) > 1;
+      return is_gathered_for_use(axis, options_.state) &&
+             mesh_.size_of(axis) > 1;
     };
     const bool any = std::any_of(
         mesh_.axes().begin(), mesh_.axes().end(), [&](const Axis& axis) {

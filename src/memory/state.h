@@ -85,6 +85,9 @@ struct StateOptions {
   // 1: optimizer state and master weights; 2: gradients too; 3: weights too.
   int zero = 0;
   AxisNames zero_axes;
+  // Axes over which weights are gathered for use beside those that are called
+  // as axes of the batch (model/units.h): they cut the tokens of a step.
+  AxisNames token_axes = {};
   ZeroStyle zero_style = ZeroStyle::Jax;
 };
 

@@ -207,6 +207,12 @@ int64_t leaf_bytes(const StateLeaf& leaf, const Shape& local) {
   return stored.bytes();
 }
 
+bool is_gathered_for_use(const AxisName& axis, const StateOptions& options) {
+  return is_gathered_axis(axis) ||
+         std::find(options.token_axes.begin(), options.token_axes.end(),
+                   axis) != options.token_axes.end();
+}
+
 int64_t buffer_elements(int64_t elements, ZeroStyle style) {
   return style == ZeroStyle::Megatron ? rounded_up(elements, kMegatronParameter)
                                       : elements;
@@ -227,7 +233,7 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
   const bool zero3 = is_sharded_by_zero(StateKind::Parameter, options);
   const auto& zero_axes = options.zero_axes;
   const auto goes = [&](const AxisName& axis) {
-    return is_gathered_axis(axis) ||
+    return is_gathered_for_use(axis, options) ||
            (zero3 && std::find(zero_axes.begin(), zero_axes.end(), axis) !=
                          zero_axes.end());
   };

@@ -54,6 +54,10 @@ int64_t leaf_bytes(const StateLeaf& leaf, const Shape& local);
 
 // Elements that a parameter takes in a flat buffer.
 int64_t buffer_elements(int64_t elements, ZeroStyle style);
+// Whether a weight that this axis shards is gathered over it for use, whatever
+// ZeRO does.
+bool is_gathered_for_use(const AxisName& axis, const StateOptions& options);
+
 // Bytes per device of a buffer of that many elements, its end padded for
 // `ranks` and shared among `shared_by` devices.
 int64_t buffer_bytes(Int128 elements, DType dtype, ZeroStyle style,

@@ -14,6 +14,7 @@
 #include "memory/zero.h"
 #include "resolve/device_memory.h"
 #include "session/session.h"
+#include "session/step.h"
 #include "session/step_changes.h"
 #include "session/trainable.h"
 
@@ -252,10 +253,12 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
                                         const PlanRequest& request,
                                         const Manifest& manifest,
                                         const Plan& plan, NamesRead& read,
-                                        Host& host, Diagnostics& diags) {
+                                        Host& host, Diagnostics& diags,
+                                        const AxisNames& token_axes) {
   if (!check_memory_request(memory, request.mode, diags)) return std::nullopt;
   BudgetInput input;
   input.options.state = memory.state;
+  input.options.state.token_axes = token_axes;
   input.options.stages = memory.stages;
   input.options.live_layers = memory.live_layers;
   input.options.fragmentation = memory.fragmentation;
@@ -306,6 +309,13 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
   return input;
 }
 
+AxisNames token_axes_of(const MemoryRequest& memory, const PlanRequest& request,
+                        const Session& session, const Mesh& mesh) {
+  if (request.mode != Mode::Train || !memory.batch || !memory.seq) return {};
+  return step_token_axes(memory, session.rules ? &*session.rules : nullptr,
+                         mesh);
+}
+
 std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
                                           const PlanRequest& request,
                                           const Session& session, Host& host,
@@ -313,7 +323,8 @@ std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
   const Manifest& manifest = session.manifest;
   const Plan& plan = session.plan;
   NamesRead read;
-  auto input = budget_input(memory, request, manifest, plan, read, host, diags);
+  auto input = budget_input(memory, request, manifest, plan, read, host, diags,
+                            token_axes_of(memory, request, session, plan.mesh));
   if (!input) return std::nullopt;
   auto budget =
       make_budget(manifest, plan, input->groups, input->options, diags);

@@ -87,14 +87,19 @@ struct NamesRead {
 
 // Empty, with the reason reported. Findings about state rules are reported
 // too; `request` says how these are read and judged. `read` is of the same
-// manifest.
+// manifest. `token_axes`: of a training step (session/step.h).
 std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
                                         const PlanRequest& request,
                                         const Manifest& manifest,
                                         const Plan& plan, NamesRead& read,
-                                        Host& host, Diagnostics& diags);
+                                        Host& host, Diagnostics& diags,
+                                        const AxisNames& token_axes = {});
 
 struct Session;  // session/session.h
+
+// step_token_axes() where a training step is asked about; else none.
+AxisNames token_axes_of(const MemoryRequest& memory, const PlanRequest& request,
+                        const Session& session, const Mesh& mesh);
 
 struct BudgetAnswer {
   BudgetInput input;

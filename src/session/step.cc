@@ -33,22 +33,25 @@ int64_t size_of(const Mesh& mesh, const AxisNames& axes) {
   return size;
 }
 
+// Of the rules' table of axes, or of the default one.
+AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
+  Diagnostics quiet;
+  auto table = rules.partition_axis;
+  if (!table) table = resolve_partition_axis(default_partition_axis(), quiet);
+  const auto number = find_partition_field(field);
+  if (!table || !number || !(*table)[*number]) return {};
+  return (*table)[*number]->axes;
+}
+
 // As asked for; else those of the rules, and all that are called so.
 WorkloadAxes axes_of_workload(const MemoryRequest& memory, const RuleSet& rules,
                               const Mesh& mesh) {
   WorkloadAxes axes;
-  Diagnostics quiet;
-  auto table = rules.partition_axis;
-  if (!table) table = resolve_partition_axis(default_partition_axis(), quiet);
-  const auto of_table = [&](std::string_view field) -> AxisNames {
-    const auto number = find_partition_field(field);
-    if (!table || !number || !(*table)[*number]) return {};
-    return (*table)[*number]->axes;
-  };
-  const AxisNames batch =
-      memory.batch_axes.empty() ? of_table("batch_axis") : memory.batch_axes;
+  const AxisNames batch = memory.batch_axes.empty()
+                              ? axes_of_field(rules, "batch_axis")
+                              : memory.batch_axes;
   const AxisNames sequence = memory.sequence_axes.empty()
-                                 ? of_table("sequence_axis")
+                                 ? axes_of_field(rules, "sequence_axis")
                                  : memory.sequence_axes;
   for (const Axis& axis : mesh.axes()) {
     if (axis.size == 1 || (memory.stages && memory.stages->axis == axis.name)) {
@@ -331,6 +334,17 @@ StepOptions StepModel::sized(StepOptions step) const {
   return step;
 }
 
+AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
+                          const Mesh& mesh) {
+  const RuleSet none;
+  const RuleSet& given = rules != nullptr ? *rules : none;
+  AxisNames axes = axes_of_workload(memory, given, mesh).sequence;
+  const AxisNames heads = axes_of_field(given, "head_axis");
+  std::erase_if(axes,
+                [&](const AxisName& axis) { return contains(heads, axis); });
+  return axes;
+}
+
 std::optional<StepModel> step_model(const StepRequest& request,
                                     const Manifest& manifest,
                                     const BudgetInput& budget, Host& host,
@@ -480,7 +494,9 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
   shaped.batch = axes_.batch;
   shaped.sequence = axes_.sequence;
   for (const Axis& axis : plan_.mesh.axes()) {
-    if (is_gathered_axis(axis.name)) shaped.gathered.push_back(axis.name);
+    if (is_gathered_axis(axis.name) || contains(axes_.sequence, axis.name)) {
+      shaped.gathered.push_back(axis.name);
+    }
   }
   shaped.experts_per_token = model_.experts_per_token;
   shaped.frozen = frozen();

@@ -76,6 +76,13 @@ struct WorkloadAxes {
   AxisNames sequence;
 };
 
+// Axes that cut the tokens of a training step, and over which weights are hence
+// gathered that they shard: those of the workload but for one over which the
+// rules cut heads as well (Megatron's sequence parallelism, which gathers the
+// tokens instead). `rules` is null for a saved plan.
+AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
+                          const Mesh& mesh);
+
 struct StepWorkload {
   int64_t batch = 1;  // sequences of one step over all devices
   int64_t seq = 1;    // tokens of each

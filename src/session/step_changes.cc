@@ -459,8 +459,9 @@ class Replanner {
         errors_of(session_, *plan, planning_, known_) > errors_) {
       return std::nullopt;
     }
-    auto input = budget_input(memory_, planning_, session_.manifest, *plan,
-                              names_, host_, quiet);
+    auto input = budget_input(
+        memory_, planning_, session_.manifest, *plan, names_, host_, quiet,
+        token_axes_of(memory_, planning_, session_, mesh));
     if (!input) return std::nullopt;
     auto budget = make_budget(session_.manifest, *plan, input->groups,
                               input->options, quiet);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,6 +26,7 @@
 #include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/trained.h"
 #include "tests/support/whole_model.h"
 
 namespace shardplan {
@@ -210,6 +212,58 @@ TEST_CASE(
   }
   CHECK(answered > (kCountsAllocations ? 75 : 10));
   CHECK(unequal > answered);
+}
+
+TEST_CASE("weights are gathered over axes that cut tokens, and no heads") {
+  MemoryRequest memory;
+  const Mesh mesh = testing::mesh("fsdp=2,sp=4,tp=2,cp=2");
+  CHECK(step_token_axes(memory, nullptr, mesh) == AxisNames{"sp"});
+  CHECK(step_token_axes(memory, nullptr, testing::mesh("fsdp=2,sp=1")).empty());
+  memory.sequence_axes = {"cp", "tp"};
+  CHECK(step_token_axes(memory, nullptr, mesh) == AxisNames{"cp"});
+  // Of these stages hold layers.
+  memory.stages = Stages{"cp", {}};
+  CHECK(step_token_axes(memory, nullptr, mesh).empty());
+}
+
+// Whatever the axis is called over which a batch or its tokens are cut.
+TEST_CASE("a mesh whose sp cuts weights gathers them as one with fsdp does") {
+  testing::MemoryHost host;
+  const auto rules = testing::loaded_rules(host, "@llama");
+  REQUIRE(rules->rules);
+  auto synthesis = testing::synthesize(testing::kLlama);
+  const Manifest& manifest = synthesis->good();
+  MemoryRequest memory;
+  memory.batch = 8;
+  memory.seq = 16;
+  memory.state.optimizer = Optimizer::AdamW;
+  const PlanRequest planning;
+  const auto gathered = [&](const char* axes) {
+    Diagnostics diags;
+    const auto plan =
+        resolve(manifest, *rules->rules, testing::mesh(axes), {}, diags);
+    REQUIRE_MESSAGE(plan, testing::messages(diags));
+    NamesRead read;
+    const auto input =
+        budget_input(memory, planning, manifest, *plan, read, host, diags,
+                     step_token_axes(memory, &*rules->rules, plan->mesh));
+    REQUIRE_MESSAGE(input, testing::messages(diags));
+    const auto budget =
+        make_budget(manifest, *plan, input->groups, input->options, diags);
+    REQUIRE_MESSAGE(budget, testing::messages(diags));
+    std::vector<std::array<int64_t, 2>> bytes;
+    for (const GatheredClass& each : budget->gathered) {
+      bytes.push_back({each.sharded, each.gathered});
+    }
+    return std::pair(bytes, budget->replicated_gradients);
+  };
+  const auto expected = gathered("fsdp=8,sp=1,tp=2");
+  CHECK(expected.first.front()[1] > 0);
+  for (const char* axes :
+       {"fsdp=4,sp=2,tp=2", "fsdp=2,sp=4,tp=2", "fsdp=1,sp=8,tp=2"}) {
+    CAPTURE(axes);
+    CHECK(gathered(axes) == expected);
+  }
 }
 
 }  // namespace

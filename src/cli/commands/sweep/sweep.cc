@@ -410,8 +410,13 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
   if (of_all != nullptr && !lint_names(planning, sweep, *plan, *of_all)) {
     return swept;
   }
-  std::optional<BudgetInput> input = budget_input(
-      memory, planning, sweep.inputs.manifest, *plan, names, host, diags);
+  AxisNames token_axes;
+  if (!sweep.steps.empty()) {
+    token_axes = step_token_axes(memory, &sweep.inputs.rules, mesh);
+  }
+  std::optional<BudgetInput> input =
+      budget_input(memory, planning, sweep.inputs.manifest, *plan, names, host,
+                   diags, token_axes);
   if (!input) return swept;
   SweepMesh added{*std::move(plan), input->options.kv_sharding,
                   diags.count(Severity::Error), diags.count(Severity::Warning),
