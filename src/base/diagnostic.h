@@ -179,6 +179,11 @@ class Diagnostics {
     sources_.insert(sources_.end(), other.sources_.begin(),
                     other.sources_.end());
   }
+  // All of another as they are, with the sources that they point into.
+  void add_all(const Diagnostics& other) {
+    keep_sources(other);
+    all_.insert(all_.end(), other.all_.begin(), other.all_.end());
+  }
   // Takes out those for which it is true, and counts them as allowed.
   void allow_those(const std::function<bool(const Diagnostic&)>& is_allowed);
 

@@ -121,7 +121,7 @@ class Reader {
       report(problems, path, from);
       return false;
     }
-    for (Diagnostic& problem : problems.all()) diags_.add(std::move(problem));
+    diags_.add_all(problems);
     const Node root = document->root();
     if (root.is_null()) return true;  // all of it is comments
     const std::string directory = directory_of(path);
@@ -211,7 +211,7 @@ class Reader {
     const bool led_here =
         found_ ? from || !is_itself(path) : !stays_within(path, root_, host_);
     if (!led_here) {
-      for (Diagnostic& problem : problems.all()) diags_.add(problem);
+      diags_.add_all(problems);
       return;
     }
     diags_

@@ -192,10 +192,7 @@ std::optional<GraphDescription> write_quietly(const RunnableModel& model,
                                               Diagnostics& diags) {
   Diagnostics own = diags.fresh();
   auto described = write_forward(model, input, own);
-  if (!described) {
-    diags.keep_sources(own);
-    for (Diagnostic& each : own.all()) diags.add(std::move(each));
-  }
+  if (!described) diags.add_all(own);
   return described;
 }
 

@@ -116,7 +116,8 @@ class Library {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (!blocks_) {
       Diagnostics diags;
-      blocks_ = read_blocks(find_shipped(kFolder, kBlocks, diags), diags);
+      blocks_source_ = find_shipped(kFolder, kBlocks, diags);
+      blocks_ = read_blocks(blocks_source_, diags);
       check_sound(blocks_.has_value(), diags);
     }
     return *blocks_;
@@ -126,6 +127,7 @@ class Library {
   std::recursive_mutex mutex_;
   ReadOnce<Architecture> read_;
   std::optional<Blocks> blocks_;
+  SourcePtr blocks_source_;  // of which blocks keep places
 };
 
 Library& library() {

@@ -384,8 +384,7 @@ std::optional<StepModel> step_model(const StepRequest& request,
   const bool untold = !model.runnable && (model.adapter_bytes > 0 ||
                                           !may_go_by_shapes(model.recognised));
   if (model.runnable || untold) {
-    for (const Diagnostic& each : model.recognised.all()) diags.add(each);
-    diags.keep_sources(model.recognised);
+    diags.add_all(model.recognised);
   }
   if (untold) return std::nullopt;
   StateOptions state = budget.options.state;
@@ -437,8 +436,7 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
                                             const StepOptions& step,
                                             Diagnostics& diags) {
   if (model_.dequantised && !dequantised_) {
-    for (const Diagnostic& each : undequantised_.all()) diags.add(each);
-    diags.keep_sources(undequantised_);
+    diags.add_all(undequantised_);
     return std::nullopt;
   }
   std::optional<StepLayers> layers;
@@ -555,8 +553,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
       quiet);
   if (!program) return false;
-  for (const Diagnostic& each : quiet.all()) diags.add(each);
-  diags.keep_sources(quiet);
+  diags.add_all(quiet);
   program_.emplace(*std::move(program));
   return true;
 }

@@ -324,7 +324,7 @@ std::optional<RepeatedProgram> of_few_layers(ForwardModel& model,
       !is_steady(*program, *cycle)) {
     return std::nullopt;
   }
-  for (const Diagnostic& each : quiet.all()) diags.add(each);
+  diags.add_all(quiet);
   return RepeatedProgram{*std::move(program), cycle, cycle->kept};
 }
 

@@ -296,7 +296,7 @@ TEST_CASE("progress says how much of a large file is left to read") {
 }
 
 // Where targets are judged, it says which of how many, and about how long the
-// others take.
+// others take. One thread: of several, each names the target it begins.
 TEST_CASE("progress tells targets, and what is left") {
   MemoryHost host = ready();
   std::string config = "targets:\n";
@@ -312,7 +312,8 @@ TEST_CASE("progress tells targets, and what is left") {
   host.terminals = {Stream::Err};
   host.tick = 1;
   for (const Words& words :
-       std::vector<Words>{{"check"}, {"gate", "old", "new"}}) {
+       std::vector<Words>{{"check", "--jobs", "1"},
+                          {"gate", "old", "new", "--jobs", "1"}}) {
     for (const bool wanted : {true, false}) {
       host.err.clear();
       Words all = words;
