@@ -35,6 +35,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"base", {"base"}},
     {"core", {"base", "core"}},
     {"syntax", {"base", "core", "syntax"}},
+    {"shipped", {"base", "syntax"}},
     {"model", {"base", "core", "syntax", "model"}},
     {"io", {"base", "core", "syntax", "model", "io"}},
     {"resolve", {"base", "core", "model", "resolve"}},

@@ -4,6 +4,19 @@
 #include <memory>
 
 namespace shardplan {
+namespace {
+
+// The program's own text, which is not copied.
+class ShippedBytes : public Bytes {
+ public:
+  explicit ShippedBytes(std::string_view text) : text_(text) {}
+  std::string_view view() const override { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+}  // namespace
 
 std::vector<ShippedFile> shipped_files(std::string_view folder) {
   std::vector<ShippedFile> files;
@@ -33,7 +46,8 @@ SourcePtr find_shipped(std::string_view folder, std::string_view name,
   for (const ShippedFile& file : shipped_files(folder)) {
     if (shipped_name(file) != name) continue;
     auto source = std::make_shared<SourceFile>(
-        "rules/" + std::string(file.path), std::string(file.text));
+        "rules/" + std::string(file.path),
+        std::make_shared<const ShippedBytes>(file.text));
     diags.keep(source);
     return source;
   }

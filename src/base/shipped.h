@@ -24,7 +24,8 @@ std::vector<ShippedFile> shipped_files(std::string_view folder);
 // "llama" for "models/llama.yaml".
 std::string shipped_name(const ShippedFile& file);
 std::vector<std::string> shipped_names(std::string_view folder);
-// The file as a source, which `diags` keeps; null when there is none.
+// The file as a source, which `diags` keeps; null when there is none. Its text
+// is the program's own, not a copy.
 SourcePtr find_shipped(std::string_view folder, std::string_view name,
                        Diagnostics& diags);
 

@@ -21,11 +21,12 @@ constexpr std::string_view kBlocks = "blocks";
 using Blocks = std::map<std::string, ModuleBlock, std::less<>>;
 
 // What every architecture file says in lines of their own, so that the one that
-// is needed is found without parsing the others: `model_types: [a, b]`, and
-// below `classes:` a class per line with two blanks before it. A test compares
-// it with what the files are read as.
+// is needed is found without reading the others: `model_types: [a, b]`, `like:
+// a`, and below `classes:` a class per line with two blanks before it. A test
+// compares it with what the files are read as.
 struct IndexEntry {
   std::string name;
+  std::string like;
   std::vector<std::string> model_types;
   std::vector<std::string> classes;
   bool computes = false;
@@ -42,7 +43,8 @@ std::string_view trimmed(std::string_view text) {
 }
 
 IndexEntry index_entry(const ShippedFile& file) {
-  IndexEntry entry{shipped_name(file), {}, {}, false};
+  IndexEntry entry;
+  entry.name = shipped_name(file);
   std::string_view rest = file.text;
   bool in_classes = false;
   while (!rest.empty()) {
@@ -50,7 +52,11 @@ IndexEntry index_entry(const ShippedFile& file) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     constexpr std::string_view kTypes = "model_types:";
+    constexpr std::string_view kLike = "like:";
     entry.computes |= line == "computes: true";
+    if (line.starts_with(kLike)) {
+      entry.like = trimmed(line.substr(kLike.size()));
+    }
     if (line.starts_with(kTypes)) {
       std::string_view list = trimmed(line.substr(kTypes.size()));
       while (!list.empty()) {
@@ -263,6 +269,27 @@ std::vector<std::string> computing_architectures() {
   for (const IndexEntry& entry : index()) {
     if (entry.computes) names.push_back(entry.name);
   }
+  return names;
+}
+
+std::vector<std::string> computing_architectures_general_first() {
+  std::map<std::string_view, const IndexEntry*> by_name;
+  for (const IndexEntry& entry : index()) by_name.emplace(entry.name, &entry);
+  std::map<std::string_view, int> builders;
+  std::vector<const IndexEntry*> entries;
+  for (const IndexEntry& entry : index()) {
+    if (entry.computes) entries.push_back(&entry);
+    for (const IndexEntry* at = &entry; !at->like.empty();
+         at = by_name.at(at->like)) {
+      ++builders[at->like];
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const IndexEntry* a, const IndexEntry* b) {
+                     return builders[a->name] > builders[b->name];
+                   });
+  std::vector<std::string> names;
+  for (const IndexEntry* entry : entries) names.push_back(entry->name);
   return names;
 }
 

@@ -41,6 +41,9 @@ std::vector<std::string> architecture_names();
 std::vector<std::string> architectures_with_class(std::string_view name);
 // Those whose forward pass is known.
 std::vector<std::string> computing_architectures();
+// The same, first those that most others build on: of several with the same
+// names the one that the others differ from is meant.
+std::vector<std::string> computing_architectures_general_first();
 
 // A user's own; null when something was reported. `find` finds those that it
 // names.

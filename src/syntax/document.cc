@@ -12,8 +12,10 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/shipped.h"
 #include "base/text.h"
 #include "syntax/json.h"
+#include "syntax/packed_document.h"
 
 namespace shardplan {
 namespace {
@@ -86,6 +88,19 @@ std::optional<SyntaxError> json_error(const SourceFile& source) {
     }
   }
   return std::nullopt;
+}
+
+// Of a text that is the program's own; empty for all others.
+std::string_view packed_of(std::string_view text) {
+  const auto files = shipped_files();
+  const auto packed = packed_shipped_files();
+  for (size_t i = 0; i < packed.size(); ++i) {
+    if (files[i].text.data() == text.data() &&
+        files[i].text.size() == text.size()) {
+      return packed[i];
+    }
+  }
+  return {};
 }
 
 std::nullopt_t report(const SyntaxError& error, Diagnostics& diags) {
@@ -184,6 +199,9 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
   diags.keep(source);
   const SourceFile& file = *source;
   const std::string_view text = file.text();
+  if (const std::string_view packed = packed_of(text); !packed.empty()) {
+    return unpack_document(packed, std::move(source));
+  }
   if (text.size() > kMaxDocumentBytes) {
     return diags
         .error(Code::MalformedDocument, {&file, 0, 0},

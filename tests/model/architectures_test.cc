@@ -2,6 +2,7 @@
 #include "model/architectures.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,6 +51,24 @@ TEST_CASE("architectures: the index of model types is what the files say") {
   std::sort(types.begin(), types.end());
   CHECK(types == known_model_types());
   CHECK(std::adjacent_find(types.begin(), types.end()) == types.end());
+}
+
+TEST_CASE("architectures: the order of generality is what the files say") {
+  std::map<std::string, int> builders;
+  std::vector<std::string> computing;
+  for (const std::string& name : architecture_names()) {
+    auto all = find_architecture(name);
+    if (all->computes) computing.push_back(name);
+    for (; !all->like.empty(); all = find_architecture(all->like)) {
+      ++builders[all->like];
+    }
+  }
+  CHECK(builders.at("llama") > 10);
+  std::stable_sort(computing.begin(), computing.end(),
+                   [&](const std::string& a, const std::string& b) {
+                     return builders[a] > builders[b];
+                   });
+  CHECK(computing == computing_architectures_general_first());
 }
 
 TEST_CASE(

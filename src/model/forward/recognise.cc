@@ -106,25 +106,6 @@ Names select(const Names& names, const Names& wanted, bool there) {
   return some;
 }
 
-// Those that most others build on first: of several with the same names the one
-// that the others differ from is meant.
-Names most_general_first() {
-  std::map<std::string, int, std::less<>> builders;
-  for (const std::string& name : architecture_names()) {
-    for (auto all = find_architecture(name);
-         all != nullptr && !all->like.empty();
-         all = find_architecture(all->like)) {
-      ++builders[all->like];
-    }
-  }
-  Names names = computing_architectures();
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const std::string& a, const std::string& b) {
-                     return builders[a] > builders[b];
-                   });
-  return names;
-}
-
 void report_unrecognised(const Names& names, Diagnostics& diags) {
   auto problem =
       diags.error(Code::UnknownFamily, {},
@@ -133,7 +114,7 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   std::string near;
   ModelOutline outline;
   size_t most = 0;
-  for (const std::string& each : most_general_first()) {
+  for (const std::string& each : computing_architectures_general_first()) {
     ModelOutline own = outline_of(find_architecture(each));
     const size_t found = select(names, own.required, true).size();
     if (!near.empty() && found <= most) continue;
@@ -216,7 +197,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
   RunnableModel model;
   const Manifest firsts = one_of_each_class(manifest);
   size_t most = 0;
-  for (const std::string& each : most_general_first()) {
+  for (const std::string& each : computing_architectures_general_first()) {
     auto architecture = find_architecture(each);
     if (!architecture->by_names) continue;
     const Names folded = folded_names(manifest, firsts, *architecture);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardplan-shipped FILE: parses the YAML files of rules/ and writes FILE, C++
+// that has them as packed documents (syntax/packed_document.h). Part of the
+// build alone. 0 written, 1 a file has a mistake, 2 FILE cannot be written.
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/real_host.h"
+#include "base/shipped.h"
+#include "syntax/packed_document.h"
+
+namespace shardplan {
+
+std::span<const std::string_view> packed_shipped_files() { return {}; }
+
+namespace {
+
+// A literal of any bytes. Octal escapes end after three digits, whatever
+// follows.
+std::string literal(std::string_view bytes) {
+  constexpr size_t kPerLine = 4000;
+  std::string text = "\"";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i % kPerLine == kPerLine - 1) text += "\"\n\"";
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    const bool plain = byte >= ' ' && byte < 0x7F && byte != '"' &&
+                       byte != '\\' && byte != '?';
+    if (plain) {
+      text += static_cast<char>(byte);
+      continue;
+    }
+    text += '\\';
+    for (const unsigned shift : {6U, 3U, 0U}) {
+      text += static_cast<char>('0' + ((byte >> shift) & 7U));
+    }
+  }
+  return text + '"';
+}
+
+int run(const std::string& path, Host& host) {
+  std::string texts;
+  std::string rows;
+  size_t count = 0;
+  for (const ShippedFile& file : shipped_files()) {
+    std::string packed;
+    if (file.path.ends_with(".yaml")) {
+      Diagnostics diags;
+      const auto document = parse_document(
+          std::make_shared<const SourceFile>("rules/" + std::string(file.path),
+                                             std::string(file.text)),
+          diags);
+      if (!document) {
+        for (const Diagnostic& each : diags.all()) {
+          const Span where = each.labels.front().where;
+          host.write(
+              Stream::Err,
+              where.file->name() + ":" +
+                  std::to_string(where.file->position(where.begin).line) +
+                  ": " + each.message + "\n");
+        }
+        return 1;
+      }
+      packed = pack_document(*document);
+    }
+    const std::string name = "kPacked" + std::to_string(count++);
+    texts += "constexpr char " + name + "[] = " + literal(packed) + ";\n";
+    rows += "    {" + name + ", sizeof " + name + " - 1},\n";
+  }
+  const std::string text =
+      "// Made by shardplan-shipped.\n"
+      "#include \"syntax/packed_document.h\"\n\n"
+      "namespace shardplan {\nnamespace {\n" +
+      texts + "constexpr std::string_view kFiles[] = {\n" + rows +
+      "};\n}  // namespace\n\n"
+      "std::span<const std::string_view> packed_shipped_files() {\n"
+      "  return kFiles;\n}\n\n}  // namespace shardplan\n";
+  std::string why;
+  const auto output = host.create_file(path, why);
+  if (output == nullptr || !output->write(text) || !output->commit()) {
+    host.write(
+        Stream::Err,
+        path + ": " + (output == nullptr ? why : output->problem()) + "\n");
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace shardplan
+
+int main(int argc, char** argv) {
+  const auto host = shardplan::make_real_host();
+  if (argc != 2) {
+    host->write(shardplan::Stream::Err, "usage: shardplan-shipped FILE\n");
+    return 2;
+  }
+  return shardplan::run(argv[1], *host);
+}
