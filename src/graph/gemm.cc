@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <blis.h>
@@ -92,14 +93,29 @@ Matrix<T> part(Matrix<T> matrix, int64_t row, int64_t column) {
   return matrix;
 }
 
+// Whether B lies by columns, as the weight of a linear layer does.
+template <typename T>
+bool lies_transposed(const MatrixProduct<T>& product) {
+  return std::abs(product.b.row_stride) < std::abs(product.b.column_stride);
+}
+
 // The best kernels come last in the list. Skx has none for small products: it
 // packs both operands, which pays from about 100 rows and columns on. Measured
 // on a Xeon with AVX-512, one thread: 8 x 1376 x 4096 runs 2.8 times as fast on
-// Haswell's kernels, 512 x 1376 x 4096 1.6 times as fast on Skx's.
-Kernels choose(int64_t m, int64_t n, int64_t k) {
+// Haswell's kernels, 512 x 1376 x 4096 1.6 times as fast on Skx's. Packing pays
+// earlier where B lies transposed, whose small products Haswell's kernels take
+// as scalar products. On a Zen 4, in doubles: 32 x 1408 x 2048 is 1.1 times as
+// fast, 1.2 to 1.3 where two to four products share B, 64 rows 1.3 to 1.5; in
+// float32 64 rows 0.9 times, 1.1 to 1.2 where B is shared, and a simulated
+// model of 1.1 billion parameters takes 0.9x of the time.
+template <typename T>
+Kernels choose(int64_t m, int64_t n, int64_t k, bool transposed) {
   const Kernels best = contexts().usable.back();
+  const bool doubles = sizeof(T) == sizeof(double);
   const bool large = m >= 96 && n >= 96 && k >= 32;
-  return best == Kernels::Skx && !large ? Kernels::Haswell : best;
+  const bool packs =
+      transposed && m >= (doubles ? 32 : 64) && n >= 64 && k >= 256;
+  return best == Kernels::Skx && !large && !packs ? Kernels::Haswell : best;
 }
 
 // C = A B + beta C, on the calling thread.
@@ -250,13 +266,32 @@ void multiply_all(int64_t m, int64_t n, int64_t k,
     }
     return;
   }
-  cntx_t* context =
-      context_of(kernels == Kernels::BySize ? choose(m, n, k) : kernels);
-  if (const auto kernel = packed_kernel<T>(m, n, k, context)) {
-    multiply_packed(*kernel, {m, n, k}, products, arithmetic, threads);
-  } else {
-    by_tiles(m, n, k, products, threads, context, multiply_tile);
+  const auto run = [&](std::span<const MatrixProduct<T>> alike) {
+    if (alike.empty()) return;
+    cntx_t* context =
+        context_of(kernels == Kernels::BySize
+                       ? choose<T>(m, n, k, lies_transposed(alike.front()))
+                       : kernels);
+    if (const auto kernel = packed_kernel<T>(m, n, k, context)) {
+      multiply_packed(*kernel, {m, n, k}, alike, arithmetic, threads);
+    } else {
+      by_tiles(m, n, k, alike, threads, context, multiply_tile);
+    }
+  };
+  // What a product is may not depend on those beside it, nor do its kernels.
+  const auto is_other = [&](const MatrixProduct<T>& each) {
+    return lies_transposed(each) != lies_transposed(products.front());
+  };
+  if (std::none_of(products.begin(), products.end(), is_other)) {
+    run(products);
+    return;
   }
+  std::vector<MatrixProduct<T>> sorted(products.begin(), products.end());
+  const auto other =
+      std::stable_partition(sorted.begin(), sorted.end(), lies_transposed<T>);
+  const auto transposed = static_cast<size_t>(other - sorted.begin());
+  run(std::span(sorted).first(transposed));
+  run(std::span(sorted).subspan(transposed));
 }
 
 void multiply_float(const Product<float>& tile, cntx_t* context) {

@@ -370,6 +370,47 @@ TEST_CASE("gemm: products together have the bits of each in BLIS's own loops") {
   }
 }
 
+template <typename T>
+void check_kernels_alone(Mixer& mixer, int64_t m) {
+  constexpr int64_t kColumns = 65;
+  constexpr int64_t kDepth = 257;
+  Stored<T> a = stored_as<T>(m, kDepth, Order::Rows);
+  Stored<T> by_rows = stored_as<T>(kDepth, kColumns, Order::Rows);
+  Stored<T> by_columns = stored_as<T>(kDepth, kColumns, Order::Columns);
+  for (Stored<T>* each : {&a, &by_rows, &by_columns}) {
+    fill(*each, [&] { return strange_or_not<T>(mixer, false); });
+  }
+  std::vector<Stored<T>> together(4, stored_as<T>(m, kColumns, Order::Rows));
+  std::vector<Stored<T>> alone = together;
+  std::vector<MatrixProduct<T>> products;
+  const Arithmetic arithmetic =
+      sizeof(T) == sizeof(float) ? Arithmetic::F32 : Arithmetic::F64;
+  for (size_t i = 0; i < together.size(); ++i) {
+    products.push_back(
+        {a.template matrix<const T>(),
+         (i % 2 == 0 ? by_rows : by_columns).template matrix<const T>(),
+         together[i].matrix()});
+    MatrixProduct<T> one = products.back();
+    one.c = alone[i].matrix();
+    multiply_all({m, kColumns, kDepth}, std::vector<MatrixProduct<T>>{one},
+                 arithmetic, 1, Kernels::BySize);
+  }
+  multiply_all({m, kColumns, kDepth}, products, arithmetic, 2, Kernels::BySize);
+  for (size_t i = 0; i < together.size(); ++i) {
+    CAPTURE(m);
+    CAPTURE(i);
+    CHECK(same_bits(together[i], alone[i]));
+  }
+}
+
+TEST_CASE("gemm: kernels by size do not depend on the products beside") {
+  Mixer mixer{7};
+  for (const int64_t m : {31, 32, 63, 64, 96}) {
+    check_kernels_alone<float>(mixer, m);
+    check_kernels_alone<double>(mixer, m);
+  }
+}
+
 TEST_CASE("gemm: a contraction in several rounds, and in the field as well") {
   Mixer mixer{6};
   for (const Kernels kernels : usable_kernels()) {
