@@ -4,31 +4,80 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <span>
 #include <variant>
 
 #include "base/checked.h"
+#include "base/parallel.h"
 
 namespace shardplan {
 namespace {
 
-// Threefry-2x32 with 20 rounds.
-std::array<uint32_t, 2> threefry(RandomKey key, uint64_t counter) {
-  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+// Threefry-2x32 with 20 rounds, of one counter or, with `Counters`, of several:
+// its two halves are x0 and x1.
+template <typename Word>
+void threefry(RandomKey key, Word& x0, Word& x1) {
+  constexpr uint32_t kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   constexpr uint32_t kParity = 0x1BD11BDA;
   const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ kParity};
-  uint32_t x0 = static_cast<uint32_t>(counter >> 32) + keys[0];
-  uint32_t x1 = static_cast<uint32_t>(counter) + keys[1];
+  x0 += keys[0];
+  x1 += keys[1];
   for (uint32_t group = 1; group <= 5; ++group) {
-    for (const int rotation : kRotations[(group - 1) % 2]) {
+    for (const uint32_t rotation : kRotations[(group - 1) % 2]) {
       x0 += x1;
-      x1 = std::rotl(x1, rotation) ^ x0;
+      x1 = ((x1 << rotation) | (x1 >> (32 - rotation))) ^ x0;
     }
     x0 += keys[group % 3];
     x1 += keys[(group + 1) % 3] + group;
   }
-  return {x0, x1};
+}
+
+// Numbers side by side, which both compilers compute at once.
+constexpr int64_t kCounters = 8;
+using Counters __attribute__((vector_size(kCounters * sizeof(uint32_t)))) =
+    uint32_t;
+
+// The bits of counters first .. first + bits.size() - 1.
+void draw_bits(RandomKey key, uint64_t first, std::span<uint32_t> bits) {
+  constexpr Counters kSteps = {0, 1, 2, 3, 4, 5, 6, 7};
+  size_t i = 0;
+  // Counters of eight lanes share their upper half.
+  for (; i + kCounters <= bits.size(); i += kCounters) {
+    const uint64_t counter = first + i;
+    const auto low = static_cast<uint32_t>(counter);
+    if (low > std::numeric_limits<uint32_t>::max() - kCounters) break;
+    Counters x0 = Counters{} + static_cast<uint32_t>(counter >> 32);
+    Counters x1 = kSteps + low;
+    threefry(key, x0, x1);
+    const Counters both = x0 ^ x1;
+    std::memcpy(bits.data() + i, &both, sizeof(both));
+  }
+  for (; i < bits.size(); ++i) {
+    const uint64_t counter = first + i;
+    auto x0 = static_cast<uint32_t>(counter >> 32);
+    auto x1 = static_cast<uint32_t>(counter);
+    threefry(key, x0, x1);
+    bits[i] = x0 ^ x1;
+  }
+}
+
+template <typename T>
+std::span<T> part(std::vector<T>& all, int64_t begin, int64_t end) {
+  return std::span(all).subspan(static_cast<size_t>(begin),
+                                static_cast<size_t>(end - begin));
+}
+
+// Calls work(begin, end) for pieces of [0, count): each number depends on its
+// place alone, so pieces and threads change nothing.
+void by_pieces(int64_t count, int threads,
+               const std::function<void(int64_t, int64_t)>& work) {
+  constexpr int64_t kPiece = 1 << 16;
+  parallel_for(ceil_div(count, kPiece), threads, [&](int64_t i) {
+    work(i * kPiece, std::min(count, (i + 1) * kPiece));
+  });
 }
 
 // a b + c rounded once, as the FMA that XLA's compiler makes of it. The product
@@ -89,52 +138,78 @@ constexpr float kSqrt2 = 1.41421356F;
 
 RandomKey random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
 
-RandomKey fold_in(RandomKey key, uint32_t data) { return threefry(key, data); }
+RandomKey fold_in(RandomKey key, uint32_t data) {
+  RandomKey both = {0, data};
+  threefry(key, both[0], both[1]);
+  return both;
+}
 
-std::vector<uint32_t> random_bits(RandomKey key, int64_t count) {
+std::vector<uint32_t> random_bits(RandomKey key, int64_t count, int threads) {
   SHARDPLAN_CHECK(count >= 0);
   std::vector<uint32_t> bits(static_cast<size_t>(count));
-  for (size_t i = 0; i < bits.size(); ++i) {
-    const std::array<uint32_t, 2> both = threefry(key, i);
-    bits[i] = both[0] ^ both[1];
-  }
+  by_pieces(count, threads, [&](int64_t begin, int64_t end) {
+    draw_bits(key, static_cast<uint64_t>(begin), part(bits, begin, end));
+  });
   return bits;
 }
 
-std::vector<float> random_uniform(RandomKey key, int64_t count, float low,
-                                  float high) {
-  const std::vector<uint32_t> bits = random_bits(key, count);
-  std::vector<float> numbers(bits.size());
+namespace {
+
+// change(x) of every number of a uniform distribution.
+template <typename Change>
+std::vector<float> changed_uniform(RandomKey key, int64_t count, float low,
+                                   float high, int threads, Change change) {
+  SHARDPLAN_CHECK(count >= 0);
+  std::vector<float> numbers(static_cast<size_t>(count));
   const float width = high - low;
-  std::transform(bits.begin(), bits.end(), numbers.begin(), [&](uint32_t x) {
-    // 23 bits as the fraction of a number in [1, 2).
-    const auto one_to_two = std::bit_cast<float>((x >> 9) | 0x3F800000U);
-    return std::max(low, multiply_add(one_to_two - 1, width, low));
+  by_pieces(count, threads, [&](int64_t begin, int64_t end) {
+    std::array<uint32_t, 1024> bits{};
+    const std::span<float> own = part(numbers, begin, end);
+    for (size_t done = 0; done < own.size(); done += bits.size()) {
+      const auto now =
+          own.subspan(done, std::min(bits.size(), own.size() - done));
+      draw_bits(key, static_cast<uint64_t>(begin) + done,
+                std::span(bits).first(now.size()));
+      std::transform(now.begin(), now.end(), bits.begin(), now.begin(),
+                     [&](float /*unset*/, uint32_t x) {
+                       // 23 bits as the fraction of a number in [1, 2).
+                       const auto one_to_two =
+                           std::bit_cast<float>((x >> 9) | 0x3F800000U);
+                       return change(std::max(
+                           low, multiply_add(one_to_two - 1, width, low)));
+                     });
+    }
   });
   return numbers;
 }
 
-std::vector<float> random_normal(RandomKey key, int64_t count) {
-  std::vector<float> numbers =
-      random_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1);
-  for (float& x : numbers) x = kSqrt2 * erf_inv(x);
-  return numbers;
+}  // namespace
+
+std::vector<float> random_uniform(RandomKey key, int64_t count, float low,
+                                  float high, int threads) {
+  return changed_uniform(key, count, low, high, threads,
+                         [](float x) { return x; });
+}
+
+std::vector<float> random_normal(RandomKey key, int64_t count, int threads) {
+  return changed_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1, threads,
+                         [](float x) { return kSqrt2 * erf_inv(x); });
 }
 
 std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
-                                           float low, float high) {
+                                           float low, float high, int threads) {
   // XLA makes a product of the division by a constant.
   constexpr float kHalfSqrt2 = 1 / kSqrt2;
-  std::vector<float> numbers =
-      random_uniform(key, count, erf(low * kHalfSqrt2), erf(high * kHalfSqrt2));
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float first = std::nextafter(low, kInfinity);
   const float last = std::nextafter(high, -kInfinity);
-  for (float& x : numbers) {
-    // The order of jnp.clip, where there is no number between the two.
-    x = std::min(std::max(kSqrt2 * erf_inv(x), first), last);
-  }
-  return numbers;
+  return changed_uniform(key, count, erf(low * kHalfSqrt2),
+                         erf(high * kHalfSqrt2), threads, [&](float x) {
+                           // The order of jnp.clip, where there is no number
+                           // between the two.
+                           return std::min(std::max(kSqrt2 * erf_inv(x), first),
+                                           last);
+                         });
 }
 
 namespace {
@@ -215,7 +290,8 @@ std::vector<std::string> initialiser_names() {
 std::optional<std::vector<float>> variance_scaling(RandomKey key,
                                                    const Shape& shape,
                                                    double scale, FanMode mode,
-                                                   Distribution distribution) {
+                                                   Distribution distribution,
+                                                   int threads) {
   if (shape.size() < 2) return std::nullopt;
   const std::optional<int64_t> count = element_count(shape);
   SHARDPLAN_CHECK(count.has_value());
@@ -227,20 +303,21 @@ std::optional<std::vector<float>> variance_scaling(RandomKey key,
     case Distribution::TruncatedNormal: {
       // The standard deviation of a normal distribution cut at -2 and 2.
       constexpr auto kTruncated = static_cast<float>(.87962566103423978);
-      return scaled(random_truncated_normal(key, *count, -2, 2),
+      return scaled(random_truncated_normal(key, *count, -2, 2, threads),
                     std::sqrt(variance) / kTruncated);
     }
     case Distribution::Normal:
-      return scaled(random_normal(key, *count), std::sqrt(variance));
+      return scaled(random_normal(key, *count, threads), std::sqrt(variance));
     case Distribution::Uniform:
       break;
   }
-  return scaled(random_uniform(key, *count, -1), std::sqrt(3 * variance));
+  return scaled(random_uniform(key, *count, -1, 1, threads),
+                std::sqrt(3 * variance));
 }
 
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
-                                             RandomKey key,
-                                             const Shape& shape) {
+                                             RandomKey key, const Shape& shape,
+                                             int threads) {
   const auto all = initialisers();
   const auto named =
       std::find_if(all.begin(), all.end(), [&](const NamedInitialiser& each) {
@@ -255,9 +332,9 @@ std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
     numbers.emplace(static_cast<size_t>(*count), constant->value);
   } else if (const auto* scaling = std::get_if<Scaling>(&named->how)) {
     numbers = variance_scaling(key, shape, scaling->scale, scaling->mode,
-                               scaling->distribution);
+                               scaling->distribution, threads);
   } else {
-    numbers = scaled(random_normal(key, *count),
+    numbers = scaled(random_normal(key, *count, threads),
                      static_cast<float>(initialiser.stddev));
   }
   if (!numbers || initialiser.scale == 1) return numbers;
@@ -266,14 +343,14 @@ std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
 
 std::optional<std::vector<float>> initialise_shards(
     const Initialiser& initialiser, RandomKey key, const Shape& shard_shape,
-    const PerShard& how) {
+    const PerShard& how, int threads) {
   std::vector<float> all;
   std::optional<std::vector<float>> shard;
   for (int index = 0; index < how.count; ++index) {
     if (how.split_rngs || !shard) {
       const RandomKey own =
           how.split_rngs ? fold_in(key, static_cast<uint32_t>(index)) : key;
-      shard = initialise(initialiser, own, shard_shape);
+      shard = initialise(initialiser, own, shard_shape, threads);
       if (!shard) return std::nullopt;
     }
     if (how.mask_except && *how.mask_except != index) {

@@ -27,14 +27,17 @@ using RandomKey = std::array<uint32_t, 2>;
 RandomKey random_key(int64_t seed);
 RandomKey fold_in(RandomKey key, uint32_t data);  // jax.random.fold_in
 
-// As many numbers as requested, in row-major order of the array's shape.
-std::vector<uint32_t> random_bits(RandomKey key, int64_t count);
+// As many numbers as requested, in row-major order of the array's shape; the
+// same for any number of threads.
+std::vector<uint32_t> random_bits(RandomKey key, int64_t count,
+                                  int threads = 1);
 std::vector<float> random_uniform(RandomKey key, int64_t count, float low = 0,
-                                  float high = 1);
-std::vector<float> random_normal(RandomKey key, int64_t count);
+                                  float high = 1, int threads = 1);
+std::vector<float> random_normal(RandomKey key, int64_t count, int threads = 1);
 // Above `low` and below `high`.
 std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
-                                           float low, float high);
+                                           float low, float high,
+                                           int threads = 1);
 
 // Initialisers of jax.nn.initializers, and what xlstm's ModelParallelismWrapper
 // does to them per shard.
@@ -48,7 +51,8 @@ std::vector<std::string> initialiser_names();
 // (empty) where the initialiser needs them. REQUIRES: a name of
 // initialiser_names().
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
-                                             RandomKey key, const Shape& shape);
+                                             RandomKey key, const Shape& shape,
+                                             int threads = 1);
 
 // variance_scaling(scale, mode, distribution) itself: numbers of variance
 // scale / fan. Normal ones are truncated at two standard deviations where the
@@ -58,7 +62,8 @@ enum class Distribution : uint8_t { TruncatedNormal, Normal, Uniform };
 std::optional<std::vector<float>> variance_scaling(RandomKey key,
                                                    const Shape& shape,
                                                    double scale, FanMode mode,
-                                                   Distribution distribution);
+                                                   Distribution distribution,
+                                                   int threads = 1);
 
 // What a wrapped module's parameters are on every device of a model axis of
 // size `count`: drawn from fold_in(key, index) where `split_rngs`, else alike;
@@ -71,6 +76,6 @@ struct PerShard {
 };
 std::optional<std::vector<float>> initialise_shards(
     const Initialiser& initialiser, RandomKey key, const Shape& shard_shape,
-    const PerShard& how);
+    const PerShard& how, int threads = 1);
 
 }  // namespace shardplan

@@ -511,7 +511,8 @@ class Simulator {
           return random_value(graph.values[v], ValueSource::Field,
                               options_.seed + node + 1 +
                                   trial * static_cast<int>(graph_.nodes.size()),
-                              static_cast<uint32_t>(one.operands[v]));
+                              static_cast<uint32_t>(one.operands[v]),
+                              options_.threads);
         },
         true,
         Storage::F32,

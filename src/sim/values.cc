@@ -28,18 +28,21 @@ Tensor tensor_of(const std::vector<float>& numbers, const Shape& shape) {
   return tensor;
 }
 
-Tensor integers(RandomKey key, const Value& value, Element element) {
+Tensor integers(RandomKey key, const Value& value, Element element,
+                int threads) {
   std::vector<double> numbers;
-  for (const uint32_t bits : random_bits(key, *element_count(value.shape))) {
+  for (const uint32_t bits :
+       random_bits(key, *element_count(value.shape), threads)) {
     numbers.push_back(
         static_cast<double>(static_cast<int64_t>(bits) % value.integers_below));
   }
   return make_tensor(element, value.shape, numbers);
 }
 
-Tensor residues(RandomKey key, const Shape& shape) {
+Tensor residues(RandomKey key, const Shape& shape, int threads) {
   const Tensor tensor = make_tensor(Element::F64, shape);
-  const std::vector<uint32_t> bits = random_bits(key, tensor.elements());
+  const std::vector<uint32_t> bits =
+      random_bits(key, tensor.elements(), threads);
   std::transform(
       bits.begin(), bits.end(), tensor.data<double>(),
       [](uint32_t x) { return static_cast<double>(x % field::kPrime); });
@@ -47,8 +50,9 @@ Tensor residues(RandomKey key, const Shape& shape) {
 }
 
 // Weights of unit variance would make activations grow with every layer.
-Tensor normal(RandomKey key, const Value& value) {
-  std::vector<float> numbers = random_normal(key, *element_count(value.shape));
+Tensor normal(RandomKey key, const Value& value, int threads) {
+  std::vector<float> numbers =
+      random_normal(key, *element_count(value.shape), threads);
   if (value.kind == Value::Kind::Parameter && value.shape.size() >= 2) {
     const int64_t fan_in =
         std::max<int64_t>(1, value.shape[value.shape.size() - 2]);
@@ -69,12 +73,12 @@ Initialiser initialiser_of(const Value& value) {
 }
 
 std::optional<std::vector<float>> drawn(const Initialiser& how, RandomKey key,
-                                        const Shape& shape) {
-  if (!how.per_shard) return initialise(how, key, shape);
+                                        const Shape& shape, int threads) {
+  if (!how.per_shard) return initialise(how, key, shape, threads);
   PerShard shards{static_cast<int>(shape[0]), how.split_rngs, {}};
   if (how.mask_except) shards.mask_except = static_cast<int>(*how.mask_except);
   return initialise_shards(how, key, Shape(shape.begin() + 1, shape.end()),
-                           shards);
+                           shards, threads);
 }
 
 // Without drawing: whether an initialiser fits follows from the rank.
@@ -101,17 +105,19 @@ std::optional<ValueSource> find_value_source(std::string_view name) {
 }
 
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,
-                    uint32_t index) {
+                    uint32_t index, int threads) {
   const RandomKey key = fold_in(random_key(seed), index);
   const bool exact = source == ValueSource::Field;
   if (value.integers_below > 0) {
-    return integers(key, value, exact ? Element::F64 : Element::F32);
+    return integers(key, value, exact ? Element::F64 : Element::F32, threads);
   }
-  return exact ? residues(key, value.shape) : normal(key, value);
+  return exact ? residues(key, value.shape, threads)
+               : normal(key, value, threads);
 }
 
 std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
-                                     int64_t seed, Diagnostics& diags) {
+                                     int64_t seed, Diagnostics& diags,
+                                     int threads) {
   // The number of every input among inputs, of a parameter among parameters.
   std::vector<uint32_t> numbers;
   uint32_t inputs = 0;
@@ -126,21 +132,24 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
       return std::nullopt;
     }
   }
-  return [&graph, source, seed, numbers](int number, Element element) {
+  return [&graph, source, seed, numbers, threads](int number, Element element) {
     const auto v = static_cast<size_t>(number);
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Input) {
       return converted(
-          random_value(value, source, seed + kInputSeed, numbers[v]), element);
+          random_value(value, source, seed + kInputSeed, numbers[v], threads),
+          element);
     }
     if (source == ValueSource::Init) {
       const RandomKey key = fold_in(random_key(seed), numbers[v]);
       return converted(
-          tensor_of(drawn(initialiser_of(value), key, value.shape).value(),
-                    value.shape),
+          tensor_of(
+              drawn(initialiser_of(value), key, value.shape, threads).value(),
+              value.shape),
           element);
     }
-    return converted(random_value(value, source, seed, numbers[v]), element);
+    return converted(random_value(value, source, seed, numbers[v], threads),
+                     element);
   };
 }
 

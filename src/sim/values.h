@@ -38,11 +38,12 @@ std::optional<ValueSource> find_value_source(std::string_view name);
 // those that flax.nnx gives it with Rngs(seed). Empty, with the reason
 // reported, when an initialiser does not fit its shape (SP015).
 std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
-                                     int64_t seed, Diagnostics& diags);
+                                     int64_t seed, Diagnostics& diags,
+                                     int threads = 1);
 
 // Fresh numbers for one value, whatever its kind.
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,
-                    uint32_t index);
+                    uint32_t index, int threads = 1);
 
 // Outputs that another program recorded, compared with those of the runs: does
 // the graph compute what the model's own framework does?

@@ -48,6 +48,32 @@ TEST_CASE("random: numbers do not depend on how many are drawn") {
   }));
 }
 
+TEST_CASE("random: numbers computed side by side are those computed alone") {
+  CHECK(holds([] {
+    const RandomKey key = any_key();
+    const auto count = draw_in<int64_t>(0, 100);
+    const std::vector<uint32_t> bits = random_bits(key, count);
+    for (size_t i = 0; i < bits.size(); ++i) {
+      const RandomKey alone = fold_in(key, static_cast<uint32_t>(i));
+      ENSURE(bits[i] == (alone[0] ^ alone[1]));
+    }
+  }));
+}
+
+TEST_CASE("random: numbers are the same for any number of threads") {
+  constexpr int64_t kCount = 200'003;  // several pieces, and some of a lane
+  const RandomKey key = random_key(7);
+  CHECK(random_bits(key, kCount, 3) == random_bits(key, kCount));
+  CHECK(random_uniform(key, kCount, -1, 2, 3) ==
+        random_uniform(key, kCount, -1, 2));
+  CHECK(random_normal(key, kCount, 3) == random_normal(key, kCount));
+  CHECK(random_truncated_normal(key, kCount, -2, 2, 3) ==
+        random_truncated_normal(key, kCount, -2, 2));
+  // Of the last piece, too, each is that of its place.
+  const RandomKey last = fold_in(key, kCount - 1);
+  CHECK(random_bits(key, kCount, 2).back() == (last[0] ^ last[1]));
+}
+
 TEST_CASE("random: uniform numbers stay in their range and fill it") {
   CHECK(holds([] {
     const auto low = static_cast<float>(draw_in(-100, 100)) / 8;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/options.h"
 #include "graph/tensor.h"
@@ -87,7 +88,8 @@ std::optional<ReadValue> simulation_values(Context& context,
   const bool has_weights = input.source == ValueSource::Checkpoint;
   auto drawn =
       draw_values(input.graph, has_weights ? ValueSource::Random : input.source,
-                  context.options.simulate.seed, context.diags);
+                  context.options.simulate.seed, context.diags,
+                  thread_count(context.options.planning.jobs));
   if (!drawn) return std::nullopt;
   auto weights = std::make_shared<Weights>();
   if (has_weights) {
