@@ -3,7 +3,7 @@
 // floating-point operations: what simulating costs beside the arithmetic.
 //
 // By the clock and by the processor's time: on a busy machine only the second
-// says something. `tests/bench/frameworks.py jax` runs the same MLP in JAX.
+// says something. tests/bench/aims.py runs the same MLP in JAX, in turn with this.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
