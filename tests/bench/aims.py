@@ -154,16 +154,25 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
+# The system counts the memory of who started a program as the program's, so a
+# small process does.
+USAGE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL,
+                      stderr=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+"""
+
+
 def usage(command, folder):
     """CPU seconds and peak bytes of a command that succeeds or has findings."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        child = subprocess.Popen(command, cwd=folder, stdout=nowhere,
-                                 stderr=nowhere)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode not in (0, 1):
-        raise RuntimeError(f"{command} gave {child.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    code, seconds, peak = subprocess.run(
+        [sys.executable, "-c", USAGE, *command], cwd=folder, check=True,
+        capture_output=True, text=True).stdout.split()
+    if code not in ("0", "1"):
+        raise RuntimeError(f"{command} gave {code}")
+    return float(seconds), int(peak)
 
 
 def verdict(met):
