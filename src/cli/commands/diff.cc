@@ -76,23 +76,34 @@ bool same_placement(const Placement& a, const Placement& b) {
 }
 
 Comparison compare(const Side& a, const Side& b) {
+  const size_t count = b.saved.manifest.size();
+  // Two plans of one model have its names in one order; else they are looked
+  // up.
   std::unordered_map<std::string_view, size_t> in_b;
-  in_b.reserve(b.saved.manifest.size());
-  for (size_t i = 0; i < b.saved.manifest.size(); ++i) in_b[b.name(i)] = i;
+  const auto find_in_b = [&](size_t i) -> std::optional<size_t> {
+    if (i < count && a.name(i) == b.name(i)) return i;
+    if (in_b.empty()) {
+      in_b.reserve(count);
+      for (size_t k = 0; k < count; ++k) in_b[b.name(k)] = k;
+    }
+    const auto found = in_b.find(a.name(i));
+    if (found == in_b.end()) return std::nullopt;
+    return found->second;
+  };
 
   Comparison comparison;
-  std::vector<bool> known(b.saved.manifest.size());
+  std::vector<bool> known(count);
   for (size_t i = 0; i < a.saved.manifest.size(); ++i) {
-    const auto found = in_b.find(a.name(i));
-    if (found == in_b.end()) {
+    const std::optional<size_t> found = find_in_b(i);
+    if (!found) {
       comparison.differences.push_back({Change::Removed, i, std::nullopt});
       continue;
     }
-    known[found->second] = true;
-    if (same_placement(a.of(i), b.of(found->second))) {
+    known[*found] = true;
+    if (same_placement(a.of(i), b.of(*found))) {
       ++comparison.same;
     } else {
-      comparison.differences.push_back({Change::Changed, i, found->second});
+      comparison.differences.push_back({Change::Changed, i, *found});
     }
   }
   for (size_t i = 0; i < known.size(); ++i) {
