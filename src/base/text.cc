@@ -29,12 +29,6 @@ std::string fixed(double value, int decimals) {
 // judged after rounding: 9.996 is "10.0", not "10.00".
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
-// Most texts: one column a byte and nothing to escape.
-bool is_plain_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= 0x20 && c < 0x7F; });
-}
-
 void append_escape(std::string& out, char32_t code_point) {
   switch (code_point) {
     case '\n':
@@ -415,6 +409,11 @@ bool is_printable(char32_t code_point) {
       (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0x200E ||
       code_point == 0x200F || code_point == 0x61C;
   return !control && !line_or_direction && code_point != 0xFEFF;
+}
+
+bool is_plain_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= 0x20 && c < 0x7F; });
 }
 
 std::string printable(std::string_view text) {

@@ -70,6 +70,8 @@ bool is_valid_utf8(std::string_view text);
 // False for control characters and for marks that reorder or break what a
 // reader sees: line separators, bidirectional controls, the byte order mark.
 bool is_printable(char32_t code_point);
+// Nothing but printable ASCII, as most texts are: one column a byte.
+bool is_plain_ascii(std::string_view text);
 // Escapes what is not printable as \n, \x1b, \u{202e} and invalid bytes as
 // \xff, so that a name from a file cannot write to the terminal. What is shown
 // goes through here where it is rendered (src/report) and nowhere before: texts

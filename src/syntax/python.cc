@@ -32,6 +32,11 @@ bool fits_raw(std::string_view text) {
 }
 
 std::string escaped(std::string_view text) {
+  const auto is_escaped = [](char c) { return c == '"' || c == '\\'; };
+  if (is_plain_ascii(text) &&
+      std::none_of(text.begin(), text.end(), is_escaped)) {
+    return std::string(text);
+  }
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;

@@ -21,12 +21,15 @@
 namespace shardplan {
 namespace {
 
+bool is_special(char c) {
+  return c == '"' || c == ',' || c == '\r' || c == '\n';
+}
+
 void append_field(std::string& out, std::string_view field) {
-  constexpr std::string_view kSpecial = "\",\r\n";
   // A line that begins with `::` may be a command to the runner of a CI job.
   const bool blank_end = field.empty() || field.front() == ' ' ||
                          field.back() == ' ' || field.starts_with("::");
-  if (!blank_end && field.find_first_of(kSpecial) == std::string_view::npos) {
+  if (!blank_end && std::none_of(field.begin(), field.end(), is_special)) {
     out += field;
     return;
   }
@@ -55,6 +58,7 @@ bool is_formula(std::string_view text) {
 
 std::string disarmed(std::string_view text) {
   std::string out = is_formula(text) ? "'" : "";
+  if (is_plain_ascii(text)) return out += text;
   while (!text.empty()) {
     const size_t end = std::min(text.find_first_of("\t\r\n"), text.size());
     out += printable(text.substr(0, end));
