@@ -67,4 +67,30 @@ std::string PassingHost::working_directory() {
 double PassingHost::now() { return below_.now(); }
 int PassingHost::processors() { return below_.processors(); }
 
+std::optional<FileInfo> SharedHost::file_info(const std::string& path) {
+  const std::lock_guard lock(*mutex_);
+  return below().file_info(path);
+}
+
+std::vector<std::string> SharedHost::list_directory(const std::string& path) {
+  const std::lock_guard lock(*mutex_);
+  return below().list_directory(path);
+}
+
+std::optional<std::string> SharedHost::real_path(const std::string& path) {
+  const std::lock_guard lock(*mutex_);
+  return below().real_path(path);
+}
+
+std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
+                                                   int64_t limit,
+                                                   std::string& why) {
+  const std::lock_guard lock(*mutex_);
+  const auto [entry, is_new] = read_.try_emplace({path, limit});
+  Read& read = entry->second;
+  if (is_new) read.bytes = below().read_file(path, limit, read.why);
+  if (read.bytes == nullptr) why = read.why;
+  return read.bytes;
+}
+
 }  // namespace shardplan

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +56,28 @@ class PassingHost : public Host {
 
  private:
   Host& below_;
+};
+
+// A Host for several threads, which reads each file once. Those over one host
+// share a mutex.
+class SharedHost : public PassingHost {
+ public:
+  SharedHost(Host& host, std::shared_ptr<std::mutex> mutex)
+      : PassingHost(host), mutex_(std::move(mutex)) {}
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::vector<std::string> list_directory(const std::string& path) override;
+  std::optional<std::string> real_path(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+
+ private:
+  struct Read {
+    std::shared_ptr<const Bytes> bytes;
+    std::string why;
+  };
+  std::shared_ptr<std::mutex> mutex_;
+  std::map<std::pair<std::string, int64_t>, Read> read_;
 };
 
 }  // namespace shardplan

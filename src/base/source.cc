@@ -114,4 +114,8 @@ std::string_view Span::text() const {
                          : file->text().substr(begin, end - begin);
 }
 
+void count_lines(std::span<const SourcePtr> sources) {
+  for (const SourcePtr& source : sources) source->position(0);
+}
+
 }  // namespace shardplan

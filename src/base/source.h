@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,10 @@ class SourceFile {
 };
 
 using SourcePtr = std::shared_ptr<const SourceFile>;
+
+// Lines of a text are counted when somebody first asks for one, which two
+// threads must not do at once: what threads share has them counted before.
+void count_lines(std::span<const SourcePtr> sources);
 
 // Bytes [begin, end) of a file; a null file means "no place".
 struct Span {

@@ -89,36 +89,6 @@ TargetSide side_of(const JudgedTarget& judged) {
           judged.diags};
 }
 
-std::optional<FileInfo> SharedHost::file_info(const std::string& path) {
-  const std::lock_guard lock(*mutex_);
-  return host_.file_info(path);
-}
-
-std::vector<std::string> SharedHost::list_directory(const std::string& path) {
-  const std::lock_guard lock(*mutex_);
-  return host_.list_directory(path);
-}
-
-std::optional<std::string> SharedHost::real_path(const std::string& path) {
-  const std::lock_guard lock(*mutex_);
-  return host_.real_path(path);
-}
-
-std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
-                                                   int64_t limit,
-                                                   std::string& why) {
-  const std::lock_guard lock(*mutex_);
-  const auto [entry, is_new] = read_.try_emplace({path, limit});
-  Read& read = entry->second;
-  if (is_new) read.bytes = host_.read_file(path, limit, read.why);
-  if (read.bytes == nullptr) why = read.why;
-  return read.bytes;
-}
-
-void count_lines(std::span<const SourcePtr> sources) {
-  for (const SourcePtr& source : sources) source->position(0);
-}
-
 void SharedProgress::stage(std::string_view text) {
   const std::lock_guard lock(mutex_);
   progress_.stage(text);

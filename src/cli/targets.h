@@ -16,6 +16,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "base/passing_host.h"
 #include "base/source.h"
 #include "cli/commands/fix.h"
 #include "cli/config.h"
@@ -27,33 +28,6 @@
 #include "session/step.h"
 
 namespace shardplan::cli {
-
-// A Host for several threads, which reads each file once. Those over one host
-// share a mutex.
-class SharedHost : public OverlayHost {
- public:
-  SharedHost(Host& host, std::shared_ptr<std::mutex> mutex)
-      : OverlayHost(host, {}), host_(host), mutex_(std::move(mutex)) {}
-
-  std::optional<FileInfo> file_info(const std::string& path) override;
-  std::vector<std::string> list_directory(const std::string& path) override;
-  std::optional<std::string> real_path(const std::string& path) override;
-  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
-                                         std::string& why) override;
-
- private:
-  struct Read {
-    std::shared_ptr<const Bytes> bytes;
-    std::string why;
-  };
-  Host& host_;
-  std::shared_ptr<std::mutex> mutex_;
-  std::map<std::pair<std::string, int64_t>, Read> read_;
-};
-
-// Lines of a text are counted when somebody first asks for one, which two
-// threads must not do at once: what threads share has them counted before.
-void count_lines(std::span<const SourcePtr> sources);
 
 // Progress that several threads tell of.
 class SharedProgress : public ProgressListener {

@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/parallel.h"
+#include "base/passing_host.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/findings.h"
 #include "model/units.h"
 #include "resolve/device_memory.h"
+#include "session/other_meshes.h"
 
 namespace shardplan {
 namespace {
@@ -24,8 +28,6 @@ enum class ChangeKind : uint8_t {
   Remat,
   Offload,
   Zero,
-  Axes,
-  Devices,
 };
 
 // A change of options: of those of one kind the smallest first.
@@ -301,102 +303,15 @@ std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
 
 // Other meshes.
 
-struct OtherMesh {
-  ChangeKind kind = ChangeKind::Axes;
-  int64_t factor = 2;
-  Mesh mesh;
-  bool adds_axis = false;
-};
-
-constexpr int64_t kMostFactor = 8;
-// Parameters that are placed anew on all meshes of a kind together.
-constexpr int64_t kMostPlaced = 4'000'000;
 // Meshes of a kind on which a step is computed: its forward pass is partitioned
 // for each.
 constexpr int64_t kMostSteps = 6;
-
-Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
-                int64_t factor) {
-  std::vector<Axis> axes = mesh.axes();
-  for (Axis& axis : axes) {
-    if (axis.name == more) axis.size *= factor;
-    if (axis.name == fewer) axis.size /= factor;
-  }
-  if (!mesh.find(more)) axes.push_back({more, factor});
-  return Mesh(std::move(axes));
-}
-
-// Whether a spec of the rules names it, or a dimension's name stands for it.
-bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
-  if (rules.partition_axis) return true;  // semantic names stand for any
-  const auto names_it = [&](const PartitionSpec& spec) {
-    return std::any_of(spec.dims.begin(), spec.dims.end(),
-                       [&](const auto& dim) { return contains(dim, axis); });
-  };
-  return std::any_of(rules.rules.begin(), rules.rules.end(),
-                     [&](const Rule& rule) { return names_it(rule.spec); }) ||
-         std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
-                     [&](const LogicalRule& rule) {
-                       return contains(rule.axes, axis);
-                     });
-}
+// Parameters that are placed anew on all meshes of a kind together.
+constexpr int64_t kMostPlaced = 4'000'000;
 
 int64_t most_meshes(const Session& session) {
   const auto size = static_cast<int64_t>(session.manifest.size());
   return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
-}
-
-// As many devices with a factor moved from one axis to another, and 2, 4 and 8
-// times as many with an axis as much longer; the smallest factor first, at
-// most so many of either kind.
-std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
-                                    const MemoryRequest& memory,
-                                    const Session& session, int64_t most) {
-  const Mesh& mesh = session.plan.mesh;
-  AxisNames names;
-  for (const Axis& axis : mesh.axes()) {
-    const bool is_stage = memory.stages && memory.stages->axis == axis.name;
-    if (!is_stage) names.push_back(axis.name);
-  }
-  AxisNames targets = names;
-  if (session.rules) {
-    for (const AxisName& axis : session.rules->declared_axes) {
-      // Along which nothing is cut, nothing is saved.
-      const bool is_for_experts = axis == "ep" || axis == "expert";
-      const bool has_experts = session.manifest.facts.experts.value_or(0) > 0;
-      if (!mesh.find(axis) && is_in_specs(*session.rules, axis) &&
-          (has_experts || !is_for_experts)) {
-        targets.push_back(axis);
-      }
-    }
-  }
-  std::vector<OtherMesh> meshes;
-  const auto add = [&](ChangeKind kind, int64_t factor, Mesh other) {
-    const auto of_kind =
-        std::count_if(meshes.begin(), meshes.end(),
-                      [&](const OtherMesh& each) { return each.kind == kind; });
-    const bool adds = other.axes().size() > mesh.axes().size();
-    if (of_kind < most)
-      meshes.push_back({kind, factor, std::move(other), adds});
-  };
-  for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
-    for (const AxisName& to : targets) {
-      for (const AxisName& from : names) {
-        if (from == to || mesh.size_of(from) % factor != 0) continue;
-        add(ChangeKind::Axes, factor, with_sizes(mesh, to, from, factor));
-      }
-    }
-  }
-  // A topology has so many devices.
-  if (planning.topology) return meshes;
-  for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
-    for (const AxisName& to : targets) {
-      if (mesh.devices() <= kMaxDevices / factor) {
-        add(ChangeKind::Devices, factor, with_sizes(mesh, to, "", factor));
-      }
-    }
-  }
-  return meshes;
 }
 
 std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
@@ -430,7 +345,8 @@ struct Replanned {
   Budget budget;
 };
 
-// What was asked for, on other meshes. A mesh that adds errors is none.
+// What was asked for, on other meshes. A mesh that adds errors is none. Several
+// threads may ask at once.
 class Replanner {
  public:
   Replanner(const PlanRequest& planning, const MemoryRequest& memory,
@@ -438,9 +354,13 @@ class Replanner {
       : planning_(planning),
         memory_(memory),
         session_(session),
-        host_(host),
+        host_(host, std::make_shared<std::mutex>()),
         known_(unit_facts(session.manifest)),
-        errors_(errors_of(session, session.plan, planning, known_)) {}
+        errors_(errors_of(session, session.plan, planning, known_)) {
+    if (threads() == 1) return;  // it costs the whole text
+    if (session.rules) count_lines(session.rules->sources);
+    count_lines(session.manifest.sources);
+  }
 
   std::optional<Replanned> on(const Mesh& mesh) {
     Diagnostics quiet;
@@ -459,9 +379,11 @@ class Replanner {
         errors_of(session_, *plan, planning_, known_) > errors_) {
       return std::nullopt;
     }
-    auto input = budget_input(
-        memory_, planning_, session_.manifest, *plan, names_, host_, quiet,
-        token_axes_of(memory_, planning_, session_, mesh));
+    NamesRead names = take_names();
+    auto input =
+        budget_input(memory_, planning_, session_.manifest, *plan, names, host_,
+                     quiet, token_axes_of(memory_, planning_, session_, mesh));
+    leave(std::move(names));
     if (!input) return std::nullopt;
     auto budget = make_budget(session_.manifest, *plan, input->groups,
                               input->options, quiet);
@@ -469,36 +391,95 @@ class Replanner {
     return Replanned{*std::move(plan), *std::move(input), *std::move(budget)};
   }
 
+  int threads() const { return thread_count(planning_.jobs); }
+
  private:
+  // What was read of names follows from the model, whoever reads it: each
+  // thread has its own, and leaves it for the next mesh.
+  NamesRead take_names() {
+    const std::lock_guard lock(mutex_);
+    if (names_.empty()) return {};
+    NamesRead names = std::move(names_.back());
+    names_.pop_back();
+    return names;
+  }
+  void leave(NamesRead names) {
+    const std::lock_guard lock(mutex_);
+    names_.push_back(std::move(names));
+  }
+
   const PlanRequest& planning_;
   const MemoryRequest& memory_;
   const Session& session_;
-  Host& host_;
+  SharedHost host_;
   const UnitFacts known_;  // the same on every mesh
   int64_t errors_ = 0;
-  NamesRead names_;
+  std::mutex mutex_;
+  std::vector<NamesRead> names_;
+};
+
+template <typename Tried>
+struct Answer {
+  std::optional<Tried> tried;
+  int64_t needed = 0;  // by a device at the most
+};
+
+// one(mesh) of meshes as they are asked for, and, where there are threads, of
+// those that would come next: who asks in order gets the same for any number.
+template <typename Tried, typename Try>
+class Answers {
+ public:
+  Answers(const std::vector<OtherMesh>& meshes, int threads, Try one)
+      : meshes_(meshes), threads_(threads), one_(one), read_(meshes.size()) {}
+
+  Answer<Tried> take(size_t i) {
+    if (!read_[i]) ask_from(i);
+    return *std::move(read_[i]);
+  }
+
+ private:
+  // Others of its factor, since those of a larger one are often not needed.
+  void ask_from(size_t i) {
+    std::vector<size_t> asked;
+    for (size_t k = i; k < meshes_.size(); ++k) {
+      if (asked.size() == static_cast<size_t>(threads_)) break;
+      const bool alike = meshes_[k].more_devices == meshes_[i].more_devices &&
+                         meshes_[k].factor == meshes_[i].factor;
+      if (alike && !read_[k]) asked.push_back(k);
+    }
+    parallel_for(static_cast<int64_t>(asked.size()), threads_, [&](int64_t a) {
+      const size_t k = asked[static_cast<size_t>(a)];
+      read_[k] = one_(meshes_[k].mesh);
+    });
+  }
+
+  const std::vector<OtherMesh>& meshes_;
+  int threads_;
+  Try one_;
+  std::vector<std::optional<Answer<Tried>>> read_;
 };
 
 // Of each kind the mesh of the smallest factor that fits and takes least, else
-// the one that takes least. `needed` gives what a device needs at the most.
+// the one that takes least.
 template <typename Tried, typename Try>
 std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
-                                   int64_t usable, Try one) {
+                                   int64_t usable, int threads, Try one) {
+  Answers<Tried, Try> answers(meshes, threads, one);
   std::vector<Tried> kept;
-  for (const ChangeKind kind : {ChangeKind::Axes, ChangeKind::Devices}) {
+  for (const bool more_devices : {false, true}) {
     std::optional<Tried> best;
     int64_t least = 0;
     int64_t factor = 0;
-    for (const OtherMesh& other : meshes) {
-      if (other.kind != kind) continue;
+    for (size_t i = 0; i < meshes.size(); ++i) {
+      const OtherMesh& other = meshes[i];
+      if (other.more_devices != more_devices) continue;
       if (best && least <= usable && other.factor > factor) break;
       // An axis that is there already is the smaller change.
       if (best && least <= usable && other.adds_axis) continue;
-      int64_t needed = 0;
-      auto tried = one(other.mesh, needed);
-      if (!tried || (best && needed >= least)) continue;
-      best = std::move(tried);
-      least = needed;
+      Answer<Tried> answer = answers.take(i);
+      if (!answer.tried || (best && answer.needed >= least)) continue;
+      best = std::move(answer.tried);
+      least = answer.needed;
       factor = other.factor;
     }
     if (best) kept.push_back(*std::move(best));
@@ -546,24 +527,25 @@ void try_meshes(const StepChangesInput& in, bool even, Host& host,
   const std::vector<OtherMesh> meshes =
       other_meshes(in.request.planning, in.request.memory, in.session,
                    std::min(most_meshes(in.session), kMostSteps));
-  const auto one = [&](const Mesh& mesh, int64_t& needed) {
-    std::optional<TriedStep> result;
+  const auto one = [&](const Mesh& mesh) {
+    Answer<TriedStep> answer;
     on_mesh(in, replanner, mesh, even, [&](Trial& trial, Steps&) {
-      result = trial.with({});
-      if (!result) return;
-      needed =
-          result->fits ? result->upper : std::max(result->upper, usable + 1);
+      answer.tried = trial.with({});
+      if (!answer.tried) return;
+      const TriedStep& step = *answer.tried;
+      answer.needed = step.fits ? step.upper : std::max(step.upper, usable + 1);
     });
-    return result;
+    return answer;
   };
-  for (TriedStep& each : smallest_meshes<TriedStep>(meshes, usable, one)) {
+  for (TriedStep& each :
+       smallest_meshes<TriedStep>(meshes, usable, replanner.threads(), one)) {
     tried.push_back(std::move(each));
   }
   const auto fits = [](const TriedStep& each) { return each.fits; };
   if (std::any_of(tried.begin(), tried.end(), fits)) return;
   // More devices, and other changes besides.
   for (const OtherMesh& other : meshes) {
-    if (other.kind != ChangeKind::Devices) continue;
+    if (!other.more_devices) continue;
     std::optional<TriedStep> together;
     on_mesh(in, replanner, other.mesh, even,
             [&](Trial& trial, const Steps& steps) {
@@ -608,18 +590,19 @@ void add_meshes(const PlanRequest& planning, const MemoryRequest& memory,
   Diagnostic* found = find_over_memory(diags);
   if (found == nullptr || !planning.find_fixes) return;
   Replanner replanner(planning, memory, session, host);
-  const auto one = [&](const Mesh& mesh,
-                       int64_t& needed) -> std::optional<TriedPlan> {
-    const auto again = replanner.on(mesh);
-    if (!again) return std::nullopt;
-    needed = again->budget.classes.front().total;
-    return TriedPlan{mesh_flags(planning, mesh), needed};
+  const auto one = [&](const Mesh& mesh) {
+    Answer<TriedPlan> answer;
+    if (const auto again = replanner.on(mesh)) {
+      answer.needed = again->budget.classes.front().total;
+      answer.tried = TriedPlan{mesh_flags(planning, mesh), answer.needed};
+    }
+    return answer;
   };
   const int64_t usable = budget.input.options.limit->usable;
   const int64_t total = budget.budget.classes.front().total;
   for (const TriedPlan& tried : smallest_meshes<TriedPlan>(
            other_meshes(planning, memory, session, most_meshes(session)),
-           usable, one)) {
+           usable, replanner.threads(), one)) {
     // What does not fit either should save something.
     if (tried.needed > usable && tried.needed > total - total / 20) continue;
     found->help.push_back(

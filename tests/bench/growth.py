@@ -290,13 +290,17 @@ def threaded_rows():
     wanted = {"targets": TARGETS, "meshes": [2**14], "layers": [8],
               "tensors": [100 * K], "rules, each of a tensor": [8 * K],
               "tensors, no two of a shape": [100 * K]}
-    commands = {"gate", "check", "sweep", "simulate", "diff", "resolve"}
+    commands = {"gate", "check", "sweep", "simulate", "diff", "resolve",
+                "analyze"}
     result = []
     for row in rows():
         if row.what not in wanted or row.command[0] not in commands:
             continue
-        if row.what == "tensors" and not {"--before", "--json"} & set(
-                row.command):
+        # With --hardware it does not fit, so other meshes are tried.
+        told = {"--before", "--json", "--hardware"} & set(row.command)
+        if row.what == "tensors" and not told:
+            continue
+        if row.command[0] == "analyze" and "--hardware" not in row.command:
             continue
         if row.what == "layers" and row.command[0] != "simulate":
             continue

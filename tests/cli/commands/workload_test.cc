@@ -67,6 +67,23 @@ TEST_CASE("workload: a training step is told by at least, estimate, at most") {
   CHECK(!report.at("tables").at("alive").empty());
 }
 
+TEST_CASE("workload: other meshes are the same for any number of threads") {
+  const Words kPlan = {"analyze", "--memory", "512KiB"};
+  const Words kStep = {"analyze", "--memory", "1200KiB", "--batch",
+                       "8",       "--seq",    "32"};
+  for (const Words& words : {kPlan, kStep}) {
+    std::vector<std::string> texts;
+    for (const char* jobs : {"1", "2", "5"}) {
+      Words all = words;
+      all.insert(all.end(), {"--jobs", jobs});
+      texts.push_back(ran(all).text);
+    }
+    CHECK(has_text(texts[0], "--mesh fsdp="));
+    CHECK(texts[1] == texts[0]);
+    CHECK(texts[2] == texts[0]);
+  }
+}
+
 TEST_CASE("workload: what says half of it is refused") {
   CHECK(has_text(ran({"analyze", "--batch", "4"}).text, "add both"));
   CHECK(ran({"analyze", "--batch", "4"}).exit == 2);
