@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardplan-shipped FILE: parses the YAML files of rules/ and writes FILE, C++
+// shardplan_shipped FILE: parses the YAML files of rules/ and writes FILE, C++
 // that has them as packed documents (syntax/packed_document.h). Part of the
 // build alone. 0 written, 1 a file has a mistake, 2 FILE cannot be written.
 #include <span>
@@ -70,7 +70,7 @@ int run(const std::string& path, Host& host) {
     rows += "    {" + name + ", sizeof " + name + " - 1},\n";
   }
   const std::string text =
-      "// Made by shardplan-shipped.\n"
+      "// Made by shardplan_shipped.\n"
       "#include \"syntax/packed_document.h\"\n\n"
       "namespace shardplan {\nnamespace {\n" +
       texts + "constexpr std::string_view kFiles[] = {\n" + rows +
@@ -94,7 +94,7 @@ int run(const std::string& path, Host& host) {
 int main(int argc, char** argv) {
   const auto host = shardplan::make_real_host();
   if (argc != 2) {
-    host->write(shardplan::Stream::Err, "usage: shardplan-shipped FILE\n");
+    host->write(shardplan::Stream::Err, "usage: shardplan_shipped FILE\n");
     return 2;
   }
   return shardplan::run(argv[1], *host);
