@@ -276,24 +276,6 @@ def product_rows(built, _others, _folder):
                verdict(float(part) >= 0.85))
 
 
-def checkpoint_shapes():
-    kv = HIDDEN // HEADS * KV_HEADS
-    yield "model.embed_tokens.weight", [VOCAB, HIDDEN]
-    for layer in range(LAYERS):
-        at = f"model.layers.{layer}."
-        yield at + "input_layernorm.weight", [HIDDEN]
-        yield at + "self_attn.q_proj.weight", [HIDDEN, HIDDEN]
-        yield at + "self_attn.k_proj.weight", [kv, HIDDEN]
-        yield at + "self_attn.v_proj.weight", [kv, HIDDEN]
-        yield at + "self_attn.o_proj.weight", [HIDDEN, HIDDEN]
-        yield at + "post_attention_layernorm.weight", [HIDDEN]
-        yield at + "mlp.gate_proj.weight", [MLP, HIDDEN]
-        yield at + "mlp.up_proj.weight", [MLP, HIDDEN]
-        yield at + "mlp.down_proj.weight", [HIDDEN, MLP]
-    yield "model.norm.weight", [HIDDEN]
-    yield "lm_head.weight", [VOCAB, HIDDEN]
-
-
 DRAW = """
 import numpy, sys
 draw = numpy.random.default_rng(0)
@@ -310,7 +292,8 @@ def write_checkpoint(folder, python):
     """In bfloat16: the upper halves of floats."""
     folder.mkdir(parents=True, exist_ok=True)
     header, end, lines = {"__metadata__": {"format": "pt"}}, 0, ""
-    for name, shape in checkpoint_shapes():
+    for name, shape in instructions.llama(LAYERS, HIDDEN, MLP, VOCAB, HEADS,
+                                          KV_HEADS):
         begin = end
         end += 2 * shape[0] * (shape[1:] or [1])[0]
         header[name] = {"dtype": "BF16", "shape": shape,

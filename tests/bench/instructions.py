@@ -180,6 +180,25 @@ def fp8_deepseek(kept):
     return json.dumps(made)
 
 
+def llama(layers, hidden, mlp, vocab, heads, kv_heads):
+    """Names and shapes of a Llama's parameters, as transformers has them."""
+    kv = hidden // heads * kv_heads
+    yield "model.embed_tokens.weight", [vocab, hidden]
+    for layer in range(layers):
+        at = f"model.layers.{layer}."
+        yield at + "input_layernorm.weight", [hidden]
+        yield at + "self_attn.q_proj.weight", [hidden, hidden]
+        yield at + "self_attn.k_proj.weight", [kv, hidden]
+        yield at + "self_attn.v_proj.weight", [kv, hidden]
+        yield at + "self_attn.o_proj.weight", [hidden, hidden]
+        yield at + "post_attention_layernorm.weight", [hidden]
+        yield at + "mlp.gate_proj.weight", [mlp, hidden]
+        yield at + "mlp.up_proj.weight", [mlp, hidden]
+        yield at + "mlp.down_proj.weight", [hidden, mlp]
+    yield "model.norm.weight", [hidden]
+    yield "lm_head.weight", [vocab, hidden]
+
+
 def safetensors(of_names):
     """A file of one element each."""
     tensors, end = {}, 0

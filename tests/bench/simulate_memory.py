@@ -18,32 +18,19 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import instructions  # noqa: E402
+
 LAYERS, HIDDEN, MLP, VOCAB, HEADS, KV_HEADS = 24, 1024, 2816, 16000, 16, 8
 MESHES = ["dp=2,tp=4", "fsdp=4,tp=2"]
-
-
-def shapes():
-    kv = HIDDEN // HEADS * KV_HEADS
-    yield "model.embed_tokens.weight", [VOCAB, HIDDEN]
-    for layer in range(LAYERS):
-        at = f"model.layers.{layer}."
-        yield at + "input_layernorm.weight", [HIDDEN]
-        yield at + "self_attn.q_proj.weight", [HIDDEN, HIDDEN]
-        yield at + "self_attn.k_proj.weight", [kv, HIDDEN]
-        yield at + "self_attn.v_proj.weight", [kv, HIDDEN]
-        yield at + "self_attn.o_proj.weight", [HIDDEN, HIDDEN]
-        yield at + "post_attention_layernorm.weight", [HIDDEN]
-        yield at + "mlp.gate_proj.weight", [MLP, HIDDEN]
-        yield at + "mlp.up_proj.weight", [MLP, HIDDEN]
-        yield at + "mlp.down_proj.weight", [HIDDEN, MLP]
-    yield "model.norm.weight", [HIDDEN]
-    yield "lm_head.weight", [VOCAB, HIDDEN]
 
 
 def write(folder, dtype):
     width = {"F32": 4, "BF16": 2}[dtype]
     header, end = {}, 0
-    for name, shape in shapes():
+    for name, shape in instructions.llama(LAYERS, HIDDEN, MLP, VOCAB, HEADS,
+                                          KV_HEADS):
         begin = end
         end += width * shape[0] * (shape[1] if len(shape) > 1 else 1)
         header[name] = {"dtype": dtype, "shape": shape,
