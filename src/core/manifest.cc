@@ -232,4 +232,30 @@ bool label_parameters(Manifest& manifest) {
   return true;
 }
 
+std::map<std::string, std::string> settle_labels(
+    const std::set<std::string, std::less<>>& known, Manifest& manifest) {
+  std::map<std::string, std::string> settled;
+  for (const auto& [label, names] : manifest.earlier_labels) {
+    if (known.contains(label)) continue;
+    for (const std::string& name : names) {
+      if (known.contains(name) && settled.emplace(label, name).second) break;
+    }
+  }
+  if (settled.empty()) return settled;
+  std::map<std::string, std::string> used;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const AxisLabels* const axes = manifest.axes(i);
+    if (axes == nullptr) continue;
+    AxisLabels labels = *axes;
+    for (auto& label : labels) {
+      const auto found = label ? settled.find(*label) : settled.end();
+      if (found == settled.end()) continue;
+      label = found->second;
+      used.insert(*found);
+    }
+    manifest.set_axes(i, std::move(labels));
+  }
+  return used;
+}
+
 }  // namespace shardplan

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -137,6 +138,9 @@ class Manifest {
   ModelFacts facts;
   // Of parameters that an architecture explains; else empty.
   std::shared_ptr<const ParameterKinds> kinds;
+  // What a logical axis was called in older rules of the program that it is of,
+  // newest first (settle_labels).
+  std::map<std::string, std::vector<std::string>> earlier_labels;
   // The mesh that a dump of another program was made on; else empty.
   std::vector<AxisRequest> mesh;
   // What a reader should know though nothing is wrong: "the data of
@@ -185,6 +189,10 @@ std::optional<size_t> find_unexplained(const Manifest& manifest);
 // Gives the parameters their labels as logical axes. False, and none has any,
 // where one is not explained.
 bool label_parameters(Manifest& manifest);
+// Labels that are not `known`, which rules have, become the first of their
+// earlier names that is. Gives which became which.
+std::map<std::string, std::string> settle_labels(
+    const std::set<std::string, std::less<>>& known, Manifest& manifest);
 
 // StoredTensor: numbers as a checkpoint holds them, in a mapped file.
 //

@@ -22,6 +22,7 @@ extern const ManifestFormat kGguf;
 extern const ManifestFormat kOrbax;
 extern const ManifestFormat kMaxtextDump;
 extern const ManifestFormat kHfConfig;
+extern const ManifestFormat kMaxtextModel;
 extern const ManifestFormat kStableHlo;
 extern const ManifestFormat kGraph;
 

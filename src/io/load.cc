@@ -233,10 +233,9 @@ bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
 std::span<const ManifestFormat> manifest_formats() {
   // Tried in this order: the last one takes any text, and a GGUF file of 123
   // tensors starts like safetensors.
-  static const std::array<ManifestFormat, 9> kManifestFormats = {
-      kGguf,      kSafetensors, kSafetensorsIndex,
-      kOrbax,     kMaxtextDump, kHfConfig,
-      kStableHlo, kGraph,       kNative};
+  static const std::array<ManifestFormat, 10> kManifestFormats = {
+      kGguf,      kSafetensors,  kSafetensorsIndex, kOrbax, kMaxtextDump,
+      kHfConfig,  kMaxtextModel, kStableHlo,        kGraph, kNative};
   return kManifestFormats;
 }
 
@@ -370,7 +369,8 @@ std::optional<Manifest> load_manifest(const std::string& path,
                                : read_file(path, reading, host, diags);
   if (!manifest || !check_distinct_names(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
-  bool used = manifest->format == kHfConfig.name;
+  bool used = manifest->format == kHfConfig.name ||
+              manifest->format == kMaxtextModel.name;
   if (reading.scheme != nullptr && !used) return not_renamed();
   if (path != "-" && is_weights(*manifest) &&
       manifest->facts.from == FactsFrom::None) {

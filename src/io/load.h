@@ -22,6 +22,7 @@
 
 namespace shardplan {
 
+class Document;
 struct Architecture;
 struct NameScheme;
 
@@ -58,6 +59,9 @@ struct ManifestFormat {
   bool is_weights = false;
   // How many bytes of a file are needed, seen from its head; null: all.
   int64_t (*bytes_needed)(std::string_view head) = nullptr;
+  // The config.json that such a file is, or amounts to; null: it has none.
+  std::shared_ptr<const Document> (*config)(const ModelSource&, Host&,
+                                            Diagnostics&) = nullptr;
 };
 std::span<const ManifestFormat> manifest_formats();
 

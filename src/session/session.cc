@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -155,6 +156,17 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
                    " does not follow from its config.json");
     }
     return problem.help("give the model's config.json, or rules with patterns");
+  }
+  if (!manifest.earlier_labels.empty() && !rules->logical_rules.empty()) {
+    std::set<std::string, std::less<>> known;
+    for (const LogicalRule& rule : rules->logical_rules) {
+      if (rule.name) known.insert(*rule.name);
+    }
+    for (const auto& [label, name] : settle_labels(known, manifest)) {
+      manifest.remarks.push_back("the rules are older than the label " +
+                                 in_backticks(label) + ": it is " +
+                                 in_backticks(name) + " there");
+    }
   }
   return rules;
 }

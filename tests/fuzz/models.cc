@@ -182,6 +182,16 @@ FUZZ_TARGET(orbax) {
   return 0;
 }
 
+// MaxText's model files; the same bytes are the file that `model_name: m` names.
+FUZZ_TARGET(maxtext_model) {
+  using namespace shardplan;
+  testing::MemoryHost host;
+  host.files["run.yml"] = std::string(fuzz::text_of(data, size));
+  host.files["models/m.yml"] = host.files["run.yml"];
+  fuzz::load_and_check("run.yml", host);
+  return 0;
+}
+
 // MaxText's dumps: the named one, a byte 0xff, the logical one. The named one
 // is read as rules too.
 FUZZ_TARGET(maxtext_dump) {

@@ -110,7 +110,7 @@ TEST_CASE("what no format recognises is said to be so") {
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
             "formats tried: gguf, safetensors, safetensors-index, orbax, "
-            "maxtext-dump, hf-config, stablehlo, graph, native"});
+            "maxtext-dump, hf-config, maxtext-model, stablehlo, graph, native"});
   host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
   CHECK(load(host, "m.safetensors").text ==
         "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
@@ -206,7 +206,7 @@ TEST_CASE("sources of what cannot be read outlive the reading") {
 }
 
 TEST_CASE("every format is in the table once, the one for any text last") {
-  CHECK(manifest_formats().size() == 9);
+  CHECK(manifest_formats().size() == 10);
   CHECK(manifest_formats().back().name == "native");
   for (const ManifestFormat& format : manifest_formats()) {
     CHECK_FALSE(format.summary.empty());

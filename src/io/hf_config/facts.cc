@@ -308,41 +308,49 @@ namespace {
 
 constexpr int64_t kHeadBytes = int64_t{1} << 16U;
 
-// The config.json that says what the model at `path` is; "" for none.
-std::string config_path(const std::string& path, Host& host) {
+// The file that has the config of the model at `path`, and the format that
+// reads it there; no format where there is none.
+struct ConfigPlace {
+  std::string path;
+  const ManifestFormat* format = nullptr;
+};
+
+ConfigPlace config_place(const std::string& path, Host& host) {
+  const auto beside = [](const std::string& directory) {
+    return ConfigPlace{join_path(directory, "config.json"), &kHfConfig};
+  };
   const std::optional<FileInfo> info = host.file_info(path);
-  if (path == "-" || path.starts_with('@') || !info) return "";
-  if (info->directory) return join_path(path, "config.json");
+  if (path == "-" || path.starts_with('@') || !info) return {};
+  if (info->directory) return beside(path);
   // What has no size may be a pipe, which can be read only once.
-  if (info->size == 0) return "";
+  if (info->size == 0) return {};
   std::string why;
   const auto bytes = host.read_file(path, kHeadBytes, why);
-  if (bytes == nullptr) return "";
+  if (bytes == nullptr) return {};
   const std::string_view head = bytes->view();
   for (const ManifestFormat& format : manifest_formats()) {
     if (!format.recognize(head)) continue;
-    if (format.is_weights) return join_path(directory_of(path), "config.json");
-    return format.name == kHfConfig.name ? path : "";
+    if (format.is_weights) return beside(directory_of(path));
+    return format.config == nullptr ? ConfigPlace{}
+                                    : ConfigPlace{path, &format};
   }
-  return "";
+  return {};
 }
 
 }  // namespace
 
 std::optional<std::shared_ptr<const Document>> find_config(
     const std::string& path, Host& host, Diagnostics& diags) {
-  const std::string file = config_path(path, host);
-  if (file.empty() || !host.file_info(file)) {
+  const ConfigPlace place = config_place(path, host);
+  if (place.format == nullptr || !host.file_info(place.path)) {
     return std::shared_ptr<const Document>();
   }
-  const SourcePtr source = read_source(file, kWholeFile, host, diags);
+  const SourcePtr source = read_source(place.path, kWholeFile, host, diags);
   if (source == nullptr) return std::nullopt;
-  auto document = parse_document(source, diags);
-  if (!document ||
-      !require(document->root(), NodeKind::Map, "a config", diags)) {
-    return std::nullopt;
-  }
-  return std::make_shared<const Document>(*std::move(document));
+  auto config = place.format->config(
+      {place.path, directory_of(place.path), source}, host, diags);
+  if (config == nullptr) return std::nullopt;
+  return config;
 }
 
 std::optional<int64_t> experts_per_token(const Document& config) {

@@ -182,6 +182,16 @@ bool recognize(std::string_view head) {
   return has("\"model_type\"", '"') || has("\"architectures\"", '[');
 }
 
+std::shared_ptr<const Document> config_itself(const ModelSource& source, Host&,
+                                              Diagnostics& diags) {
+  auto document = parse_document(source.file, diags);
+  if (!document ||
+      !require(document->root(), NodeKind::Map, "a config", diags)) {
+    return nullptr;
+  }
+  return std::make_shared<const Document>(*std::move(document));
+}
+
 std::optional<Manifest> read(const ModelSource& source, Host& host,
                              Diagnostics& diags) {
   diags.keep(source.file);
@@ -201,8 +211,13 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config", "a Hugging Face config.json of a known family", recognize,
-    read};
+    "hf-config",
+    "a Hugging Face config.json of a known family",
+    recognize,
+    read,
+    false,
+    nullptr,
+    config_itself};
 
 std::optional<QuantisationFile> quantisation_beside(
     const std::string& directory, const Document& config, Host& host,

@@ -97,6 +97,15 @@ struct AddedTensor {
   std::optional<Expression> when;
 };
 
+// What the program's own rules call the dimensions of an array.
+struct NamedAxes {
+  std::string name;  // in which each `*` is any text
+  // One per dimension; `..` stands for as many as the layers have that are
+  // stacked in it (NameScheme::stacked).
+  std::vector<std::optional<std::string>> axes;
+};
+inline constexpr std::string_view kStackedAxes = "..";
+
 struct NameRules {
   std::vector<NameRule> rules;  // the first that matches counts
   std::vector<AddedTensor> added;
@@ -108,6 +117,12 @@ struct NameScheme {
   std::optional<DType> vectors;  // what tensors of one dimension have
   // What a stacked dimension is called, by what is stacked: `i`.
   std::map<std::string, std::string, std::less<>> labels;
+  // The first that matches a parameter's new name and has as many dimensions
+  // labels it. Where a scheme has any, every parameter must be labelled.
+  std::vector<NamedAxes> axes;
+  std::vector<NamedAxes> stacked;
+  // What a label was called in older rules of the program, newest first.
+  std::map<std::string, std::vector<std::string>> earlier;
   // Beside those of an architecture; read where an expression asks for them.
   std::vector<ValueRule> values;
   NameRules all;  // of all architectures, after their own
@@ -117,6 +132,7 @@ struct NameScheme {
 
 // Rules of a scheme, and of one of its architectures.
 inline constexpr size_t kMaxNameRules = 4000;
+inline constexpr size_t kMaxNamedAxes = 500;
 
 // Reads a file. What is wrong is SP018, or SP002 and SP004, at its place.
 std::shared_ptr<const NameScheme> read_name_scheme(const SourcePtr& source,

@@ -43,8 +43,9 @@ class SchemeReader {
     const auto root =
         require(document->root(), NodeKind::Map, "a file of names", diags_);
     std::vector<std::string> keys = value_section_keys();
-    keys.insert(keys.end(), {"scheme", "summary", "dtypes", "labels", "names",
-                             "adds", "architectures"});
+    keys.insert(keys.end(), {"scheme", "summary", "dtypes", "labels", "axes",
+                             "stacked", "earlier", "names", "adds",
+                             "architectures"});
     if (!root || !reader_.known_keys(*root, keys)) return nullptr;
     auto result = std::make_shared<NameScheme>();
     result->source = source;
@@ -62,6 +63,13 @@ class SchemeReader {
     if (const auto labels = root->find("labels")) {
       read_labels(*labels, *result);
     }
+    for (const auto& [key, axes] :
+         {std::pair{"axes", &NameScheme::axes},
+          std::pair{"stacked", &NameScheme::stacked}}) {
+      const auto list = root->find(key);
+      if (list) read_axes(*list, key, (*result).*axes);
+    }
+    if (const auto map = root->find("earlier")) read_earlier(*map, *result);
     read_values(*root, true, reader_, result->values, diags_);
     if (const auto list = root->find("names")) read_rules(*list, result->all);
     if (const auto list = root->find("adds")) read_added(*list, result->all);
@@ -94,6 +102,74 @@ class SchemeReader {
         result.labels.emplace(map.key(i), *std::move(label));
       }
     }
+  }
+
+  // `- {name: "*/query/kernel", axes: [embed, .., q_heads, kv]}`.
+  void read_axes(const Node& list, std::string_view key,
+                 std::vector<NamedAxes>& result) {
+    const std::string what = in_backticks(key);
+    if (!require(list, NodeKind::List, what, diags_)) return;
+    if (list.size() > kMaxNamedAxes) {
+      reader_.refuse(list.span(), what + " has more than " +
+                                      std::to_string(kMaxNamedAxes) +
+                                      " entries");
+      return;
+    }
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node node = list.item(i);
+      if (!require(node, NodeKind::Map, "axes of an array", diags_) ||
+          !reader_.known_keys(node, {"name", "axes"})) {
+        continue;
+      }
+      const auto name = node.find("name");
+      const auto labels = node.find("axes");
+      if (!name || !labels) {
+        reader_.refuse(node.span(),
+                       "an entry of " + what + " has `name` and `axes`");
+        continue;
+      }
+      auto named = reader_.text(*name, "a name");
+      NamedAxes entry;
+      if (!named || !read_labels_of(*labels, entry.axes)) continue;
+      entry.name = *std::move(named);
+      result.push_back(std::move(entry));
+    }
+  }
+
+  // `embed_attn: [embed]`.
+  void read_earlier(const Node& map, NameScheme& result) {
+    if (!require(map, NodeKind::Map, "`earlier`", diags_)) return;
+    for (size_t i = 0; i < map.size(); ++i) {
+      const Node list = map.item(i);
+      if (!require(list, NodeKind::List, "earlier labels", diags_)) continue;
+      auto& labels = result.earlier[std::string(map.key(i))];
+      for (size_t at = 0; at < list.size() && at < kMaxDims; ++at) {
+        if (auto label = reader_.text(list.item(at), "a label")) {
+          labels.push_back(*std::move(label));
+        }
+      }
+    }
+  }
+
+  bool read_labels_of(const Node& list,
+                      std::vector<std::optional<std::string>>& result) {
+    if (!require(list, NodeKind::List, "`axes`", diags_)) return false;
+    if (list.size() > kMaxDims) {
+      reader_.refuse(list.span(), "`axes` has at most " +
+                                      std::to_string(kMaxDims) + " dimensions");
+      return false;
+    }
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node item = list.item(i);
+      if (item.is_null()) {
+        result.emplace_back();
+        continue;
+      }
+      auto label = reader_.text(item, "a logical axis");
+      if (!label) return false;
+      result.emplace_back(*std::move(label));
+    }
+    return true;
   }
 
   void read_architectures(const Node& map, NameScheme& result) {

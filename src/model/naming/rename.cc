@@ -522,6 +522,7 @@ class Renaming {
         return false;
       }
       if (tensor.buffer) continue;
+      if (!scheme_.axes.empty() && !label(tensor)) return false;
       const auto [entry, is_new] = kinds.try_emplace(
           {folded_name(tensor.name), tensor.type.shape}, tensor.kind);
       for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
@@ -530,6 +531,7 @@ class Renaming {
       }
     }
     manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
+    manifest_.earlier_labels = scheme_.earlier;
     if (const auto twice = manifest_.find_duplicate()) {
       config_.refuse("", "names of " + in_backticks(scheme_.name) +
                              " do not fit this model: two tensors become " +
@@ -538,6 +540,35 @@ class Renaming {
     }
     say();
     return true;
+  }
+
+  // Gives the parameter that was added last the labels of the program's rules.
+  bool label(const Renamed& tensor) {
+    const auto is_named = [&](const NamedAxes& each) {
+      return is_like(each.name, tensor.name);
+    };
+    const auto stack = std::find_if(scheme_.stacked.begin(),
+                                    scheme_.stacked.end(), is_named);
+    for (const NamedAxes& each : scheme_.axes) {
+      if (!is_named(each)) continue;
+      AxisLabels labels;
+      for (const auto& axis : each.axes) {
+        if (axis != kStackedAxes) {
+          labels.push_back(axis);
+        } else if (stack != scheme_.stacked.end()) {
+          labels.insert(labels.end(), stack->axes.begin(), stack->axes.end());
+        }
+      }
+      if (labels.size() != tensor.type.shape.size()) continue;
+      manifest_.set_axes(manifest_.size() - 1, std::move(labels));
+      return true;
+    }
+    config_
+        .refuse("", "names of " + in_backticks(scheme_.name) +
+                        " do not say the logical axes of " +
+                        in_backticks(tensor.name))
+        .fact("it is " + type_text(tensor.type));
+    return false;
   }
 
   void say() {

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+// MaxText's configs as models: `models/llama3-8b.yml`, or a config of a run
+// that names one (`model_name`) or gives the sizes itself.
+//
+// A decoder block of MaxText computes what a class of transformers computes, so
+// its config is rewritten as that class's config.json, from which the tensors
+// follow; the scheme `maxtext` then gives them MaxText's names, shapes and
+// logical axes. Held against MaxText 0.2.5: tests/data/maxtext_models.jsonl.
+//
+// Invariant: a key that adds, removes or reshapes arrays is either rewritten
+// or refused (SP009); none is passed over.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/load.h"
+#include "io/maxtext/config.h"
+#include "model/config_reader.h"
+#include "model/naming/name_scheme.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+// Values of base.yml (MaxText 0.2.5) where a file does not have the key.
+struct DefaultValue {
+  std::string_view key;
+  int64_t value;
+};
+constexpr DefaultValue kDefaults[] = {
+    {"base_emb_dim", 2048},
+    {"base_num_query_heads", 16},
+    {"base_num_kv_heads", 16},
+    {"base_mlp_dim", 7168},
+    {"base_num_decoder_layers", 16},
+    {"head_dim", 128},
+    {"vocab_size", 32000},
+    {"num_experts", 1},
+    {"num_experts_per_tok", 1},
+    {"shared_experts", 0},
+    {"first_num_dense_layers", 0},
+    {"interleave_moe_layer_step", 1},
+    {"q_lora_rank", 0},
+    {"kv_lora_rank", 512},
+    {"qk_nope_head_dim", 128},
+    {"qk_rope_head_dim", 64},
+    {"v_head_dim", 128},
+    {"inhomogeneous_layer_cycle_interval", 1},
+    {"gdn_conv_kernel_dim", 4},
+    {"gdn_key_head_dim", 128},
+    {"gdn_value_head_dim", 128},
+    {"gdn_num_key_heads", 16},
+    {"gdn_num_value_heads", 32},
+    {"indexer_n_heads", 64},
+    {"indexer_head_dim", 128},
+    {"indexer_topk", 2048},
+    {"global_head_dim", 0},
+    {"global_num_kv_heads", 0},
+    {"mhc_expansion_rate", 1},
+    {"first_num_hash_layers", 0},
+    {"o_groups", 0},
+    {"o_lora_rank", 0},
+    {"sliding_window_size", 0},
+    {"rope_max_timescale", 10000},
+};
+
+int64_t default_of(std::string_view key) {
+  for (const DefaultValue& each : kDefaults) {
+    if (each.key == key) return each.value;
+  }
+  return -1;
+}
+
+// A key whose other values MaxText answers with other arrays, and those that
+// are no different from leaving it out.
+struct Structural {
+  std::string_view key;
+  std::span<const std::string_view> plain;
+};
+constexpr std::string_view kOff[] = {"false", "False"};
+constexpr std::string_view kOn[] = {"true", "True"};
+constexpr std::string_view kNone[] = {"0", "-1", "1", "[]", ""};
+constexpr std::string_view kNoText[] = {"", "none", "None"};
+constexpr std::string_view kPlainAttention[] = {"global", "local_sliding",
+                                                "chunk", "full"};
+constexpr Structural kStructural[] = {
+    {"scan_layers", kOn},
+    {"fused_qkv", kOff},
+    {"fused_mlp", kOff},
+    {"attention_bias", kOff},
+    {"mlp_bias", kOff},
+    {"attention_sink", kOff},
+    {"use_qk_norm", kOff},
+    {"use_post_attn_norm", kOff},
+    {"use_post_ffw_norm", kOff},
+    {"share_kv_projections", kOff},
+    {"use_indexer", kOff},
+    {"routed_bias", kOff},
+    {"use_audio", kOff},
+    {"use_multimodal", kOff},
+    {"attention_type", kPlainAttention},
+    {"quantization", kNoText},
+    {"param_scan_axis", kNone},
+    {"global_parameter_scale", kNone},
+    {"num_experts", kNone},
+    {"shared_experts", kNone},
+    {"first_num_dense_layers", kNone},
+    {"interleave_moe_layer_step", kNone},
+    {"trainable_position_size", kNone},
+    {"attention_output_dim", kNone},
+    {"moe_expert_input_dim", kNone},
+    {"mtp_num_layers", kNone},
+    {"engram_layers", kNone},
+    {"mhc_expansion_rate", kNone},
+    {"first_num_hash_layers", kNone},
+    {"hidden_size_per_layer_input", kNone},
+    {"vocab_size_per_layer_input", kNone},
+    {"num_kv_shared_layers", kNone},
+    {"global_head_dim", kNone},
+    {"global_num_kv_heads", kNone},
+    {"ici_pipeline_parallelism", kNone},
+    {"dcn_pipeline_parallelism", kNone},
+};
+
+// A key of the config.json, and the key of MaxText that has its value.
+struct Renamed {
+  const char* to;
+  const char* from;
+};
+constexpr Renamed kEvery[] = {
+    {"hidden_size", "base_emb_dim"},
+    {"num_attention_heads", "base_num_query_heads"},
+    {"num_key_value_heads", "base_num_kv_heads"},
+    {"vocab_size", "vocab_size"},
+    {"rope_theta", "rope_max_timescale"},
+};
+constexpr Renamed kMixtral[] = {{"num_local_experts", "num_experts"},
+                                {"num_experts_per_tok", "num_experts_per_tok"},
+                                {"intermediate_size", "base_moe_mlp_dim"}};
+constexpr Renamed kQwenMoe[] = {{"num_experts", "num_experts"},
+                                {"num_experts_per_tok", "num_experts_per_tok"},
+                                {"moe_intermediate_size", "base_moe_mlp_dim"}};
+constexpr Renamed kGptOss[] = {{"num_local_experts", "num_experts"},
+                               {"num_experts_per_tok", "num_experts_per_tok"},
+                               {"intermediate_size", "base_moe_mlp_dim"},
+                               {"sliding_window", "sliding_window_size"}};
+constexpr Renamed kGemma[] = {{"sliding_window", "sliding_window_size"}};
+constexpr Renamed kLlama4[] = {
+    {"num_local_experts", "num_experts"},
+    {"num_experts_per_tok", "num_experts_per_tok"},
+    {"intermediate_size", "base_moe_mlp_dim"},
+    {"intermediate_size_mlp", "base_mlp_dim"},
+    {"interleave_moe_layer_step", "interleave_moe_layer_step"}};
+constexpr Renamed kQwenNext[] = {
+    {"num_experts", "num_experts"},
+    {"num_experts_per_tok", "num_experts_per_tok"},
+    {"moe_intermediate_size", "base_moe_mlp_dim"},
+    {"shared_expert_intermediate_size", "base_moe_mlp_dim"},
+    {"linear_conv_kernel_dim", "gdn_conv_kernel_dim"},
+    {"linear_key_head_dim", "gdn_key_head_dim"},
+    {"linear_value_head_dim", "gdn_value_head_dim"},
+    {"linear_num_key_heads", "gdn_num_key_heads"},
+    {"linear_num_value_heads", "gdn_num_value_heads"},
+    {"full_attention_interval", "inhomogeneous_layer_cycle_interval"}};
+constexpr Renamed kDeepseek[] = {
+    {"n_routed_experts", "num_experts"},
+    {"num_experts_per_tok", "num_experts_per_tok"},
+    {"moe_intermediate_size", "base_moe_mlp_dim"},
+    {"n_shared_experts", "shared_experts"},
+    {"first_k_dense_replace", "first_num_dense_layers"},
+    {"kv_lora_rank", "kv_lora_rank"},
+    {"qk_nope_head_dim", "qk_nope_head_dim"},
+    {"qk_rope_head_dim", "qk_rope_head_dim"},
+    {"v_head_dim", "v_head_dim"},
+    {"index_n_heads", "indexer_n_heads"},
+    {"index_head_dim", "indexer_head_dim"},
+    {"index_topk", "indexer_topk"}};
+constexpr Renamed kDeepseek4[] = {
+    {"n_routed_experts", "num_experts"},
+    {"num_experts_per_tok", "num_experts_per_tok"},
+    {"moe_intermediate_size", "base_moe_mlp_dim"},
+    {"n_shared_experts", "shared_experts"},
+    {"q_lora_rank", "q_lora_rank"},
+    {"qk_rope_head_dim", "qk_rope_head_dim"},
+    {"num_hash_layers", "first_num_hash_layers"},
+    {"hc_mult", "mhc_expansion_rate"},
+    {"o_groups", "o_groups"},
+    {"o_lora_rank", "o_lora_rank"},
+    {"index_n_heads", "indexer_n_heads"},
+    {"index_head_dim", "indexer_head_dim"},
+    {"index_topk", "indexer_topk"}};
+constexpr Renamed kGemma4[] = {{"sliding_window", "sliding_window_size"},
+                               {"global_head_dim", "global_head_dim"}};
+constexpr Renamed kGemma4Moe[] = {
+    {"sliding_window", "sliding_window_size"},
+    {"global_head_dim", "global_head_dim"},
+    {"num_experts", "num_experts"},
+    {"top_k_experts", "num_experts_per_tok"},
+    {"moe_intermediate_size", "base_moe_mlp_dim"}};
+
+// A decoder block, and the class of transformers with the same tensors.
+struct DecoderBlock {
+  std::string_view name;
+  // Which of several of one name: the key that is on, or an integer above 1;
+  // "" for the last of them.
+  std::string_view where;
+  const char* model_type;
+  const char* class_name;
+  std::span<const Renamed> keys;
+  // Structural keys that these keys or the class answer, with any value.
+  std::span<const std::string_view> reads;
+  // Structural keys that the class has switched on, and so must the config.
+  std::span<const std::string_view> has;
+  int layers = 1;  // of the class, for each that is counted
+};
+constexpr std::string_view kExperts[] = {"num_experts"};
+constexpr std::string_view kQkNorm[] = {"use_qk_norm"};
+constexpr std::string_view kAnyQkNorm[] = {"use_qk_norm", "num_experts",
+                                           "shared_experts"};
+constexpr std::string_view kBias[] = {"attention_bias"};
+constexpr std::string_view kSandwich[] = {"use_post_attn_norm",
+                                          "use_post_ffw_norm"};
+constexpr std::string_view kGptOssHas[] = {"attention_bias", "attention_sink",
+                                           "mlp_bias", "routed_bias"};
+constexpr std::string_view kLlama4Reads[] = {"num_experts", "shared_experts",
+                                             "use_qk_norm",
+                                             "interleave_moe_layer_step"};
+constexpr std::string_view kDeepseekReads[] = {
+    "num_experts", "shared_experts", "first_num_dense_layers"};
+constexpr std::string_view kDeepseek4Reads[] = {
+    "num_experts", "shared_experts", "first_num_hash_layers",
+    "mhc_expansion_rate"};
+constexpr std::string_view kGemma4Reads[] = {
+    "num_experts",         "shared_experts",     "share_kv_projections",
+    "global_num_kv_heads", "use_post_attn_norm", "use_post_ffw_norm",
+    "global_head_dim"};
+constexpr std::string_view kRoutedBias[] = {"routed_bias"};
+constexpr std::string_view kIndexer[] = {"use_indexer", "routed_bias"};
+constexpr DecoderBlock kBlocks[] = {
+    {"llama2", "", "llama", "LlamaForCausalLM", {}, {}, {}},
+    {"mistral", "", "mistral", "MistralForCausalLM", {}, {}, {}},
+    {"mixtral", "", "mixtral", "MixtralForCausalLM", kMixtral, kExperts, {}},
+    {"gemma", "", "gemma", "GemmaForCausalLM", {}, {}, {}},
+    {"gemma2", "", "gemma2", "Gemma2ForCausalLM", kGemma, {}, kSandwich, 2},
+    {"gemma3", "", "gemma3_text", "Gemma3ForCausalLM", kGemma, {}, kSandwich},
+    {"gemma4", "num_experts", "gemma4_text", "Gemma4ForCausalLM", kGemma4Moe,
+     kGemma4Reads, {}},
+    {"gemma4", "", "gemma4_text", "Gemma4ForCausalLM", kGemma4, kGemma4Reads,
+     {}},
+    {"qwen2", "", "qwen2", "Qwen2ForCausalLM", {}, {}, kBias},
+    {"qwen3", "", "qwen3", "Qwen3ForCausalLM", {}, {}, kQkNorm},
+    {"qwen3_moe", "", "qwen3_moe", "Qwen3MoeForCausalLM", kQwenMoe, kExperts,
+     kQkNorm},
+    {"qwen3_next", "", "qwen3_next", "Qwen3NextForCausalLM", kQwenNext,
+     kAnyQkNorm, {}},
+    {"qwen3_5", "num_experts", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM",
+     kQwenNext, kAnyQkNorm, {}},
+    {"deepseek", "use_indexer", "deepseek_v32", "DeepseekV32ForCausalLM",
+     kDeepseek, kDeepseekReads, kIndexer},
+    {"deepseek", "routed_bias", "deepseek_v3", "DeepseekV3ForCausalLM",
+     kDeepseek, kDeepseekReads, kRoutedBias},
+    {"deepseek", "", "deepseek_v2", "DeepseekV2ForCausalLM", kDeepseek,
+     kDeepseekReads, {}},
+    {"deepseek4", "", "deepseek_v4", "DeepseekV4ForCausalLM", kDeepseek4,
+     kDeepseek4Reads, kIndexer},
+    {"gpt_oss", "", "gpt_oss", "GptOssForCausalLM", kGptOss, kExperts,
+     kGptOssHas},
+    {"llama4", "", "llama4_text", "Llama4ForCausalLM", kLlama4, kLlama4Reads,
+     {}},
+    {"olmo3", "", "olmo3", "Olmo3ForCausalLM", kGemma, {}, kQkNorm},
+};
+
+// "262_144" is a number in YAML 1.1, which MaxText reads.
+std::optional<int64_t> integer_of(const Node& node) {
+  if (const auto number = node.integer()) return number;
+  std::string digits;
+  for (const char c : node.text()) {
+    if (c == '_' && !digits.empty()) continue;
+    if (!is_digit(c)) return std::nullopt;
+    digits += c;
+  }
+  int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  return whole && !digits.empty() ? std::optional(value) : std::nullopt;
+}
+
+template <typename List>
+bool contains(const List& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool overrides_model(const MaxtextConfig& config) {
+  const auto node = find_inherited(config, "override_model_config");
+  return node && contains(kOn, node->text());
+}
+
+class ModelWriter {
+ public:
+  ModelWriter(const MaxtextConfig& config, Diagnostics& diags)
+      : config_(config), diags_(diags) {}
+
+  // The config.json; empty with what is wrong reported.
+  std::optional<std::string> write() {
+    const DecoderBlock* const block = find_block();
+    if (block == nullptr || !check_structure(*block)) return std::nullopt;
+    text_ = "{\"model_type\": \"" + std::string(block->model_type) +
+            "\", \"architectures\": [\"" + block->class_name + "\"]";
+    for (const Renamed& key : kEvery) add_size(key);
+    const int64_t layers = size("base_num_decoder_layers");
+    if (layers > 0 && layers <= INT32_MAX) {
+      add("num_hidden_layers", std::to_string(layers * block->layers));
+    }
+    const bool latent = block->name == "deepseek";
+    if (!latent) add_size({"head_dim", "head_dim"});
+    if (block->keys.data() != kMixtral && block->keys.data() != kGptOss &&
+        block->keys.data() != kLlama4) {
+      add_size({"intermediate_size", "base_mlp_dim"});
+    }
+    for (const Renamed& key : block->keys) add_size(key);
+    add("tie_word_embeddings", is_on("logits_via_embedding") ? "true" : "false");
+    add("dtype", "\"" + weight_dtype() + "\"");
+    if (const auto epsilon = find("normalization_layer_epsilon")) {
+      if (const auto number = epsilon->number()) {
+        std::array<char, 32> digits{};
+        const auto end = std::to_chars(digits.data(),
+                                       digits.data() + digits.size(), *number);
+        add("rms_norm_eps", std::string(digits.data(), end.ptr));
+      }
+    }
+    add_more(*block, layers);
+    return good_ ? std::optional(text_ + "}\n") : std::nullopt;
+  }
+
+ private:
+  // The model's own file comes before the files of the run, as in MaxText,
+  // unless these override it.
+  std::optional<Node> find(std::string_view key) const {
+    const auto first = config_.layers.front().root().find(key);
+    if (first && overrides_model(config_)) return first;
+    if (const auto own = find_of_model(config_, key)) return own;
+    return find_inherited(config_, key);
+  }
+
+  bool is_on(std::string_view key) const {
+    const auto node = find(key);
+    return node && (node->boolean().value_or(false) || contains(kOn, node->text()));
+  }
+
+  int64_t size(std::string_view key) {
+    const auto node = find(key);
+    if (!node) {
+      const int64_t value = default_of(key);
+      if (value >= 0) return value;
+      good_ = false;
+      diags_.error(Code::UnsupportedConfig, root(),
+                   "this MaxText config has no " + in_backticks(key));
+      return 0;
+    }
+    const auto value = integer_of(*node);
+    if (value && *value >= 0) return *value;
+    good_ = false;
+    diags_.error(Code::MalformedDocument, node->span(),
+                 in_backticks(key) + " must be a whole number, not " +
+                     in_backticks(node->text()));
+    return 0;
+  }
+
+  void add(std::string_view key, const std::string& value) {
+    text_ += ",\n \"" + std::string(key) + "\": " + value;
+  }
+  void add_size(const Renamed& key) {
+    add(key.to, std::to_string(size(key.from)));
+  }
+
+  // What a class needs beyond keys that it shares with MaxText.
+  void add_more(const DecoderBlock& block, int64_t layers) {
+    if (layers <= 0 || layers > kMaxLayers) return;
+    if (block.name == "deepseek") {
+      const int64_t rank = size("q_lora_rank");
+      add("q_lora_rank", rank > 0 ? std::to_string(rank) : "null");
+      add("n_group", "1");
+      add("topk_group", "1");
+    } else if (block.name == "gemma4") {
+      add("attention_k_eq_v", is_on("share_kv_projections") ? "true" : "false");
+      add("enable_moe_block", size("num_experts") > 1 ? "true" : "false");
+      const int64_t heads = size("global_num_kv_heads");
+      if (heads > 0) add("num_global_key_value_heads", std::to_string(heads));
+    } else if (block.name == "deepseek4") {
+      add_ratios(layers);
+    }
+  }
+
+  void add_ratios(int64_t layers) {
+    const auto list = find("compress_ratios");
+    if (!list || !list->is_list()) return;
+    std::string ratios = "[";
+    for (size_t i = 0; i < list->size() && good_; ++i) {
+      const auto value = integer_of(list->item(i));
+      if (!value || static_cast<int64_t>(i) > layers) continue;
+      ratios += (i > 0 ? ", " : "") + std::to_string(*value);
+    }
+    add("compress_ratios", ratios + "]");
+  }
+
+  std::string weight_dtype() const {
+    const auto node = find("weight_dtype");
+    return node && node->is_string() && find_dtype(node->text())
+               ? std::string(node->text())
+               : "float32";
+  }
+
+  const DecoderBlock* find_block() {
+    const auto named = find("decoder_block");
+    const std::string_view name = named ? named->text() : "llama2";
+    for (const DecoderBlock& block : kBlocks) {
+      if (block.name != name) continue;
+      if (block.where.empty() || is_on(block.where) ||
+          (block.where == "num_experts" && size("num_experts") > 1)) {
+        return &block;
+      }
+    }
+    std::vector<std::string> known;
+    for (const DecoderBlock& block : kBlocks) {
+      if (known.empty() || known.back() != block.name) {
+        known.emplace_back(block.name);
+      }
+    }
+    auto report = diags_.error(
+        Code::UnsupportedConfig, named ? named->span() : root(),
+        "the arrays of MaxText's decoder block " + in_backticks(name) +
+            " are not known");
+    report.fact("known are " + quoted_names(known))
+        .help(std::string(kUseDump));
+    return nullptr;
+  }
+
+  bool check_structure(const DecoderBlock& block) {
+    for (const Structural& each : kStructural) {
+      const auto node = find(each.key);
+      if (!node || contains(block.reads, each.key)) continue;
+      if (each.key == "attention_type" &&
+          (block.name == "deepseek" || block.name == "deepseek4")) {
+        continue;
+      }
+      const bool plain =
+          contains(each.plain, node->text()) || node->is_null() ||
+          (node->is_list() && node->size() == 0);
+      if (plain || contains(block.has, each.key)) continue;
+      diags_
+          .error(Code::UnsupportedConfig, node->span(),
+                 in_backticks(each.key) + " changes the arrays of " +
+                     in_backticks(block.name) +
+                     " in a way that is not known here")
+          .help(std::string(kUseDump));
+      return false;
+    }
+    return true;
+  }
+
+  Span root() const { return config_.layers.front().root().span(); }
+
+  static constexpr int64_t kMaxLayers = 100000;
+  static constexpr std::string_view kUseDump =
+      "give MaxText's sharding dump (`named_shardings.json`), or the checkpoint, "
+      "as the model";
+
+  const MaxtextConfig& config_;
+  Diagnostics& diags_;
+  std::string text_;
+  bool good_ = true;
+};
+
+bool begins_line(std::string_view head, std::string_view key) {
+  for (size_t at = head.find(key); at != std::string_view::npos;
+       at = head.find(key, at + 1)) {
+    if (at == 0 || head[at - 1] == '\n') return true;
+  }
+  return false;
+}
+
+bool recognize_model(std::string_view head) {
+  constexpr std::string_view kSizes[] = {"decoder_block:", "base_emb_dim:",
+                                         "base_mlp_dim:",
+                                         "base_num_decoder_layers:"};
+  const auto has = [&](std::string_view key) { return begins_line(head, key); };
+  return std::any_of(std::begin(kSizes), std::end(kSizes), has) ||
+         (has("model_name:") && has("base_config:"));
+}
+
+// A run's own file may not contradict the model's without saying so.
+bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
+  const Node own = config.layers.front().root();
+  const auto named = find_inherited(config, "model_name");
+  if (named && named->is_string() && !named->text().empty() &&
+      named->text() != "default" && !config.model) {
+    diags
+        .error(Code::UnreadableFile, named->span(),
+               "`models/" + std::string(named->text()) +
+                   ".yml`, which has the sizes of this model, is not found "
+                   "beside this file or in a folder above it")
+        .help("give that file as the model, and this one with `--rules`");
+    return false;
+  }
+  if (config.missing_base) {
+    diags
+        .report(Code::UnsupportedKey, Severity::Warning,
+                config.missing_base->span(),
+                "`base_config: " + std::string(config.missing_base->text()) +
+                    "` is not found: sizes that no file gives are those of "
+                    "MaxText's base.yml")
+        .help("put the file beside this one");
+  }
+  if (!config.model || overrides_model(config)) return true;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const auto of_model = find_of_model(config, own.key(i));
+    if (!of_model || of_model->text() == own.item(i).text() ||
+        of_model->is_string() != own.item(i).is_string()) {
+      continue;
+    }
+    diags
+        .error(Code::UnsupportedConfig, own.key_span(i),
+               in_backticks(own.key(i)) +
+                   " differs from the model's own file, which MaxText refuses")
+        .label(of_model->span(), "there it is this")
+        .help("remove it, or set `override_model_config: true`");
+    return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const Document> config_of_model(const ModelSource& source,
+                                                Host& host,
+                                                Diagnostics& diags) {
+  diags.keep(source.file);
+  const auto config = read_maxtext_config(
+      source.file, source.path == "-" ? nullptr : &host, diags);
+  if (!config) return nullptr;
+  for (const SourcePtr& each : sources_of(*config)) diags.keep(each);
+  if (!check_agreement(*config, diags)) return nullptr;
+  const auto text = ModelWriter(*config, diags).write();
+  if (!text) return nullptr;
+  const auto rewritten = std::make_shared<SourceFile>(
+      source.file->name() + ", as a config.json", *text);
+  auto document = parse_document(rewritten, diags);
+  if (!document) return nullptr;
+  diags.keep(rewritten);
+  return std::make_shared<const Document>(*std::move(document));
+}
+
+std::optional<Manifest> read_model(const ModelSource& source, Host& host,
+                                   Diagnostics& diags) {
+  const auto document = config_of_model(source, host, diags);
+  if (document == nullptr) return std::nullopt;
+  ConfigReading reading = source.reading;
+  if (reading.scheme == nullptr) reading.scheme = find_name_scheme("maxtext");
+  auto manifest = synthesize_manifest(*document, diags, reading);
+  if (!manifest) return std::nullopt;
+  manifest->title = source.path;
+  manifest->sources.push_back(document->shared_source());
+  return manifest;
+}
+
+}  // namespace
+
+const ManifestFormat kMaxtextModel = {
+    "maxtext-model", "MaxText's model files and configs that name one",
+    recognize_model, read_model, false, nullptr, config_of_model};
+
+}  // namespace shardplan
