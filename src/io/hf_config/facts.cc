@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
@@ -312,7 +313,7 @@ constexpr int64_t kHeadBytes = int64_t{1} << 16U;
 std::string config_path(const std::string& path, Host& host) {
   const std::optional<FileInfo> info = host.file_info(path);
   if (path == "-" || path.starts_with('@') || !info) return "";
-  if (info->directory) return join_path(path, "config.json");
+  if (info->directory) return path_in(path, "config.json", host);
   // What has no size may be a pipe, which can be read only once.
   if (info->size == 0) return "";
   std::string why;
@@ -321,7 +322,7 @@ std::string config_path(const std::string& path, Host& host) {
   const std::string_view head = bytes->view();
   for (const ManifestFormat& format : manifest_formats()) {
     if (!format.recognize(head)) continue;
-    if (format.is_weights) return join_path(directory_of(path), "config.json");
+    if (format.is_weights) return path_beside(path, "config.json", host);
     return format.name == kHfConfig.name ? path : "";
   }
   return "";

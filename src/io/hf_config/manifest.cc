@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/hf_config/plain.h"
 #include "io/load.h"
@@ -189,7 +190,7 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   if (!document) return std::nullopt;
   std::optional<QuantisationFile> beside = QuantisationFile();
   if (source.path != "-") {
-    beside = quantisation_beside(source.directory, *document, host, diags);
+    beside = quantisation_beside(source.path, *document, host, diags);
   }
   if (!beside) return std::nullopt;
   auto manifest =
@@ -205,7 +206,7 @@ const ManifestFormat kHfConfig = {
     read};
 
 std::optional<QuantisationFile> quantisation_beside(
-    const std::string& directory, const Document& config, Host& host,
+    const std::string& path, const Document& config, Host& host,
     Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the same into the config.
@@ -217,9 +218,9 @@ std::optional<QuantisationFile> quantisation_beside(
   // them from the config.
   for (const char* name :
        {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const std::string path = join_path(directory, name);
-    if (!host.file_info(path)) continue;
-    const SourcePtr file = read_source(path, kWholeFile, host, diags);
+    const std::string beside = path_beside(path, name, host);
+    if (!host.file_info(beside)) continue;
+    const SourcePtr file = read_source(beside, kWholeFile, host, diags);
     auto document =
         file != nullptr ? parse_document(file, diags) : std::nullopt;
     if (!document) return std::nullopt;
@@ -289,11 +290,11 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
 
 }  // namespace
 
-void explain_tensors(const Document& config, const std::string& directory,
+void explain_tensors(const Document& config, const std::string& path,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest) {
   Diagnostics problems;
-  const auto beside = quantisation_beside(directory, config, host, problems);
+  const auto beside = quantisation_beside(path, config, host, problems);
   if (!beside) return;
   const auto own = synthesize_manifest(config, problems, reading, &*beside);
   if (!own) return;
