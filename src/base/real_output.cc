@@ -355,6 +355,7 @@ class ReplacingFile : public OutputFile {
   int descriptor() const { return file_.get(); }
 
   bool write(std::string_view text) override {
+    size_ += static_cast<off_t>(text.size());
     return noted(write_all(file_.get(), text));
   }
   bool commit() override {
@@ -425,6 +426,13 @@ class ReplacingFile : public OutputFile {
       problem_ += "; what it was is in `" + temporary_ + "`";
       return false;
     }
+    if (::stat(temporary_.c_str(), &there) == 0 && there.st_size != size_) {
+      // In that moment somebody wrote to ours.
+      made_ = false;
+      has_changed();
+      problem_ += "; what was written then is in `" + temporary_ + "`";
+      return false;
+    }
     return has_changed();
   }
 
@@ -432,6 +440,7 @@ class ReplacingFile : public OutputFile {
   std::string temporary_;
   std::string target_;
   std::optional<std::string> before_;
+  off_t size_ = 0;  // written
   std::string problem_;
   bool made_ = false;
   bool committed_ = false;
