@@ -52,6 +52,10 @@ def run(*words, **options):
     return subprocess.run(words, capture_output=True, text=True, **options)
 
 
+def digest_of(file):
+    return hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+
+
 def wheel_of_program(folder):
     """A wheel around PROGRAM, which need not be static to be unpacked and run."""
     with unittest.mock.patch.object(
@@ -198,24 +202,52 @@ class InstallFile(InFolder):
             tar.add(__file__, f"shardplan-{VERSION}-linux-x86_64/licences.txt")
         for file in (PROGRAM, archive, wheel_of_program(self.folder)):
             into = self.folder / "into" / file.name
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            self.install(file, into, digest.upper())
+            self.install(file, into, digest_of(file).upper())
             done = run(into / "shardplan", "--version")
             self.assertEqual(done.stdout, f"shardplan {VERSION}\n")
+
+    def test_a_name_is_nothing_but_a_name(self):
+        """Not an option, not a machine, not a module beside it."""
+        plain = self.file("plain.tar.gz", b"")
+        with tarfile.open(plain, "w:gz") as tar:
+            tar.add(PROGRAM, f"shardplan-{VERSION}-linux-x86_64/shardplan")
+        wheel = wheel_of_program(self.folder)
+        for source, name in (
+            (plain, "host:x.tar.gz"),
+            (plain, "user@host:x.tar.gz"),
+            (plain, "-x.tar.gz"),
+            (wheel, "--help.whl"),
+            (wheel, "a b.whl"),
+            (PROGRAM, "-r"),
+            (PROGRAM, "shardplan"),
+        ):
+            with self.subTest(name=name):
+                folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+                (folder / "zipfile.py").write_text("raise SystemExit('ran')\n")
+                (folder / name).write_bytes(source.read_bytes())
+                done = run(INSTALL, name, "into", digest_of(source), cwd=folder)
+                self.assertEqual(done.returncode, 0, done)
+                done = run(folder / "into" / "shardplan", "--version")
+                self.assertEqual(done.stdout, f"shardplan {VERSION}\n")
 
     def test_what_is_not_sure_is_refused(self):
         into = self.folder / "into"
         text = self.file("text", b"#!/bin/sh\nexit 1\n")
+        wheel = self.file("x.whl", b"PK")
+        archive = self.file("x.tar.gz", b"PK")
         for words, reason in (
-            (["https://example.invalid/x.whl", into], "a URL needs a SHA-256"),
+            (["https://example.invalid/x.whl", into, ""], "SHA-256 is needed"),
+            ([PROGRAM, into, ""], "its SHA-256 is needed"),
+            ([PROGRAM, into, "0" * 63], "has 64 hexadecimal digits"),
             (["http://example.invalid/x.whl", into, "0" * 64], "only https"),
             (["file:///etc/passwd", into], "only https"),
-            ([self.folder / "none.whl", into], "no such file"),
+            ([self.folder / "none.whl", into, "0" * 64], "no such file"),
             ([PROGRAM, into, "0" * 64], "its SHA-256 is"),
-            ([text, into], "it does not run here"),
-            ([self.file("x.whl", b"PK"), into], ""),
-            ([self.file("x.tar.gz", b"PK"), into], ""),
+            ([text, into, digest_of(text)], "it does not run here"),
+            ([wheel, into, digest_of(wheel)], ""),
+            ([archive, into, digest_of(archive)], ""),
             ([PROGRAM], "install-file FILE"),
+            ([PROGRAM, into], "install-file FILE"),
         ):
             self.assertIn(reason, self.install(*words, ok=False))
             self.assertFalse(into.exists())
@@ -230,7 +262,7 @@ class Action(InFolder):
         self.assertEqual(len(found), text.count("run: "))
         return [re.sub("^        ", "", step, flags=re.M) for step in found]
 
-    def perform(self, args, version="", file=PROGRAM):
+    def perform(self, args, version="", file=PROGRAM, sha256=None):
         paths = self.folder / "paths"
         paths.write_text("")
         environment = {
@@ -239,7 +271,7 @@ class Action(InFolder):
             "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_PATH": str(paths),
             "FILE": str(file),
-            "SHA256": "",
+            "SHA256": digest_of(file) if sha256 is None else sha256,
             "VERSION": version,
             "ARGS": args,
         }
@@ -272,6 +304,15 @@ class Action(InFolder):
         self.assertEqual(results[1].returncode, 2, results)
         for name in "abc":
             self.assertFalse((self.folder / name).exists())
+
+    def test_nothing_runs_without_its_hash(self):
+        evil = self.folder / "shardplan.whl"
+        evil.write_text("#!/bin/sh\ntouch ran\n")
+        evil.chmod(0o755)
+        for sha256 in ("", "0" * 64, digest_of(PROGRAM)):
+            results = self.perform("--version", file=evil, sha256=sha256)
+            self.assertEqual([r.returncode for r in results], [1], results)
+            self.assertFalse((self.folder / "ran").exists())
 
     def test_another_version_fails(self):
         results = self.perform("--version", "99.0")

@@ -349,8 +349,14 @@ std::string pattern_source(std::string_view pattern, bool quoted) {
 }
 
 // New entries for old ones, one by one; what is behind the shorter of the two
-// is cut off or added.
+// is cut off or added. A spec that is written as the name of a preset is
+// replaced as a whole, but for one that follows the size of a dimension: a list
+// of axes does not.
 Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
+  if (rule.dim_where.size() != rule.spec.dims.size()) {
+    if (rule.decode_dim) return {};
+    return {{rule.spec_where, spec_source(spec, quoted)}};
+  }
   const std::string_view text = rule.spec_where.file->text();
   const size_t before = rule.spec.dims.size();
   const size_t after = spec.dims.size();

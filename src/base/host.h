@@ -78,6 +78,11 @@ class Host {
   virtual std::optional<std::string> real_path(const std::string& path) = 0;
   // The user as whom files are opened; FileInfo::owner of what it makes.
   virtual int64_t user() = 0;
+  // The file or folder `from` names `path`, or `path` is looked for beside it.
+  // A host that does not open everything (io/fence.h) opens what a file leads
+  // to only as far as it may open that file.
+  virtual void leads_to(const std::string& /*from*/,
+                        const std::string& /*path*/) {}
   // The user named `path`: read_file() may wait for it, as for a pipe. All
   // other paths must be files, so that none found in a folder can stop a run.
   virtual void may_wait_for(const std::string& path) = 0;
@@ -94,12 +99,15 @@ class Host {
   // of it reads as zeros, so nothing that was reported of it holds.
   virtual std::string shortened_file() = 0;
   // Null, with the reason in `why`, when the file cannot be created. A file
-  // that it replaces keeps its mode, and its owner where that is allowed.
+  // that it replaces keeps its mode, and its owner where that is allowed; one
+  // that has other names (hard links) is not replaced.
   virtual std::unique_ptr<OutputFile> create_file(const std::string& path,
                                                   std::string& why) = 0;
   // As create_file(), for a file that is there and is only changed: owner,
-  // group and mode are kept, or nothing is written.
+  // group and mode are kept, and its text is `before` when commit() replaces
+  // it, or nothing is written.
   virtual std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                                const std::string& before,
                                                 std::string& why) = 0;
   // Adds to the end of a file, which is made when it is missing. False on
   // failure, with the reason in `why`.

@@ -13,6 +13,9 @@ std::optional<std::string> PassingHost::real_path(const std::string& path) {
   return below_.real_path(path);
 }
 int64_t PassingHost::user() { return below_.user(); }
+void PassingHost::leads_to(const std::string& from, const std::string& path) {
+  below_.leads_to(from, path);
+}
 void PassingHost::may_wait_for(const std::string& path) {
   below_.may_wait_for(path);
 }
@@ -33,8 +36,9 @@ std::unique_ptr<OutputFile> PassingHost::create_file(const std::string& path,
   return below_.create_file(path, why);
 }
 std::unique_ptr<OutputFile> PassingHost::edit_file(const std::string& path,
+                                                   const std::string& before,
                                                    std::string& why) {
-  return below_.edit_file(path, why);
+  return below_.edit_file(path, before, why);
 }
 bool PassingHost::append_file(const std::string& path, std::string_view text,
                               std::string& why) {

@@ -26,6 +26,7 @@ class PassingHost : public Host {
   std::vector<std::string> list_directory(const std::string& path) override;
   std::optional<std::string> real_path(const std::string& path) override;
   int64_t user() override;
+  void leads_to(const std::string& from, const std::string& path) override;
   void may_wait_for(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;
@@ -35,6 +36,7 @@ class PassingHost : public Host {
   std::unique_ptr<OutputFile> create_file(const std::string& path,
                                           std::string& why) override;
   std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        const std::string& before,
                                         std::string& why) override;
   bool append_file(const std::string& path, std::string_view text,
                    std::string& why) override;

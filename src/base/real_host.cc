@@ -238,8 +238,9 @@ class RealHost : public Host {
     return create_real_file(path, why);
   }
   std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        const std::string& before,
                                         std::string& why) override {
-    return edit_real_file(path, why);
+    return edit_real_file(path, before, why);
   }
 
   bool append_file(const std::string& path, std::string_view text,

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -258,6 +259,9 @@ class DirectFile : public OutputFile {
   std::string problem_;
 };
 
+constexpr const char* kHardLinks =
+    "it has other names (hard links), which would stay as they are";
+
 // False when what was written did not reach the disk. Some file systems know
 // nothing of that.
 bool synchronise(int fd) {
@@ -265,11 +269,72 @@ bool synchronise(int fd) {
          errno == ENOSYS || errno == EROFS;
 }
 
+// Whether all of the file is this text.
+bool holds(int fd, std::string_view text) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 ||
+      info.st_size != static_cast<off_t>(text.size())) {
+    return false;
+  }
+  std::array<char, 64 * 1024> piece{};
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t got = retry([&] {
+      return ::pread(fd, piece.data(), piece.size(), static_cast<off_t>(at));
+    });
+    if (got <= 0 || text.substr(at, static_cast<size_t>(got)) !=
+                        std::string_view(piece.data(), static_cast<size_t>(got))) {
+      return false;
+    }
+    at += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+// Who opens the file for writing waits while this is held, and is seen to. Not
+// all file systems have that, and it needs to be our file.
+class WriteWatch {
+ public:
+  explicit WriteWatch(int fd) : fd_(fd) {
+    // The kernel says so by a signal, too, which would end us.
+    struct sigaction ignored {};
+    ignored.sa_handler = SIG_IGN;
+    ::sigaction(SIGIO, &ignored, &before_);
+    held_ = ::fcntl(fd_, F_SETLEASE, F_RDLCK) == 0;
+    written_ = !held_ && errno == EAGAIN;
+  }
+  WriteWatch(const WriteWatch&) = delete;
+  WriteWatch& operator=(const WriteWatch&) = delete;
+  ~WriteWatch() {
+    if (held_) ::fcntl(fd_, F_SETLEASE, F_UNLCK);
+    ::sigaction(SIGIO, &before_, nullptr);
+  }
+  // Somebody has it open for writing, or waits to.
+  bool sees_a_writer() const {
+    return written_ || (held_ && ::fcntl(fd_, F_GETLEASE) == F_UNLCK);
+  }
+
+ private:
+  int fd_;
+  bool held_ = false;
+  bool written_ = false;
+  struct sigaction before_ {};
+};
+
+// Two names change places; false, with errno.
+bool swap_names(const std::string& a, const std::string& b) {
+  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(),
+                   RENAME_EXCHANGE) == 0;
+}
+
 // The temporary file is there already, and noted as unfinished.
 class ReplacingFile : public OutputFile {
  public:
-  ReplacingFile(std::string temporary, std::string target)
-      : temporary_(std::move(temporary)), target_(std::move(target)) {}
+  // With `before` it replaces a file of that text alone.
+  ReplacingFile(std::string temporary, std::string target,
+                std::optional<std::string> before)
+      : temporary_(std::move(temporary)),
+        target_(std::move(target)),
+        before_(std::move(before)) {}
   ReplacingFile(const ReplacingFile&) = delete;
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   ~ReplacingFile() override {
@@ -290,12 +355,17 @@ class ReplacingFile : public OutputFile {
   int descriptor() const { return file_.get(); }
 
   bool write(std::string_view text) override {
+    size_ += static_cast<off_t>(text.size());
     return noted(write_all(file_.get(), text));
   }
   bool commit() override {
     if (!noted(synchronise(file_.get()) && file_.close())) return false;
-    committed_ = ::rename(temporary_.c_str(), target_.c_str()) == 0;
-    if (!noted(committed_)) return false;
+    if (before_) {
+      committed_ = replace_unchanged();
+    } else {
+      committed_ = noted(::rename(temporary_.c_str(), target_.c_str()) == 0);
+    }
+    if (!committed_) return false;
     // The new name as well; the file is whole whether or not that works.
     const std::string folder = std::filesystem::path(target_).parent_path();
     const Descriptor opened =
@@ -311,9 +381,66 @@ class ReplacingFile : public OutputFile {
     return fine;
   }
 
+  bool has_changed() {
+    problem_ = "it has changed since it was read";
+    return false;
+  }
+
+  // What others wrote since the file was read must not be lost. The two files
+  // change places, so that the old one is looked at when nobody can open it by
+  // its name any more; if it has changed they change back. What is left is who
+  // opened it before and writes after the last look: seen where the file system
+  // has leases, but for one that is on its way between name and file.
+  bool replace_unchanged() {
+    const SignalHold hold;
+    const Descriptor old = open_file(target_, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+    struct stat info {};
+    if (!noted(old && ::fstat(old.get(), &info) == 0)) return false;
+    const WriteWatch watch(old.get());
+    if (watch.sees_a_writer()) {
+      problem_ = "another program has it open for writing";
+      return false;
+    }
+    if (!holds(old.get(), *before_)) return has_changed();
+    if (info.st_nlink > 1) {
+      problem_ = kHardLinks;
+      return false;
+    }
+    if (!swap_names(temporary_, target_)) {
+      const bool unknown =
+          errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+      return noted(unknown &&
+                   ::rename(temporary_.c_str(), target_.c_str()) == 0);
+    }
+    struct stat there {};
+    const bool is_it = ::stat(temporary_.c_str(), &there) == 0 &&
+                       there.st_dev == info.st_dev &&
+                       there.st_ino == info.st_ino;
+    if (is_it && !watch.sees_a_writer() && holds(old.get(), *before_)) {
+      ::unlink(temporary_.c_str());
+      return true;
+    }
+    if (!noted(swap_names(temporary_, target_))) {
+      // The other one's is kept, under the name that is said.
+      made_ = false;
+      problem_ += "; what it was is in `" + temporary_ + "`";
+      return false;
+    }
+    if (::stat(temporary_.c_str(), &there) == 0 && there.st_size != size_) {
+      // In that moment somebody wrote to ours.
+      made_ = false;
+      has_changed();
+      problem_ += "; what was written then is in `" + temporary_ + "`";
+      return false;
+    }
+    return has_changed();
+  }
+
   Descriptor file_{-1};
   std::string temporary_;
   std::string target_;
+  std::optional<std::string> before_;
+  off_t size_ = 0;  // written
   std::string problem_;
   bool made_ = false;
   bool committed_ = false;
@@ -382,8 +509,9 @@ bool take_over(const Kept& kept, int fd) {
   return copy_access_list(kept.path, fd) || !kept.always;
 }
 
-std::unique_ptr<OutputFile> replace_file(const std::string& target,
-                                         const Kept& kept, std::string& why) {
+std::unique_ptr<OutputFile> replace_file(
+    const std::string& target, const Kept& kept,
+    const std::optional<std::string>& before, std::string& why) {
   const std::filesystem::path path(target);
   std::random_device random;
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -391,7 +519,8 @@ std::unique_ptr<OutputFile> replace_file(const std::string& target,
     std::snprintf(suffix.data(), suffix.size(), ".%08x.tmp", random());
     const std::string name = "." + path.filename().string() + suffix.data();
     auto file =
-        std::make_unique<ReplacingFile>(path.parent_path() / name, target);
+        std::make_unique<ReplacingFile>(path.parent_path() / name, target,
+                                        before);
     if (!file->make()) {
       if (errno == EEXIST) continue;
       why = reason(errno);
@@ -420,14 +549,19 @@ std::unique_ptr<OutputFile> direct(Descriptor file, std::string& why) {
 std::unique_ptr<OutputFile> new_file(const std::string& path,
                                      std::string& why) {
   const std::string target = end_of_links(path);
-  auto file = replace_file(target, Kept{new_file_mode()}, why);
+  auto file = replace_file(target, Kept{new_file_mode()}, {}, why);
   if (!file && target != path) why += " (it is a link to `" + target + "`)";
   return file;
 }
 
-std::unique_ptr<OutputFile> replace_existing(const std::string& path,
-                                             const struct stat& info,
-                                             bool always, std::string& why) {
+// With `before` it is edited: nothing of it is lost.
+std::unique_ptr<OutputFile> replace_existing(
+    const std::string& path, const struct stat& info,
+    const std::optional<std::string>& before, std::string& why) {
+  if (info.st_nlink > 1) {
+    why = kHardLinks;
+    return nullptr;
+  }
   if (::access(path.c_str(), W_OK) != 0) {
     why = reason(errno);
     return nullptr;
@@ -436,8 +570,9 @@ std::unique_ptr<OutputFile> replace_existing(const std::string& path,
   std::error_code error;
   const auto real = std::filesystem::canonical(path, error);
   const std::string target = error ? path : real.string();
-  return replace_file(target, Kept{info.st_mode & 07777, info, target, always},
-                      why);
+  return replace_file(
+      target, Kept{info.st_mode & 07777, info, target, before.has_value()},
+      before, why);
 }
 
 }  // namespace
@@ -473,10 +608,11 @@ std::unique_ptr<OutputFile> create_real_file(const std::string& path,
   if (!S_ISREG(info.st_mode)) {
     return direct(open_file(path, O_WRONLY | O_NOCTTY), why);
   }
-  return replace_existing(path, info, false, why);
+  return replace_existing(path, info, {}, why);
 }
 
 std::unique_ptr<OutputFile> edit_real_file(const std::string& path,
+                                           const std::string& before,
                                            std::string& why) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
@@ -487,7 +623,7 @@ std::unique_ptr<OutputFile> edit_real_file(const std::string& path,
     why = "is not a file";
     return nullptr;
   }
-  return replace_existing(path, info, true, why);
+  return replace_existing(path, info, before, why);
 }
 
 }  // namespace shardplan

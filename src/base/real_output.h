@@ -17,7 +17,7 @@
 
 namespace shardplan {
 
-inline constexpr size_t kMostUnfinished = 64;
+inline constexpr size_t kMostUnfinished = 256;
 
 // While one exists no signal is handled, so that making a file and noting it
 // are one step.
@@ -66,6 +66,7 @@ bool write_all(int fd, std::string_view text);
 std::unique_ptr<OutputFile> create_real_file(const std::string& path,
                                              std::string& why);
 std::unique_ptr<OutputFile> edit_real_file(const std::string& path,
+                                           const std::string& before,
                                            std::string& why);
 
 }  // namespace shardplan

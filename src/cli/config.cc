@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/commands/simulate/model.h"
 #include "cli/flag_values.h"
+#include "io/fence.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/paths.h"
@@ -137,24 +138,11 @@ class Reader {
 
   Config result() && {
     Config config;
-    if (found_) config.root = root_;
     for (const Flag& flag : flags()) {
       const auto found = values_.find(std::string(flag.name));
       if (found == values_.end()) continue;
       config.settings.insert(config.settings.end(), found->second.begin(),
                              found->second.end());
-    }
-    const auto add_files = [&](const std::vector<Setting>& settings) {
-      for (const Setting& setting : settings) {
-        for (std::string& file : files_of(setting)) {
-          config.named.push_back(std::move(file));
-        }
-      }
-    };
-    add_files(config.settings);
-    for (const Target& target : targets_) {
-      config.named.push_back(target.model);
-      add_files(target.settings);
     }
     config.targets = std::move(targets_);
     config.files = std::move(paths_);
@@ -541,6 +529,11 @@ std::vector<std::string> files_of(const Setting& setting) {
   }
   if (setting.flag->name == "input-ids" && !is_written_out(value)) {
     files.push_back(joined(value));
+  }
+  // NAME=FILE
+  const size_t equals = value.find('=');
+  if (setting.flag->name == "input" && equals != std::string::npos) {
+    files.push_back(joined(value.substr(equals + 1)));
   }
   return files;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a configuration that was found is trusted: whose it is, and which
-// files it may name.
+// folder holds all that it may name.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "cli/commands/fix.h"
 #include "cli/flags.h"
 
 namespace shardplan::cli {
@@ -24,33 +23,10 @@ std::string folder_of(const std::string& path);
 // at.
 std::string repository_of(const std::string& path, Host& host);
 
-// Whether `path` is within `root`, a real path, and not in a `.git`. Of a path
-// where nothing is, the nearest folder that exists decides.
-bool stays_within(const std::string& path, const std::string& root, Host& host);
-
 // False, with the reason reported (SP010), when the file, its folder or `root`
 // is of another user: neither ours nor, for root, of the user who called sudo.
 bool is_trusted(const std::string& path, const std::string& root, Host& host,
                 Diagnostics& diags);
-
-// A Host on which `named` files, and what is in them when they are folders, are
-// read only while they are within `root`: a folder may hold links.
-class FencedHost : public OverlayHost {
- public:
-  FencedHost(Host& host, std::string root, std::vector<std::string> named)
-      : OverlayHost(host, {}),
-        host_(host),
-        root_(std::move(root)),
-        named_(std::move(named)) {}
-
-  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
-                                         std::string& why) override;
-
- private:
-  Host& host_;
-  std::string root_;
-  std::vector<std::string> named_;
-};
 
 // shardplan.yaml: settings for every run below its folder.
 //
@@ -64,8 +40,9 @@ class FencedHost : public OverlayHost {
 // merged unless the file says `extends: other.yaml`.
 //
 // A file that was found, not named, may come with somebody else's repository.
-// It names no path outside of that (its folder, where there is none), it is of
-// ours (owner), and what it extends is not quoted unless it is a configuration.
+// It names no path outside of that (its folder, where there is none), nor does
+// any file that it leads to (io/fence.h), it is of ours (owner), and what it
+// extends is not quoted unless it is a configuration.
 
 enum class ConfigFrom : uint8_t { Named, Found };
 
@@ -93,10 +70,6 @@ struct Config {
   std::vector<Setting> settings;
   std::vector<Target> targets;
   std::vector<std::string> files;  // the file, then those that it extends
-  // Of a file that was found: the folder that holds all it may name, without
-  // links, and where the files that it names are, as they will be read.
-  std::string root;
-  std::vector<std::string> named;
 };
 
 // Path of the nearest shardplan.yaml; empty when there is none. The search ends

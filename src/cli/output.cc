@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "cli/flags.h"
 #include "cli/options.h"
+#include "io/fence.h"
 #include "report/diagnostics_text.h"
 
 namespace shardplan::cli {
@@ -184,7 +185,7 @@ std::string file_of_model(const std::string& path, Host& host) {
   if (!info->directory) return path;
   for (const char* name :
        {"config.json", "model.safetensors.index.json", "model.safetensors"}) {
-    const std::string file = join_path(path, name);
+    const std::string file = path_in(path, name, host);
     if (host.file_info(file)) return file;
   }
   return "";

@@ -3,6 +3,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/allocation.h"
@@ -13,6 +14,7 @@
 #include "cli/host_memory.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "io/fence.h"
 
 namespace shardplan::cli {
 namespace {
@@ -55,16 +57,25 @@ int show_help(const CommandLine& line, const Options& options, Host& host) {
   return static_cast<int>(Exit::Fine);
 }
 
-// What the user named may be a pipe: `--rules <(..)`.
-void wait_for(const std::vector<Setting>& settings, Host& host) {
+std::vector<std::string> files_of_all(const std::vector<Setting>& settings) {
+  std::vector<std::string> files;
   for (const Setting& setting : settings) {
-    for (const std::string& file : files_of(setting)) host.may_wait_for(file);
+    for (std::string& file : files_of(setting)) {
+      files.push_back(std::move(file));
+    }
   }
+  return files;
 }
 
-// The settings of the configuration file that count for this run. Of one that
-// was found `host` will read no more than it may name.
+// What the user named may be a pipe: `--rules <(..)`.
+void wait_for(const std::vector<std::string>& files, Host& host) {
+  for (const std::string& file : files) host.may_wait_for(file);
+}
+
+// The settings of the configuration file that count for this run. Where it was
+// found, the run opens what that may lead to and what the user named himself.
 std::vector<Setting> configured(const CommandLine& line, const Options& options,
+                                const std::vector<std::string>& named,
                                 std::optional<FencedHost>& fenced, Host& host,
                                 Diagnostics& diags) {
   const bool reads = is_taken_by(*find_flag("config"), line.command->name);
@@ -72,11 +83,16 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
   const auto path = options.run.config ? options.run.config : find_config(host);
   if (!path) return {};
   const auto from = options.run.config ? ConfigFrom::Named : ConfigFrom::Found;
-  const std::optional<Config> config = read_config(*path, from, host, diags);
+  if (from == ConfigFrom::Found) {
+    fenced.emplace(host, repository_of(*path, host),
+                   "a configuration that was found leads no further; `--config "
+                   "FILE` names one that may");
+    for (const std::string& file : named) fenced->admit(file);
+  }
+  const std::optional<Config> config =
+      read_config(*path, from, fenced ? *fenced : host, diags);
   if (!config) return {};
-  if (from == ConfigFrom::Named) wait_for(config->settings, host);
-  if (from == ConfigFrom::Found)
-    fenced.emplace(host, config->root, config->named);
+  if (from == ConfigFrom::Named) wait_for(files_of_all(config->settings), host);
   if (options.output.verbose) {
     for (const std::string& file : config->files) {
       host.write(Stream::Err,
@@ -90,10 +106,11 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
 // Flags over configuration. `options` hold the flags already.
 void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
             Host& host, Options& options, Diagnostics& diags) {
-  for (const std::string& name : line.arguments) host.may_wait_for(name);
-  wait_for(line.settings, host);
+  std::vector<std::string> named = files_of_all(line.settings);
+  named.insert(named.end(), line.arguments.begin(), line.arguments.end());
+  wait_for(named, host);
   std::vector<Setting> settings =
-      configured(line, options, fenced, host, diags);
+      configured(line, options, named, fenced, host, diags);
   settings.insert(settings.end(), line.settings.begin(), line.settings.end());
   check_conflicts(settings, diags);
   if (diags.cannot_run()) return;

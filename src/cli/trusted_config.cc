@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a configuration that was found is trusted (cli/config.h).
-#include <algorithm>
 #include <charconv>
 #include <optional>
-#include <utility>
 
 #include "base/text.h"
 #include "cli/config.h"
@@ -11,28 +9,6 @@
 
 namespace shardplan::cli {
 namespace {
-
-// "/a/b" is below "/a" and "/", and "/ab" is not below "/a".
-bool is_below(std::string_view path, std::string_view folder) {
-  return path == folder || folder == "/" ||
-         (path.starts_with(folder) && path[folder.size()] == '/');
-}
-
-// The nearest thing upward from `path` that exists, without links, with what
-// was left of the path. A `..` in what does not exist leads nowhere that we
-// could know.
-std::optional<std::string> nearest_real(std::string path, Host& host) {
-  std::string rest;
-  for (;;) {
-    if (auto real = host.real_path(path.empty() ? "." : path)) {
-      return rest.empty() ? *real : join_path(*real, rest);
-    }
-    const std::string name = file_name_of(path);
-    if (name == ".." || path.empty() || path == "/") return std::nullopt;
-    rest = rest.empty() ? name : name + "/" + rest;
-    path = directory_of(path);
-  }
-}
 
 // The user who called sudo; empty where that is nobody.
 std::optional<int64_t> sudo_user(Host& host) {
@@ -67,13 +43,6 @@ std::string repository_of(const std::string& path, Host& host) {
   }
 }
 
-bool stays_within(const std::string& path, const std::string& root,
-                  Host& host) {
-  const auto real = nearest_real(path, host);
-  return real && !root.empty() && is_below(*real, root) &&
-         (*real + "/").find("/.git/") == std::string::npos;
-}
-
 bool is_trusted(const std::string& path, const std::string& root, Host& host,
                 Diagnostics& diags) {
   for (const std::string& place : {path, folder_of(path), root}) {
@@ -92,21 +61,6 @@ bool is_trusted(const std::string& path, const std::string& root, Host& host,
     return false;
   }
   return true;
-}
-
-std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
-                                                   int64_t limit,
-                                                   std::string& why) {
-  const bool fenced =
-      std::any_of(named_.begin(), named_.end(), [&](const std::string& name) {
-        return path == name || path.starts_with(name + "/");
-      });
-  if (fenced && !stays_within(path, root_, host_)) {
-    why = "it leads out of " + in_backticks(root_) +
-          ", and the configuration that names it was found";
-    return nullptr;
-  }
-  return OverlayHost::read_file(path, limit, why);
 }
 
 }  // namespace shardplan::cli

@@ -49,18 +49,17 @@ std::optional<Manifest> synthesize_manifest(
     const ConfigReading& reading = {},
     const QuantisationFile* beside = nullptr);
 
-// What a file beside a config says of quantisation where the config says
-// nothing. Empty where such a file is not known, reported as SP009, or cannot
+// What a file beside a config, that of `path`, says of quantisation where the
+// config says nothing. Empty where such a file is not known, reported as SP009, or cannot
 // be read.
 std::optional<QuantisationFile> quantisation_beside(
-    const std::string& directory, const Document& config, Host& host,
+    const std::string& path, const Document& config, Host& host,
     Diagnostics& diags);
 
 // What the architecture of a config says of the tensors of its model, a
 // checkpoint: what they are (Manifest::kinds), and which of them are buffers.
-// In silence; nothing where the config cannot be read. `directory` is where it
-// lies.
-void explain_tensors(const Document& config, const std::string& directory,
+// In silence; nothing where the config cannot be read. `path` is its own.
+void explain_tensors(const Document& config, const std::string& path,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest);
 

@@ -13,6 +13,7 @@
 #include "base/shipped.h"
 #include "base/text.h"
 #include "io/dialects.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/graph/graph_file.h"
 #include "io/maxtext/config.h"
@@ -141,7 +142,7 @@ std::optional<Manifest> read_directory(const std::string& path,
     return std::find(entries.begin(), entries.end(), name) != entries.end();
   };
   if (has(kIndexName)) {
-    return read_file(join_path(path, kIndexName), reading, host, diags);
+    return read_file(path_in(path, kIndexName, host), reading, host, diags);
   }
   const auto has_ending = [&](std::string_view ending) {
     return std::any_of(
@@ -157,7 +158,8 @@ std::optional<Manifest> read_directory(const std::string& path,
   if (has_ending(".gguf")) return read_all(kGguf);
   if (const auto item = find_orbax_item(path, host)) {
     auto manifest =
-        read_file(join_path(item->path, kOrbaxMetadata), reading, host, diags);
+        read_file(path_in(item->path, kOrbaxMetadata, host), reading, host,
+                  diags);
     if (manifest && !item->remark.empty()) {
       manifest->remarks.push_back(item->remark);
     }
@@ -165,11 +167,11 @@ std::optional<Manifest> read_directory(const std::string& path,
   }
   for (const std::string_view dump : {kNamedShardings, kLogicalShardings}) {
     if (has(dump)) {
-      return read_file(join_path(path, dump), reading, host, diags);
+      return read_file(path_in(path, dump, host), reading, host, diags);
     }
   }
   if (has(kConfigName)) {
-    return read_file(join_path(path, kConfigName), reading, host, diags);
+    return read_file(path_in(path, kConfigName, host), reading, host, diags);
   }
   return diags
       .error(Code::UnrecognizedFormat, {},
@@ -189,12 +191,10 @@ bool is_weights(const Manifest& manifest) {
   return false;
 }
 
-// Weights do not tell their heads; a config.json beside them may. One that is
-// broken takes nothing from the weights. False where there is none.
-bool add_facts(const std::string& directory,
-               const ArchitecturePtr& architecture, Manifest& manifest,
-               Host& host, Diagnostics& diags) {
-  const std::string path = join_path(directory, kConfigName);
+// Weights do not tell their heads; a config.json beside them may, at `path`. One
+// that is broken takes nothing from the weights. False where there is none.
+bool add_facts(const std::string& path, const ArchitecturePtr& architecture,
+               Manifest& manifest, Host& host, Diagnostics& diags) {
   if (!host.file_info(path)) return false;
   Diagnostics problems;
   const SourcePtr source = read_source(path, kWholeFile, host, problems);
@@ -203,8 +203,7 @@ bool add_facts(const std::string& directory,
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
     manifest.facts = config_facts(config->root(), architecture);
     manifest.model_type = config_model_type(config->root());
-    explain_tensors(*config, directory, {architecture, nullptr}, host,
-                    manifest);
+    explain_tensors(*config, path, {architecture, nullptr}, host, manifest);
     return true;
   }
   const Diagnostic& first = problems.all().front();
@@ -271,7 +270,7 @@ ArchitecturePtr read_architecture_file(const std::string& path,
         if (auto shipped = find_architecture(name)) return shipped;
         if (name.find_first_of("/\\") != name.npos) return nullptr;
         const std::string beside =
-            join_path(directory_of(path), std::string(name) + ".yaml");
+            path_beside(path, std::string(name) + ".yaml", host);
         const bool is_open =
             std::find(open.begin(), open.end(), beside) != open.end();
         if (is_open || open.size() > kMaxArchitectureDepth ||
@@ -374,7 +373,8 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (reading.scheme != nullptr && !used) return not_renamed();
   if (path != "-" && is_weights(*manifest) &&
       manifest->facts.from == FactsFrom::None) {
-    used = add_facts(is_directory ? path : directory_of(path),
+    used = add_facts(is_directory ? path_in(path, kConfigName, host)
+                                  : path_beside(path, kConfigName, host),
                      reading.architecture, *manifest, host, diags);
   }
   if (reading.architecture != nullptr && !used) {
@@ -575,9 +575,9 @@ std::string rules_file(const std::string& path, Host& host,
       diags.report(Code::Usage, Severity::Note, {},
                    "`--rules " + path + "`: " + item->remark);
     }
-    return join_path(item->path, kOrbaxSharding);
+    return path_in(item->path, kOrbaxSharding, host);
   }
-  const std::string dump = join_path(path, kNamedShardings);
+  const std::string dump = path_in(path, kNamedShardings, host);
   return host.file_info(dump) ? dump : path;
 }
 

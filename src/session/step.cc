@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "core/facts.h"
 #include "findings/step_findings.h"
+#include "io/fence.h"
 #include "io/hf_config/facts.h"
 #include "io/hf_config/plain.h"
 #include "io/load.h"
@@ -363,8 +364,8 @@ std::optional<StepModel> step_model(const StepRequest& request,
   model.frozen = frozen_of(manifest, budget.trained);
   if (quantised_weight(manifest) >= 0) {
     if (*config == nullptr) {
-      config = find_config(
-          join_path(directory_of(planning.model), "config.json"), host, diags);
+      config = find_config(path_beside(planning.model, "config.json", host),
+                           host, diags);
       if (!config) return std::nullopt;
     }
     model.dequantised =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/real_output.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -289,7 +291,7 @@ TEST_CASE("an edited file keeps owner, group and mode") {
   const auto host = make_real_host();
   std::string why;
   for (const bool edits : {true, false}) {
-    const auto file = edits ? host->edit_file(folder / "rules", why)
+    const auto file = edits ? host->edit_file(folder / "rules", "before", why)
                             : host->create_file(folder / "rules", why);
     REQUIRE(file != nullptr);
     CHECK(file->write("after"));
@@ -314,7 +316,7 @@ TEST_CASE("a file whose owner cannot be kept is not edited") {
     if (::setgid(4321) != 0 || ::setuid(1234) != 0) return 9;
     const auto host = make_real_host();
     std::string why;
-    if (host->edit_file(folder / "rules", why) != nullptr) return 1;
+    if (host->edit_file(folder / "rules", "before", why) != nullptr) return 1;
     if (why != "its owner and mode cannot be kept: operation not permitted") {
       return 2;
     }
@@ -342,7 +344,8 @@ TEST_CASE("an edited file keeps its access list") {
     return testing::skip("this file system has no access lists");
   }
   std::string why;
-  CHECK(make_real_host()->edit_file(folder / "rules", why)->commit());
+  CHECK(
+      make_real_host()->edit_file(folder / "rules", "before", why)->commit());
   std::string after(200, ' ');
   const ssize_t size =
       ::getxattr((folder / "rules").c_str(), kName, after.data(), after.size());
@@ -354,10 +357,146 @@ TEST_CASE("only files that are there are edited") {
   const Folder folder;
   const auto host = make_real_host();
   std::string why;
-  CHECK(host->edit_file(folder / "none", why) == nullptr);
+  CHECK(host->edit_file(folder / "none", "", why) == nullptr);
   CHECK(why == "no such file or directory");
-  CHECK(host->edit_file("/dev/null", why) == nullptr);
+  CHECK(host->edit_file("/dev/null", "", why) == nullptr);
   CHECK(why == "is not a file");
+}
+
+std::unique_ptr<OutputFile> edit_of(Host& host, const std::string& path) {
+  std::string why;
+  auto file = host.edit_file(path, "before", why);
+  REQUIRE(file != nullptr);
+  CHECK(file->write("after"));
+  return file;
+}
+
+void append_to(const std::string& path, std::string_view text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  CHECK(write_all(fd, text));
+  ::close(fd);
+}
+
+// What another program appended while `--fix` ran was lost.
+TEST_CASE("an edit does not replace what was changed meanwhile") {
+  const Folder folder;
+  folder.put("rules", "before");
+  const auto host = make_real_host();
+  auto file = edit_of(*host, folder / "rules");
+  append_to(folder / "rules", " and more");
+  CHECK_FALSE(file->commit());
+  CHECK(file->problem() == "it has changed since it was read");
+  file.reset();
+  CHECK(folder.get("rules") == "before and more");
+  // Another file of that name, of the same size, and none.
+  folder.put("rules", "before");
+  file = edit_of(*host, folder / "rules");
+  folder.put("rules", "BEFORE");
+  CHECK_FALSE(file->commit());
+  file.reset();
+  CHECK(folder.get("rules") == "BEFORE");
+  folder.put("rules", "before");
+  file = edit_of(*host, folder / "rules");
+  std::filesystem::remove(folder / "rules");
+  CHECK_FALSE(file->commit());
+  file.reset();
+  CHECK(host->list_directory(folder.path()).empty());
+}
+
+TEST_CASE("an edit does not take a file from who writes to it") {
+  const Folder folder;
+  folder.put("rules", "before");
+  const auto host = make_real_host();
+  const int reader = ::open((folder / "rules").c_str(), O_RDONLY | O_CLOEXEC);
+  if (::fcntl(reader, F_SETLEASE, F_RDLCK) != 0) {
+    ::close(reader);
+    return testing::skip("this file system has no leases");
+  }
+  ::fcntl(reader, F_SETLEASE, F_UNLCK);
+  const int writer =
+      ::open((folder / "rules").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  auto file = edit_of(*host, folder / "rules");
+  CHECK_FALSE(file->commit());
+  CHECK(file->problem() == "another program has it open for writing");
+  file.reset();
+  CHECK(write_all(writer, " and more"));
+  ::close(writer);
+  CHECK(folder.get("rules") == "before and more");
+  // Readers are no matter.
+  folder.put("rules", "before");
+  file = edit_of(*host, folder / "rules");
+  CHECK(file->commit());
+  file.reset();
+  CHECK(folder.get("rules") == "after");
+  ::close(reader);
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+// Another program appends lines all the time: each stands in the file at last,
+// or the edit says that it was not made.
+TEST_CASE("no line that is appended beside edits is lost") {
+  const Folder folder;
+  const std::string path = folder / "rules";
+  folder.put("rules", "");
+  int pipe[2] = {};
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::close(pipe[0]);
+    // `echo line >> rules`, until there are enough.
+    for (int i = 0; i < 400; ++i) {
+      const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+      if (fd < 0 || !write_all(fd, "line\n")) ::_exit(1);
+      ::close(fd);
+      ::usleep(500);
+    }
+    ::_exit(write_all(pipe[1], "x") ? 0 : 1);
+  }
+  ::close(pipe[1]);
+  ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
+  const auto host = make_real_host();
+  int edits = 0;
+  for (char done = 0; done == 0 && ::read(pipe[0], &done, 1) != 0;) {
+    const std::string before = folder.get("rules");
+    std::string why;
+    const auto file = host->edit_file(path, before, why);
+    REQUIRE(file != nullptr);
+    CHECK(file->write(before + "edit\n"));
+    if (file->commit()) ++edits;
+  }
+  ::close(pipe[0]);
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 0);
+  const std::string text = folder.get("rules");
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  CHECK(lines == 400 + edits);
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+// A hard link was parted from the file that it names.
+TEST_CASE("a file with other names is not replaced") {
+  const Folder folder;
+  folder.put("rules", "before");
+  std::filesystem::create_hard_link(folder / "rules", folder / "twin");
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->edit_file(folder / "rules", "before", why) == nullptr);
+  CHECK(why ==
+        "it has other names (hard links), which would stay as they are");
+  why.clear();
+  CHECK(host->create_file(folder / "twin", why) == nullptr);
+  CHECK(why ==
+        "it has other names (hard links), which would stay as they are");
+  std::filesystem::remove(folder / "twin");
+  auto file = edit_of(*host, folder / "rules");
+  std::filesystem::create_hard_link(folder / "rules", folder / "twin");
+  CHECK_FALSE(file->commit());
+  file.reset();
+  CHECK(folder.get("rules") == "before");
+  CHECK(folder.get("twin") == "before");
 }
 
 TEST_CASE("what could not be written says why") {

@@ -60,6 +60,8 @@ class MemoryHost : public Host {
   bool fail_create = false;
   bool fail_commit = false;
   bool fail_owner = false;  // edit_file() cannot keep the owner
+  // What other programs do to files in the moment before one is replaced.
+  std::function<void()> meanwhile;
 
   // Starts what the program asks for; else there are no other programs.
   std::function<std::unique_ptr<ChildProcess>(
@@ -201,10 +203,14 @@ class MemoryHost : public Host {
     return std::make_unique<File>(*this, followed(path));
   }
   std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        const std::string& before,
                                         std::string& why) override {
-    if (!fail_owner) return create_file(path, why);
-    why = "its owner cannot be kept";
-    return nullptr;
+    if (fail_owner) {
+      why = "its owner cannot be kept";
+      return nullptr;
+    }
+    if (fail_create || !file_info(path)) return create_file(path, why);
+    return std::make_unique<File>(*this, followed(path), before);
   }
 
   bool append_file(const std::string& path, std::string_view text,
@@ -253,8 +259,9 @@ class MemoryHost : public Host {
  private:
   class File : public OutputFile {
    public:
-    File(MemoryHost& host, std::string path)
-        : host_(host), path_(std::move(path)) {}
+    File(MemoryHost& host, std::string path,
+         std::optional<std::string> before = {})
+        : host_(host), path_(std::move(path)), before_(std::move(before)) {}
     bool write(std::string_view text) override {
       if (host_.file_capacity &&
           text_.size() + text.size() > *host_.file_capacity) {
@@ -264,17 +271,26 @@ class MemoryHost : public Host {
       return true;
     }
     bool commit() override {
+      if (host_.meanwhile) host_.meanwhile();
       if (host_.fail_commit) return false;
+      if (before_ && host_.files[path_] != *before_) {
+        problem_ = "it has changed since it was read";
+        return false;
+      }
       host_.files[path_] = std::move(text_);
       host_.written.push_back(path_);
       return true;
     }
-    std::string problem() const override { return host_.file_problem; }
+    std::string problem() const override {
+      return problem_.empty() ? host_.file_problem : problem_;
+    }
 
    private:
     MemoryHost& host_;
     std::string path_;
+    std::optional<std::string> before_;
     std::string text_;
+    std::string problem_;
   };
 
   static std::string lexically_normal(std::string result,

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "advise/rule_edit.h"
 #include "advise/what_if.h"
@@ -256,37 +259,73 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
   return false;
 }
 
-bool write_one(const std::string& path, const ChangedFile& file, Host& host,
-               Diagnostics& diags) {
+Diagnostics::Builder report_unwritten_file(const std::string& path,
+                                           const OutputFile& output,
+                                           Diagnostics& diags) {
+  const std::string problem = output.problem();
+  return diags.error(Code::UnreadableFile, {},
+                     "cannot write all of `" + path + "`" +
+                         (problem.empty() ? "" : ": " + problem));
+}
+
+// A file that is as it was read, with what it is to become written beside it.
+// Null, with the reason reported.
+std::unique_ptr<OutputFile> prepared(const std::string& path,
+                                     const ChangedFile& file, Host& host,
+                                     Diagnostics& diags) {
   std::string why;
   // First of all, since it refuses pipes, of which reading might never end.
-  const std::unique_ptr<OutputFile> output = host.edit_file(path, why);
+  std::unique_ptr<OutputFile> output = host.edit_file(path, file.before, why);
   if (output == nullptr) {
-    diags.error(Code::UnreadableFile, {},
-                "cannot write `" + path + "`: " + why);
-    return false;
+    diags
+        .error(Code::UnreadableFile, {}, "cannot write `" + path + "`: " + why)
+        .fact("no file was changed");
+    return nullptr;
   }
   const auto now = host.read_file(path, kWholeFile, why);
   if (now == nullptr || now->view() != file.before) {
     diags
         .error(Code::UnreadableFile, {},
                "`" + path + "` has changed since it was read")
+        .fact("no file was changed")
         .help("run the command again");
-    return false;
+    return nullptr;
   }
-  if (output->write(file.after) && output->commit()) return true;
-  const std::string problem = output->problem();
-  diags
-      .error(Code::UnreadableFile, {},
-             "cannot write all of `" + path + "`" +
-                 (problem.empty() ? "" : ": " + problem))
-      .fact("it stays as it was");
+  if (output->write(file.after)) return output;
+  report_unwritten_file(path, *output, diags).fact("no file was changed");
+  return nullptr;
+}
+
+// Reports a rules file that is given twice, by one name or by two: an edit for
+// the rules of the one changes those of the other.
+bool reject_files_given_twice(const PlanRequest& planning, Host& host,
+                              Diagnostics& diags) {
+  std::map<std::string, std::string> known;
+  for (const std::string& path : planning.rules) {
+    if (path == "-" || path.starts_with('@')) continue;
+    const auto real = host.real_path(path);
+    if (!real) continue;
+    const auto [first, is_new] = known.emplace(*real, path);
+    if (is_new) continue;
+    diags
+        .error(Code::Usage, {},
+               first->second == path
+                   ? "`" + path + "` is given twice"
+                   : "`" + path + "` and `" + first->second + "` are one file")
+        .fact("an edit of the one would change the rules of the other")
+        .help("give it once");
+    return true;
+  }
   return false;
 }
 
 }  // namespace
 
 std::optional<FixRun> find_fixes(Context& context) {
+  if (reject_files_given_twice(context.options.planning, context.host,
+                               context.diags)) {
+    return std::nullopt;
+  }
   std::optional<Session> session =
       open_session(context.options.planning, context.options.memory,
                    context.host, context.diags, context.progress);
@@ -301,12 +340,19 @@ std::optional<FixRun> find_fixes(Context& context) {
 }
 
 bool write_fixes(const FixRun& run, Host& host, Diagnostics& diags) {
-  std::string written;
+  std::vector<std::unique_ptr<OutputFile>> outputs;
   for (const auto& [path, file] : run.files) {
-    if (!write_one(path, file, host, diags)) {
-      if (!written.empty()) {
-        diags.all().back().facts.push_back("written before: " + written);
-      }
+    outputs.push_back(prepared(path, file, host, diags));
+    if (outputs.back() == nullptr) return false;
+  }
+  std::string written;
+  auto output = outputs.begin();
+  for (const auto& [path, file] : run.files) {
+    OutputFile& next = **output++;
+    if (!next.commit()) {
+      auto report = report_unwritten_file(path, next, diags);
+      report.fact("none of it was changed");
+      if (!written.empty()) report.fact("written before: " + written);
       return false;
     }
     written += (written.empty() ? "`" : ", `") + path + "`";

@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/gguf/header.h"
 #include "io/paths.h"
@@ -88,6 +89,7 @@ std::optional<Manifest> read_parts(const std::string& path,
   std::vector<std::string> missing;
   for (int64_t i = 1; i <= count; ++i) {
     const std::string part = stem + part_ending(i, count);
+    host.leads_to(path, part);
     if (!host.file_info(part)) missing.push_back(part);
   }
   if (!missing.empty()) {
@@ -168,7 +170,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
         .fact("they are " + some_names(names))
         .help("name one of them");
   }
-  const std::string path = join_path(directory, names.front());
+  const std::string path = path_in(directory, names.front(), host);
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
   if (file == nullptr) return std::nullopt;
   return read_model(path, file, host, diags);

@@ -93,6 +93,10 @@ std::optional<std::string> GitTreeHost::real_path(const std::string& path) {
                             : join_path(repository_.root, found.path);
 }
 
+void GitTreeHost::leads_to(const std::string&, const std::string&) {
+  // What a commit names is in the commit, and not on the host below.
+}
+
 void GitTreeHost::may_wait_for(const std::string&) {
   // There are no pipes in a commit.
 }

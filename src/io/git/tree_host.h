@@ -34,6 +34,7 @@ class GitTreeHost : public PassingHost {
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
   std::optional<std::string> real_path(const std::string& path) override;
+  void leads_to(const std::string& from, const std::string& path) override;
   void may_wait_for(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
@@ -316,12 +317,11 @@ struct ConfigPlace {
 };
 
 ConfigPlace config_place(const std::string& path, Host& host) {
-  const auto beside = [](const std::string& directory) {
-    return ConfigPlace{join_path(directory, "config.json"), &kHfConfig};
-  };
   const std::optional<FileInfo> info = host.file_info(path);
   if (path == "-" || path.starts_with('@') || !info) return {};
-  if (info->directory) return beside(path);
+  if (info->directory) {
+    return {path_in(path, "config.json", host), &kHfConfig};
+  }
   // What has no size may be a pipe, which can be read only once.
   if (info->size == 0) return {};
   std::string why;
@@ -330,9 +330,11 @@ ConfigPlace config_place(const std::string& path, Host& host) {
   const std::string_view head = bytes->view();
   for (const ManifestFormat& format : manifest_formats()) {
     if (!format.recognize(head)) continue;
-    if (format.is_weights) return beside(directory_of(path));
-    return format.config == nullptr ? ConfigPlace{}
-                                    : ConfigPlace{path, &format};
+    if (format.is_weights) {
+      return {path_beside(path, "config.json", host), &kHfConfig};
+    }
+    if (format.config != nullptr) return {path, &format};
+    return {};
   }
   return {};
 }

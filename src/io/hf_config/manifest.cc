@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/hf_config/plain.h"
 #include "io/load.h"
@@ -199,7 +200,7 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   if (!document) return std::nullopt;
   std::optional<QuantisationFile> beside = QuantisationFile();
   if (source.path != "-") {
-    beside = quantisation_beside(source.directory, *document, host, diags);
+    beside = quantisation_beside(source.path, *document, host, diags);
   }
   if (!beside) return std::nullopt;
   auto manifest =
@@ -220,7 +221,7 @@ const ManifestFormat kHfConfig = {
     config_itself};
 
 std::optional<QuantisationFile> quantisation_beside(
-    const std::string& directory, const Document& config, Host& host,
+    const std::string& path, const Document& config, Host& host,
     Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the same into the config.
@@ -232,9 +233,9 @@ std::optional<QuantisationFile> quantisation_beside(
   // them from the config.
   for (const char* name :
        {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const std::string path = join_path(directory, name);
-    if (!host.file_info(path)) continue;
-    const SourcePtr file = read_source(path, kWholeFile, host, diags);
+    const std::string beside = path_beside(path, name, host);
+    if (!host.file_info(beside)) continue;
+    const SourcePtr file = read_source(beside, kWholeFile, host, diags);
     auto document =
         file != nullptr ? parse_document(file, diags) : std::nullopt;
     if (!document) return std::nullopt;
@@ -304,11 +305,11 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
 
 }  // namespace
 
-void explain_tensors(const Document& config, const std::string& directory,
+void explain_tensors(const Document& config, const std::string& path,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest) {
   Diagnostics problems;
-  const auto beside = quantisation_beside(directory, config, host, problems);
+  const auto beside = quantisation_beside(path, config, host, problems);
   if (!beside) return;
   const auto own = synthesize_manifest(config, problems, reading, &*beside);
   if (!own) return;

@@ -32,6 +32,7 @@
 
 #include "base/text.h"
 #include "io/dialects.h"
+#include "io/fence.h"
 #include "io/paths.h"
 #include "io/spec_node.h"
 #include "syntax/document.h"
@@ -224,7 +225,8 @@ bool is_include(const Node& node) {
 std::optional<Document> read_included(const Node& node, const SourceFile& from,
                                       Host* files, Diagnostics& diags) {
   const std::string name(node.text().substr(kIncludeTag.size()));
-  const std::string path = join_path(directory_of(from.name()), name);
+  const std::string path =
+      files == nullptr ? name : path_beside(from.name(), name, *files);
   if (files == nullptr || !files->file_info(path)) {
     return diags
         .error(Code::UnreadableFile, node.span(),

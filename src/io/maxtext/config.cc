@@ -19,10 +19,20 @@ bool is_file(const std::string& path, Host& files) {
   return info && !info->directory;
 }
 
+// False where `from` may not lead to: there MaxText may find what we do not
+// look for.
+bool is_folder(const std::string& path, const std::string& from, Host& files) {
+  const std::string folder = path.empty() ? "." : path;
+  files.leads_to(from, folder);
+  const auto info = files.file_info(folder);
+  return info && info->directory;
+}
+
 // Where a file that `from` names is; empty when it is nowhere.
 std::optional<std::string> find_named(const std::string& name,
                                       const std::string& from, Host& files) {
   if (name.starts_with('/')) {
+    files.leads_to(from, name);
     return is_file(name, files) ? std::optional(name) : std::nullopt;
   }
   std::string directory = directory_of(from);
@@ -30,10 +40,13 @@ std::optional<std::string> find_named(const std::string& name,
     for (const std::string& folder :
          {directory, join_path(directory, "configs")}) {
       std::string path = join_path(folder, name);
+      files.leads_to(from, path);
       if (is_file(path, files)) return path;
     }
     std::string above = directory_of(directory);
-    if (above == directory) return std::nullopt;
+    if (above == directory || !is_folder(above, from, files)) {
+      return std::nullopt;
+    }
     directory = std::move(above);
   }
 }

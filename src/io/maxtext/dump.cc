@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "io/dialects.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
 #include "io/shards.h"
@@ -212,7 +213,8 @@ std::optional<MaxtextDump> read_twin(const ModelSource& source, bool named,
   const bool is_logical = file_name_of(source.path) == kLogicalShardings;
   if (named ? !is_named : !is_logical) return std::nullopt;
   const std::string path =
-      join_path(source.directory, named ? kLogicalShardings : kNamedShardings);
+      path_beside(source.path, named ? kLogicalShardings : kNamedShardings,
+                  host);
   if (!host.file_info(path)) return std::nullopt;
   Diagnostics problems;
   const SourcePtr file = read_source(path, kWholeFile, host, problems);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "io/dialects.h"
+#include "io/fence.h"
 #include "io/paths.h"
 #include "syntax/document.h"
 #include "syntax/json.h"
@@ -211,7 +212,7 @@ bool is_orbax_sharding(std::string_view head) {
 namespace {
 
 bool has_metadata(const std::string& path, Host& host) {
-  return host.file_info(join_path(path, kOrbaxMetadata)).has_value();
+  return host.file_info(path_in(path, kOrbaxMetadata, host)).has_value();
 }
 
 // The items in a folder, those that usually have the parameters first.
@@ -221,7 +222,7 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   std::vector<std::string> items;
   std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
-    if (!has_metadata(join_path(directory, name), host)) continue;
+    if (!has_metadata(path_in(directory, name, host), host)) continue;
     const bool usual =
         std::find(kUsual.begin(), kUsual.end(), name) != kUsual.end();
     (usual ? items : others).push_back(name);
@@ -277,7 +278,7 @@ std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
   }
   std::sort(steps.rbegin(), steps.rend());
   for (const auto& [number, name] : steps) {
-    auto item = item_of(join_path(directory, name), host);
+    auto item = item_of(path_in(directory, name, host), host);
     if (!item) continue;
     if (steps.size() == 1) return item;
     std::vector<std::string> others;

@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
@@ -59,6 +60,7 @@ class CheckpointReader {
     if (!tree || !read_sharding()) return std::nullopt;
     manifest_.sources.push_back(source_.file);
     for (const OrbaxLeaf& leaf : tree->leaves) note(leaf, tree->use_ocdbt);
+    if (!all_read_) return std::nullopt;
     keep_something();
     if (!add_all()) return std::nullopt;
     report();
@@ -67,7 +69,7 @@ class CheckpointReader {
 
  private:
   bool read_sharding() {
-    const std::string path = join_path(source_.directory, kOrbaxSharding);
+    const std::string path = path_beside(source_.path, kOrbaxSharding, host_);
     if (source_.path == "-" || !host_.file_info(path)) return true;
     const SourcePtr file = read_source(path, kWholeFile, host_, diags_);
     if (file == nullptr) return false;
@@ -109,14 +111,16 @@ class CheckpointReader {
         name.find('/') != std::string::npos) {
       return;
     }
-    const std::string directory = join_path(source_.directory, name);
+    const std::string directory = path_beside(source_.path, name, host_);
     for (const std::string_view file : {".zarray", "zarr.json"}) {
-      const std::string path = join_path(directory, file);
+      const std::string path = path_in(directory, file, host_);
       if (!host_.file_info(path)) continue;
-      std::string why;
-      const auto bytes = host_.read_file(path, kWholeFile, why);
-      if (bytes == nullptr) continue;
-      const auto type = zarr_type(std::make_shared<SourceFile>(path, bytes));
+      const SourcePtr source = read_source(path, kWholeFile, host_, diags_);
+      if (source == nullptr) {
+        all_read_ = false;
+        return;
+      }
+      const auto type = zarr_type(source);
       if (!type) continue;
       array.dtype = type->dtype;
       array.shapes = {type->shape};
@@ -355,6 +359,7 @@ class CheckpointReader {
   Group assumed_;
   Group inferred_;
   Group open_;  // nothing tells which of several shapes they have
+  bool all_read_ = true;  // what lies beside the metadata
   Group unsharded_;
   Group unknown_;
   int64_t left_out_ = 0;

@@ -482,8 +482,11 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
   }
   for (const Correction& correction : placement.corrections) {
     const auto dim = static_cast<size_t>(correction.dim);
-    const bool beyond_rank = dim >= placement.type.shape.size() &&
-                             correction.code != Code::SpecLongerThanRank;
+    // Both are about an entry, whether or not there is a dimension for it.
+    const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
+                             correction.code == Code::SmallParameter;
+    const bool beyond_rank =
+        dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
                                               placement.asked().dims.size());

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
@@ -462,7 +463,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
   std::vector<std::string> paths;
   for (const std::string& name : host.list_directory(directory)) {
     if (name.ends_with(".safetensors")) {
-      paths.push_back(join_path(directory, name));
+      paths.push_back(path_in(directory, name, host));
     }
   }
   auto shards = read_shards(paths, host, diags);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
 #include "io/shards.h"
@@ -259,7 +260,7 @@ std::optional<Manifest> read_with_shards(const ModelSource& source,
                                          Diagnostics& diags) {
   std::vector<std::string> paths;
   for (const ShardFile& shard : index.shards) {
-    paths.push_back(join_path(source.directory, shard.name));
+    paths.push_back(path_beside(source.path, shard.name, host));
   }
   const auto shards = read_shards(paths, host, diags);
   if (!shards || !check_distinct(*shards, diags)) return std::nullopt;
@@ -395,7 +396,7 @@ bool is_lfs_pointer(const std::string& path, Host& host) {
 std::optional<Manifest> read_with_config(const ModelSource& source,
                                          const Index& index, bool pointers,
                                          Host& host, Diagnostics& diags) {
-  const std::string path = join_path(source.directory, "config.json");
+  const std::string path = path_beside(source.path, "config.json", host);
   if (source.path == "-" || !host.file_info(path)) {
     const auto count = static_cast<int64_t>(index.shards.size());
     if (pointers) {
@@ -421,7 +422,7 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
   const std::optional<Document> config = parse_document(file, diags);
   if (!config) return std::nullopt;
   const auto beside =
-      quantisation_beside(source.directory, *config, host, diags);
+      quantisation_beside(path, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
       synthesize_manifest(*config, diags, {}, &*beside);
@@ -447,7 +448,7 @@ std::optional<Manifest> read_index(const ModelSource& source, Host& host,
   std::vector<const ShardFile*> missing;
   std::vector<const ShardFile*> pointers;
   for (const ShardFile& shard : index->shards) {
-    const std::string path = join_path(source.directory, shard.name);
+    const std::string path = path_beside(source.path, shard.name, host);
     if (source.path == "-" || !host.file_info(path)) {
       missing.push_back(&shard);
     } else if (is_lfs_pointer(path, host)) {

@@ -527,7 +527,8 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     };
     for (size_t dim = 0; dim < sharding.spec.dims.size(); ++dim) {
       for (const AxisName& axis : sharding.spec.dims[dim]) {
-        check(axis, sharding.dim_where[dim]);
+        check(axis, dim < sharding.dim_where.size() ? sharding.dim_where[dim]
+                                                    : sharding.where);
       }
     }
     for (const AxisName& axis : sharding.replicated) {

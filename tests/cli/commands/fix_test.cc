@@ -285,6 +285,31 @@ TEST_CASE("a file that changed meanwhile is not overwritten") {
   CHECK(host.written.empty());
 }
 
+// The file was written once, and the second time had changed: exit 2, with
+// others written.
+TEST_CASE("one file by two names is refused before anything is written") {
+  MemoryHost host = broken_host();
+  host.links["link.yaml"] = "rules.yaml";
+  for (const char* other : {"link.yaml", "./rules.yaml", "rules.yaml"}) {
+    CAPTURE(other);
+    host.err.clear();
+    CHECK(check(host, {"--rules", other, "--fix"}) == 2);
+    CHECK(host.written.empty());
+    CHECK(host.err.find("error[SP010]: `") != std::string::npos);
+    CHECK(host.err.find("help: give it once") != std::string::npos);
+  }
+}
+
+TEST_CASE("a change in the last moment is not overwritten, nor others before") {
+  MemoryHost host = broken_host();
+  const std::string before = host.files["rules.yaml"];
+  host.meanwhile = [&] { host.files["rules.yaml"] = before + "# mine\n"; };
+  CHECK(check(host, {"--fix"}) == 2);
+  CHECK(host.files["rules.yaml"] == before + "# mine\n");
+  CHECK(host.err.find("cannot write all of `rules.yaml`: it has changed since "
+                      "it was read") != std::string::npos);
+}
+
 TEST_CASE("--fix and its companions refuse what makes no sense") {
   MemoryHost host = broken_host();
   const auto refused = [&](std::vector<std::string> words) {

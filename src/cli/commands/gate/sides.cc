@@ -8,32 +8,12 @@
 
 #include "base/text.h"
 #include "cli/flags.h"
+#include "io/fence.h"
 #include "io/git/repository.h"
 #include "io/git/tree_host.h"
 
 namespace shardplan::cli {
 namespace {
-
-// A revision or a folder is what it is, whoever wrote it: no line of what lies
-// outside is read for it.
-class FolderHost : public OverlayHost {
- public:
-  FolderHost(Host& host, std::string root)
-      : OverlayHost(host, {}), host_(host), root_(std::move(root)) {}
-
-  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
-                                         std::string& why) override {
-    if (!stays_within(path, root_, host_)) {
-      why = "it is not in `" + root_ + "`, and a gate reads nothing else";
-      return nullptr;
-    }
-    return OverlayHost::read_file(path, limit, why);
-  }
-
- private:
-  Host& host_;
-  std::string root_;
-};
 
 constexpr std::string_view kConfigName = "shardplan.yaml";
 
@@ -67,7 +47,9 @@ bool open_folder(const std::string& path, GateSide& side,
   side.folder = path.ends_with('/') && path.size() > 1
                     ? path.substr(0, path.size() - 1)
                     : path;
-  side.fenced = std::make_unique<FolderHost>(host, *root);
+  // A side is what it is, whoever wrote it.
+  side.fenced =
+      std::make_unique<FencedHost>(host, *root, "a gate reads nothing else");
   side.host = std::make_unique<SharedHost>(*side.fenced, mutex);
   return read_side(side, *side.host, diags);
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/fence.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "io/paths.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kGitFolderName = ".git";
+
+// "/a/b" is below "/a" and "/", and "/ab" is not below "/a".
+bool is_below(std::string_view path, std::string_view folder) {
+  return path == folder || folder == "/" ||
+         (path.starts_with(folder) && path[folder.size()] == '/');
+}
+
+// The nearest thing upward from `path` that exists, without links, with what
+// was left of the path. A `..` in what does not exist leads nowhere that we
+// could know.
+std::optional<std::string> nearest_real(std::string path, Host& host) {
+  std::string rest;
+  for (;;) {
+    if (auto real = host.real_path(path.empty() ? "." : path)) {
+      return rest.empty() ? *real : join_path(*real, rest);
+    }
+    const std::string name = file_name_of(path);
+    if (name == ".." || path.empty() || path == "/") return std::nullopt;
+    rest = rest.empty() ? name : name + "/" + rest;
+    path = directory_of(path);
+  }
+}
+
+}  // namespace
+
+bool stays_within(const std::string& path, const std::string& root,
+                  Host& host) {
+  const auto real = nearest_real(path, host);
+  return real && !root.empty() && is_below(*real, root) &&
+         (*real + "/").find("/.git/") == std::string::npos;
+}
+
+FencedHost::FencedHost(Host& below, std::string root, std::string because)
+    : PassingHost(below),
+      root_(std::move(root)),
+      because_(std::move(because)) {}
+
+void FencedHost::admit(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  admitted_.insert(path);
+}
+
+bool FencedHost::is_admitted(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return admitted_.contains(path);
+}
+
+void FencedHost::leads_to(const std::string& from, const std::string& path) {
+  // Nothing stands beside standard input.
+  if (from != "-" && is_admitted(from)) admit(path);
+  PassingHost::leads_to(from, path);
+}
+
+FencedHost::Is FencedHost::judge(const std::string& path) {
+  if (is_admitted(path)) return Is::Open;
+  if (!stays_within(path, root_, below())) return Is::Outside;
+  if (below().file_info(path)) return Is::Open;
+  // Nothing is there, or a link to nothing: one that leads out would tell
+  // whether something exists where it leads.
+  return has_name(directory_of(path), file_name_of(path)) ? Is::DeadLink
+                                                          : Is::Open;
+}
+
+bool FencedHost::has_name(const std::string& folder, const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto [entry, is_new] = names_in_.try_emplace(folder);
+  if (is_new) {
+    auto names = below().list_directory(folder.empty() ? "." : folder);
+    entry->second = {names.begin(), names.end()};
+  }
+  return entry->second.contains(name);
+}
+
+std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
+  if (file_name_of(path) == kGitFolderName && !is_admitted(path)) {
+    // That the folder is a repository is no secret; one above it is no matter.
+    const std::string folder = directory_of(path);
+    const bool within =
+        stays_within(folder.empty() ? "." : folder, root_, below());
+    return within ? below().file_info(path) : std::nullopt;
+  }
+  if (judge(path) == Is::Open) return below().file_info(path);
+  return FileInfo();
+}
+
+std::vector<std::string> FencedHost::list_directory(const std::string& path) {
+  if (judge(path) != Is::Open) return {};
+  return below().list_directory(path);
+}
+
+std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
+                                                   int64_t limit,
+                                                   std::string& why) {
+  switch (judge(path)) {
+    case Is::Open:
+      return below().read_file(path, limit, why);
+    case Is::Outside:
+      why = "it leads out of " + in_backticks(root_) + ", and " + because_;
+      return nullptr;
+    case Is::DeadLink:
+      why = "it is a link that leads nowhere";
+      return nullptr;
+  }
+  return nullptr;
+}
+
+std::string path_beside(const std::string& from, std::string_view name,
+                        Host& host) {
+  std::string path = name.starts_with('/')
+                         ? std::string(name)
+                         : join_path(directory_of(from), name);
+  host.leads_to(from, path);
+  return path;
+}
+
+std::string path_in(const std::string& folder, std::string_view name,
+                    Host& host) {
+  std::string path = join_path(folder, name);
+  host.leads_to(folder, path);
+  return path;
+}
+
+}  // namespace shardplan
