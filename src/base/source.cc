@@ -76,35 +76,46 @@ SourceFile::SourceFile(std::string name, std::string text)
 SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
     : name_(std::move(name)), bytes_(std::move(bytes)) {}
 
-const std::vector<uint64_t>& SourceFile::line_starts() const {
-  if (line_starts_.empty()) {
-    line_starts_.push_back(0);
-    const std::string_view all = text();
-    for (size_t at = all.find('\n'); at != std::string_view::npos;
-         at = all.find('\n', at + 1)) {
-      line_starts_.push_back(at + 1);
-    }
+// Files may be larger than anybody would read: lines are counted as far as
+// somebody asks.
+const std::vector<uint64_t>& SourceFile::line_starts(uint64_t up_to) const {
+  if (line_starts_.empty()) line_starts_.push_back(0);
+  const std::string_view wanted = text().substr(0, up_to);
+  if (wanted.size() <= counted_) return line_starts_;
+  for (size_t at = wanted.find('\n', counted_); at != std::string_view::npos;
+       at = wanted.find('\n', at + 1)) {
+    line_starts_.push_back(at + 1);
   }
+  counted_ = wanted.size();
   return line_starts_;
 }
 
 Position SourceFile::position(uint64_t offset) const {
   const std::string_view all = text();
   offset = std::min<uint64_t>(offset, all.size());
-  const std::vector<uint64_t>& starts = line_starts();
+  const std::vector<uint64_t>& starts = line_starts(offset);
   const auto after = std::upper_bound(starts.begin(), starts.end(), offset);
   const uint64_t start = *(after - 1);
   return {after - starts.begin(), 1 + points_before(bytes_, start, offset)};
 }
 
 std::string_view SourceFile::line(int64_t number) const {
-  const std::vector<uint64_t>& starts = line_starts();
-  if (number < 1 || number > static_cast<int64_t>(starts.size())) return {};
+  // What is drawn of a line is near to a place that was asked for.
+  constexpr uint64_t kFurther = uint64_t{64} << 20U;
+  const std::string_view all = text();
   const auto index = static_cast<size_t>(number - 1);
+  const auto knows = [&] { return index < line_starts_.size(); };
+  const auto has_end = [&] { return index + 1 < line_starts_.size(); };
+  while (!has_end() && counted_ < all.size()) {
+    const uint64_t before = counted_;
+    line_starts(before + kFurther);
+    if (knows()) break;
+  }
+  if (number < 1 || !knows()) return {};
   // A file may be one long line, and asked for it thousands of times.
-  const uint64_t end =
-      index + 1 < starts.size() ? starts[index + 1] - 1 : text().size();
-  std::string_view rest = text().substr(starts[index], end - starts[index]);
+  const uint64_t end = has_end() ? line_starts_[index + 1] - 1 : counted_;
+  std::string_view rest =
+      all.substr(line_starts_[index], end - line_starts_[index]);
   if (!rest.empty() && rest.back() == '\r') rest.remove_suffix(1);
   return rest;
 }
@@ -115,7 +126,9 @@ std::string_view Span::text() const {
 }
 
 void count_lines(std::span<const SourcePtr> sources) {
-  for (const SourcePtr& source : sources) source->position(0);
+  for (const SourcePtr& source : sources) {
+    source->position(source->text().size());
+  }
 }
 
 }  // namespace shardplan

@@ -119,6 +119,19 @@ std::string bytes_text(double bytes) {
   return (negative ? "-" : "") + number + kUnits.at(unit);
 }
 
+std::string integer_text(Int128 number) {
+  std::string digits;
+  const bool negative = number < 0;
+  do {
+    const auto digit = static_cast<int>(number % 10);
+    digits += static_cast<char>('0' + (digit < 0 ? -digit : digit));
+    number /= 10;
+  } while (number != 0);
+  if (negative) digits += '-';
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
 std::string percent_text(double fraction) {
   const double percent = 100 * fraction;
   if (percent > 0 && percent < 0.05) return "<0.1 %";
@@ -291,6 +304,9 @@ std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates) {
   // Nobody mistypes more than this; the cost grows with the square.
   constexpr size_t kLongest = 256;
+  // Pairs of characters that are compared: candidates may be anybody's names.
+  constexpr size_t kMostPairs = 10'000'000;
+  size_t pairs = 0;
   const std::u32string exact = code_points(word.substr(0, 4 * kLongest + 1));
   if (exact.empty() || exact.size() > kLongest) return std::nullopt;
   const std::u32string lower = lowered(exact);
@@ -303,6 +319,8 @@ std::optional<std::string> nearest(std::string_view word,
     const std::u32string other = code_points(candidate);
     const size_t longer = std::max(lower.size(), other.size());
     if (longer - std::min(lower.size(), other.size()) > limit) continue;
+    pairs += longer * longer;
+    if (pairs > kMostPairs) break;
     const size_t distance = edit_distance(lower, lowered(other));
     // Something of the word must remain: `x` does not mean `y`.
     if (distance > limit || distance >= longer) continue;

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/mesh.h"
 #include "core/spec.h"
@@ -42,8 +43,8 @@ struct Count {
   int64_t value = 0;
 };  // JSON integer
 struct ByteSize {
-  int64_t value = 0;
-};  // JSON integer
+  Int128 value = 0;
+};  // JSON integer; of all devices together it may exceed 63 bits
 struct MeanBytes {
   double value = 0;
 };  // bytes that may be fractional

@@ -21,10 +21,6 @@ namespace {
 
 constexpr size_t kRowsForPeople = 12;
 
-ByteSize size_of(Int128 bytes) {
-  return {static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX))};
-}
-
 Table memory_table(const Session& session) {
   const auto total = session.manifest.total_bytes();
   const int64_t even = ceil_div(total, session.plan.mesh.devices());
@@ -123,7 +119,7 @@ Table repetition_table(const Session& session) {
     for (const Repetition& r : repetitions(session.plan, session.folding)) {
       const ParameterClass& c = session.folding.classes[r.parameter_class];
       sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
-               Count{r.replicas}, size_of(r.extra_per_device),
+               Count{r.replicas}, ByteSize{r.extra_per_device},
                code_of_cause(session, session.plan.placements[c.kind]),
                Prose{cause(session, session.plan.placements[c.kind])}});
     }
@@ -166,7 +162,7 @@ Table axes_table(const Session& session) {
     for (const AxisSaving& saving :
          axis_savings(session.manifest, session.plan)) {
       sink(Row{saving.axis, Count{saving.size}, Count{saving.sharded_tensors},
-               size_of(saving.saved_per_device)});
+               ByteSize{saving.saved_per_device}});
     }
   };
   return table;

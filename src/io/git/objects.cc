@@ -176,6 +176,10 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
     why = known->second;
     return std::nullopt;
   }
+  if (!waits_.empty()) {
+    why = waits_;
+    return std::nullopt;
+  }
   // Taken back only once all of the answer was understood.
   Process asked = std::move(git);
   if (asked == nullptr) asked = start_git({"cat-file", mode}, host_, why);
@@ -262,7 +266,10 @@ std::shared_ptr<const Bytes> GitObjects::beginning(const std::string& id,
 std::string GitObjects::ended(Process& git, const std::string& name) {
   const int code = git->wait();
   const std::string errors = git->errors(size_t{64} * 1024);
+  const bool in_vain = git->waited_in_vain();
   git.reset();
+  // The next question would wait as long.
+  if (in_vain) return waits_ = kWaitedInVain;
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git ended with exit code " + std::to_string(code) +
