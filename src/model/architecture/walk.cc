@@ -174,7 +174,16 @@ class Walk {
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;
+        const int64_t compared = quantisation_.compared();
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
+        // A regular expression takes longer than a step of an expression.
+        const int64_t patterns = quantisation_.compared() - compared;
+        Work& work = scope.values->work();
+        if (!work.spend(static_cast<int64_t>(quantisation_.groups.size()) +
+                        patterns * 4)) {
+          scope.values->refuse_spent_work();
+          return false;
+        }
         const auto tensors =
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
