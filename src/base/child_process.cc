@@ -187,8 +187,6 @@ class RealChild : public ChildProcess {
     return *code_;
   }
 
-  bool waited_in_vain() const override { return in_vain_; }
-
   std::string errors(size_t limit) override {
     while (err_ && is_readable(err_)) take_errors();
     return errors_.substr(0, limit);
@@ -202,9 +200,11 @@ class RealChild : public ChildProcess {
     if (ready > 0) looks_ = 0;
     if (ready > 0 || ++looks_ % kLooksPerSecond != 0) return false;
     if (activity_.is_at_work(child_)) looks_ = 0;
-    in_vain_ = looks_ >= kMostIdle * kLooksPerSecond;
-    if (in_vain_) ::kill(-child_, SIGKILL);
-    return in_vain_;
+    in_vain_ = looks_ >= kMostIdleSeconds * kLooksPerSecond;
+    if (!in_vain_) return false;
+    ::kill(-child_, SIGKILL);
+    errors_ = kWaitsInVain;
+    return true;
   }
 
   // True once it is no more, whether or not its pipes are closed.

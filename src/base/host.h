@@ -64,11 +64,6 @@ class ChildProcess {
   // The beginning of what it has written to standard error, of which 64 KiB are
   // kept; complete after wait().
   virtual std::string errors(size_t limit) = 0;
-  // Whether it was ended because it waited for something that did not come, as
-  // for a pipe in place of a file: for kMostIdle seconds, while we waited for
-  // it, nothing of it ran, and it wrote nothing.
-  virtual bool waited_in_vain() const { return false; }
-  static constexpr int kMostIdle = 5;
 };
 
 class Host {

@@ -44,26 +44,24 @@ class SourceFile {
   std::string_view text() const { return bytes_->view(); }
   void let_go(uint64_t offset) const { bytes_->let_go(offset); }
 
-  // Offsets past the end give the place behind the last character. The text is
-  // scanned for line starts up to there.
+  // Offsets past the end give the place behind the last character. The first
+  // call scans the whole text for line starts.
   Position position(uint64_t offset) const;
-  // The text of a 1-based line, without its end-of-line characters; of a line
-  // that ends far behind all places that were asked for, the beginning.
+  // The text of a 1-based line, without its end-of-line characters.
   std::string_view line(int64_t number) const;
 
  private:
-  const std::vector<uint64_t>& line_starts(uint64_t up_to) const;
+  const std::vector<uint64_t>& line_starts() const;
 
   std::string name_;
   std::shared_ptr<const Bytes> bytes_;
   mutable std::vector<uint64_t> line_starts_;
-  mutable uint64_t counted_ = 0;  // bytes that were scanned for them
 };
 
 using SourcePtr = std::shared_ptr<const SourceFile>;
 
-// Lines of a text are counted when somebody asks for one, which two threads
-// must not do at once: what threads share has them all counted before.
+// Lines of a text are counted when somebody first asks for one, which two
+// threads must not do at once: what threads share has them counted before.
 void count_lines(std::span<const SourcePtr> sources);
 
 // Bytes [begin, end) of a file; a null file means "no place".

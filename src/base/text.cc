@@ -119,19 +119,6 @@ std::string bytes_text(double bytes) {
   return (negative ? "-" : "") + number + kUnits.at(unit);
 }
 
-std::string integer_text(Int128 number) {
-  std::string digits;
-  const bool negative = number < 0;
-  do {
-    const auto digit = static_cast<int>(number % 10);
-    digits += static_cast<char>('0' + (digit < 0 ? -digit : digit));
-    number /= 10;
-  } while (number != 0);
-  if (negative) digits += '-';
-  std::reverse(digits.begin(), digits.end());
-  return digits;
-}
-
 std::string percent_text(double fraction) {
   const double percent = 100 * fraction;
   if (percent > 0 && percent < 0.05) return "<0.1 %";

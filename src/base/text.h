@@ -9,8 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/checked.h"
-
 namespace shardplan {
 
 // "293.7 MiB", "4.00 KiB", "512 B": three or four digits, powers of 1024.
@@ -20,8 +18,6 @@ std::string bytes_text(double bytes);
 std::string percent_text(double fraction);
 // "1,100,052,480"
 std::string count_text(int64_t count);
-// "1100052480"
-std::string integer_text(Int128 number);
 // "8.03 billion", "124 million"; below a million as count_text.
 std::string short_count_text(int64_t count);
 // "1 parameter", "3 parameters"

@@ -47,14 +47,14 @@ int64_t least_copies(CollectiveKind kind, int ranks) {
   return ranks - 1;
 }
 
-std::optional<Int128> priced_bytes(const Algorithm& algorithm,
-                                   CollectiveKind kind, const Ranks& ranks,
-                                   Int128 payload) {
+std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
+                                    CollectiveKind kind, const Ranks& ranks,
+                                    int64_t payload) {
   if (!algorithm.supports(kind, ranks)) return std::nullopt;
-  const Int128 copies = algorithm.copies == nullptr
-                            ? least_copies(kind, ranks.count)
-                            : algorithm.copies(kind, ranks);
-  return copies * payload;
+  const int64_t copies = algorithm.copies == nullptr
+                             ? least_copies(kind, ranks.count)
+                             : algorithm.copies(kind, ranks);
+  return saturated_product(copies, payload);
 }
 
 int64_t wrap(int64_t index, int64_t count) {

@@ -14,8 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/checked.h"
-
 namespace shardplan {
 
 // The remainder in [0, count), also of negative numbers. REQUIRES: count > 0.
@@ -185,9 +183,8 @@ const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
 int64_t least_copies(CollectiveKind kind, int ranks);
 
 // Bytes over all ranks that the algorithm sends: the closed form, found without
-// its schedule. Empty where it does not support that. REQUIRES: a payload below
-// 2^80.
-std::optional<Int128> priced_bytes(const Algorithm& algorithm,
-                                   CollectiveKind kind, const Ranks& ranks,
-                                   Int128 payload);
+// its schedule. Empty where it does not support that.
+std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
+                                    CollectiveKind kind, const Ranks& ranks,
+                                    int64_t payload);
 }  // namespace shardplan

@@ -153,12 +153,7 @@ void append_json(std::string& out, const Cell& cell) {
   std::visit(CellJson{out}, cell);
 }
 
-void append_json_integer(std::string& out, Int128 wide) {
-  const auto number = static_cast<int64_t>(wide);
-  if (number != wide) {
-    out += integer_text(wide);
-    return;
-  }
+void append_json_integer(std::string& out, int64_t number) {
   std::array<char, 24> buffer{};
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);

@@ -17,7 +17,7 @@
 namespace shardplan {
 
 void append_json(std::string& out, const Cell& cell);
-void append_json_integer(std::string& out, Int128 number);
+void append_json_integer(std::string& out, int64_t number);
 void append_json_double(std::string& out, double number);
 // A string with its quotes. Unlike the canonical form of base/text.h it
 // takes any bytes and is safe to print.

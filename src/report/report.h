@@ -12,7 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/mesh.h"
 #include "core/spec.h"
@@ -43,8 +42,8 @@ struct Count {
   int64_t value = 0;
 };  // JSON integer
 struct ByteSize {
-  Int128 value = 0;
-};  // JSON integer; of all devices together it may exceed 63 bits
+  int64_t value = 0;
+};  // JSON integer
 struct MeanBytes {
   double value = 0;
 };  // bytes that may be fractional

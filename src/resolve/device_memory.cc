@@ -347,7 +347,10 @@ Balance balance(const Plan& plan, const PlacementCounts& counts,
   result.efficiency = std::min(
       1.0, logical / (static_cast<double>(plan.mesh.devices()) * most));
   result.replication_factor = static_cast<double>(with_replicas) / logical;
-  result.padding_bytes = memory.total - with_replicas;
+  const Int128 padding = memory.total - with_replicas;
+  // Beyond 63 bits only for absurd meshes; the ratios still tell.
+  result.padding_bytes = static_cast<int64_t>(
+      std::min<Int128>(padding, static_cast<Int128>(INT64_MAX)));
   result.replicated_fraction = static_cast<double>(unsharded) / logical;
   return result;
 }

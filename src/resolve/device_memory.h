@@ -124,7 +124,7 @@ struct Balance {
   double balance_score = 1;        // mean(b) / max(b)
   double efficiency = 1;           // sum(B) / (N max(b))
   double replication_factor = 1;   // sum(R B) / sum(B)
-  Int128 padding_bytes = 0;        // sum(b) - sum(R B)
+  int64_t padding_bytes = 0;       // sum(b) - sum(R B)
   double replicated_fraction = 0;  // bytes of tensors with S = 1 / sum(B)
   int64_t sharded_tensors = 0;
   int64_t sharded_elements = 0;

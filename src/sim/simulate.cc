@@ -560,7 +560,7 @@ void check_price(const MovedBytes& row) {
   throw InternalError(
       "a collective (" + std::string(collective_name(row.priced.kind)) + ", " +
       row.priced.algorithm + ") moved " + std::to_string(row.moved) +
-      " bytes and is priced as " + integer_text(row.priced.bytes));
+      " bytes and is priced as " + std::to_string(static_cast<int64_t>(row.priced.bytes)));
 }
 
 Verdict verdict_of(const Simulation& outcome) {

@@ -548,10 +548,12 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
       one.bytes = permuted_bytes(program, at, type);
     } else {
       const Ranks ranks = ranks_along(program.mesh, at.axes);
-      const std::optional<Int128> bytes = priced_bytes(
-          *at.algorithm, at.collective, ranks, payload_of(program, at, type));
-      SHARDPLAN_CHECK(bytes.has_value());
-      one.bytes = *bytes * (program.mesh.devices() / ranks.count);
+      // Of one byte, which every byte of the payload is sent like.
+      const std::optional<int64_t> copies =
+          priced_bytes(*at.algorithm, at.collective, ranks, 1);
+      SHARDPLAN_CHECK(copies.has_value());
+      one.bytes = payload_of(program, at, type) * *copies *
+                  (program.mesh.devices() / ranks.count);
     }
     prices.push_back(std::move(one));
   }

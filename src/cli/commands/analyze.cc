@@ -21,6 +21,9 @@ namespace {
 
 constexpr size_t kRowsForPeople = 12;
 
+// Of what one device holds or saves, which fits.
+ByteSize size_of(Int128 bytes) { return {static_cast<int64_t>(bytes)}; }
+
 Table memory_table(const Session& session) {
   const auto total = session.manifest.total_bytes();
   const int64_t even = ceil_div(total, session.plan.mesh.devices());
@@ -119,7 +122,7 @@ Table repetition_table(const Session& session) {
     for (const Repetition& r : repetitions(session.plan, session.folding)) {
       const ParameterClass& c = session.folding.classes[r.parameter_class];
       sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
-               Count{r.replicas}, ByteSize{r.extra_per_device},
+               Count{r.replicas}, size_of(r.extra_per_device),
                code_of_cause(session, session.plan.placements[c.kind]),
                Prose{cause(session, session.plan.placements[c.kind])}});
     }
@@ -162,7 +165,7 @@ Table axes_table(const Session& session) {
     for (const AxisSaving& saving :
          axis_savings(session.manifest, session.plan)) {
       sink(Row{saving.axis, Count{saving.size}, Count{saving.sharded_tensors},
-               ByteSize{saving.saved_per_device}});
+               size_of(saving.saved_per_device)});
     }
   };
   return table;

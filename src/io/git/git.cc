@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -69,10 +70,13 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
   answer.out = git->read_all(kMostGitOutput);
   answer.code = git->wait();
   answer.errors = git->errors(size_t{64} * 1024);
-  if (git->waited_in_vain()) {
-    return diags.error(Code::UnreadableFile, {}, kWaitedInVain)
-        .fact("it neither ran nor printed anything for " +
-              plural(ChildProcess::kMostIdle, "second") + ", and was ended")
+  if (waits_in_vain(answer.errors)) {
+    return diags
+        .error(Code::UnreadableFile, {},
+               "git waits for something that does not come")
+        .fact(
+            "it neither ran nor printed anything for several seconds, and "
+            "was ended")
         .help(
             "look for pipes in place of files (`find .git -type p`), and in "
             "what git's configuration includes");

@@ -31,12 +31,9 @@ std::unique_ptr<ChildProcess> start_git(
     const std::vector<std::string>& arguments, Host& host, std::string& why);
 
 // Runs it to its end. Empty, with the reason reported, when it cannot be
-// started, or waits in vain (base/host.h).
+// started, or waits in vain (base/child_process.h).
 std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
                                  Host& host, Diagnostics& diags);
-
-inline constexpr const char* kWaitedInVain =
-    "git waits for something that does not come";
 
 // Git cannot be started (SP001).
 Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags);

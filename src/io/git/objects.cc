@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/text.h"
 #include "io/git/git.h"
 
@@ -266,10 +267,10 @@ std::shared_ptr<const Bytes> GitObjects::beginning(const std::string& id,
 std::string GitObjects::ended(Process& git, const std::string& name) {
   const int code = git->wait();
   const std::string errors = git->errors(size_t{64} * 1024);
-  const bool in_vain = git->waited_in_vain();
   git.reset();
   // The next question would wait as long.
-  if (in_vain) return waits_ = kWaitedInVain;
+  if (waits_in_vain(errors))
+    return waits_ = "git is ended: " + git_words(errors);
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git ended with exit code " + std::to_string(code) +
