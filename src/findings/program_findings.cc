@@ -126,7 +126,7 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
   for (size_t v = 0; v < uses.size(); ++v) {
     const auto& [table, head] = uses[v];
     if (!table || !head || table->layout == head->layout) continue;
-    const int64_t bytes =
+    const Int128 bytes =
         moved_bytes(program, static_cast<int>(v), storage, reduce);
     if (bytes == 0) continue;
     const Value& value = graph.values[v];

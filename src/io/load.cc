@@ -306,8 +306,8 @@ std::shared_ptr<const Architecture> load_architecture(
         "is read, too");
     return nullptr;
   }
-  std::map<std::string, ArchitecturePtr> known;
-  return read_architecture_file(name_or_path, known, 1, host, diags);
+  std::map<std::string, ArchitecturePtr> files;
+  return read_architecture_file(name_or_path, files, 1, host, diags);
 }
 
 std::shared_ptr<const NameScheme> load_name_scheme(
