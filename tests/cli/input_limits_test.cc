@@ -119,34 +119,25 @@ std::vector<Attack> attacks() {
                     "20000) + count(l, 1, 20000 - i % 2)'}}\n",
                     step("parameter: w, shape: [t]")),
        "", kTooMuch},
-      {"steps that no layer has", kManyLayers,
-       architecture("", all_of(300,
-                               [](int i) {
-                                 return step("parameter: w" + number(i) +
-                                             ", shape: [2], when: i < 0");
-                               }) +
-                            step("parameter: w, shape: [2]")),
-       "", kTooMuch},
-      {"tables of tables", kManyLayers,
-       architecture(
-           "tables:\n" + all_of(200,
-                                [](int i) {
-                                  return "  t" + number(i) +
-                                         ": {is: 'i + 1'}\n";
-                                }),
-           step("parameter: w, shape: ['" +
-                all_of(199, [](int i) { return "t" + number(i) + " + "; }) +
-                "t199']")),
+      {"steps that no layer has", with_list,
+       architecture("lists: {l: {key: l}}\n",
+                    all_of(300,
+                           [](int i) {
+                             return step("parameter: w" + number(i) +
+                                         ", shape: [2], when: 'i < 0 or "
+                                         "count(l, 7, 20000) == 9'");
+                           }) +
+                        step("parameter: w, shape: [2]")),
        "", kTooMuch},
       {"arguments that every layer hands on", kManyLayers,
-       architecture(
-           "", step("inner: x, a0: i"),
-           "  inner:\n    takes: {a0: 0" +
-               all_of(199,
-                      [](int i) {
-                        return ", a" + number(i + 1) + ": a" + number(i);
-                      }) +
-               "}\n    steps: [{parameter: w, shape: ['a199 + 1']}]\n"),
+       architecture("", step("inner: x, a0: i"),
+                    "  inner:\n    takes: {a0: 0" +
+                        all_of(199,
+                               [](int i) {
+                                 return ", a" + number(i + 1) + ": a" +
+                                        number(i);
+                               }) +
+                        "}\n    steps: [{parameter: w, shape: ['a99 + 1']}]\n"),
        "", nullptr},
       {"more tensors than any model has", kManyLayers,
        architecture("", all_of(30,
@@ -155,12 +146,14 @@ std::vector<Attack> attacks() {
                                              ", shape: [2]");
                                })),
        "", "the model would have too many tensors"},
-      {"rules that match every tensor and do not apply", kManyLayers, plain,
+      {"rules that match every tensor and do not apply", with_list,
+       architecture("lists: {l: {key: l}}\n", step("parameter: w, shape: [2]")),
        "scheme: s\nnames:\n" +
            all_of(600,
                   [](int) {
                     return Text(
-                        "  - {from: 'm.b.{i}.w', to: 'x.{i}', when: i < 0}\n");
+                        "  - {from: 'm.b.{i}.w', to: 'x.{i}', when: 'i < 0 or "
+                        "count(l, 7, 20000) == 9'}\n");
                   }) +
            "  - {from: 'm.b.{i}.w', to: 'y.{i}'}\narchitectures: {tiny: []}\n",
        kTooMuch},

@@ -22,7 +22,7 @@ std::string amount(int64_t bytes) {
 }
 
 // Of all devices together bytes may exceed 63 bits, as no count of one does.
-Cell bytes_cell(Int128 bytes) {
+Cell wide_bytes(Int128 bytes) {
   if (bytes <= INT64_MAX) return ByteSize{static_cast<int64_t>(bytes)};
   return MeanBytes{static_cast<double>(bytes)};
 }
@@ -179,13 +179,13 @@ Table memory_totals(const Budget& budget) {
   const ColumnsOf<size_t> columns = {
       {{"category", "category"}, category_id},
       {{"stored_bytes", "stored", Align::Right},
-       [&budget](size_t i) { return bytes_cell(budget.totals[i].on_devices); }},
+       [&budget](size_t i) { return wide_bytes(budget.totals[i].on_devices); }},
       {{"replicated_bytes", "replicas x logical", Align::Right},
        [&budget](size_t i) {
-         return bytes_cell(budget.totals[i].with_replicas);
+         return wide_bytes(budget.totals[i].with_replicas);
        }},
       {{"padding_bytes", "padding", Align::Right},
-       [&budget](size_t i) { return bytes_cell(budget.totals[i].padding); }},
+       [&budget](size_t i) { return wide_bytes(budget.totals[i].padding); }},
   };
   table.columns = columns_of(columns);
   table.audience = Audience::Programs;
@@ -220,11 +220,11 @@ Table state_table(const Budget& budget, const StateOptions& state,
       {{"tensors", "tensors", Align::Right},
        [](const LeafSum& sum) { return Count{sum.tensors}; }},
       {{"logical_bytes", "bytes", Align::Right},
-       [](const LeafSum& sum) { return bytes_cell(sum.logical); }},
+       [](const LeafSum& sum) { return wide_bytes(sum.logical); }},
       {{"bytes_per_device", "per device", Align::Right},
        [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
       {{"padding_bytes", "padding", Align::Right},
-       [](const LeafSum& sum) { return bytes_cell(sum.padding); }},
+       [](const LeafSum& sum) { return wide_bytes(sum.padding); }},
       {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
        [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
   };

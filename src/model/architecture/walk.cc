@@ -176,11 +176,10 @@ class Walk {
         place.bias = *biased;
         const int64_t compared = quantisation_.compared();
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
-        // A regular expression takes longer than a step of an expression.
         const int64_t patterns = quantisation_.compared() - compared;
         Work& work = scope.values->work();
         if (!work.spend(static_cast<int64_t>(quantisation_.groups.size()) +
-                        patterns * 4)) {
+                        patterns)) {
           scope.values->refuse_spent_work();
           return false;
         }
