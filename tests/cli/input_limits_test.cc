@@ -132,7 +132,7 @@ std::vector<Attack> attacks() {
       {"arguments that every layer hands on", kManyLayers,
        architecture("", step("inner: x, a0: i"),
                     "  inner:\n    takes: {a0: 0" +
-                        all_of(199,
+                        all_of(99,
                                [](int i) {
                                  return ", a" + number(i + 1) + ": a" +
                                         number(i);
