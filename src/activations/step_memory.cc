@@ -72,6 +72,7 @@ class StepMaker {
         plain_(input.layers.plain),
         repeated_(input.layers.repeated) {
     list_steps();
+    deal_steps();
     find_gathered();
     optimizers_ = group_optimizers(input_.manifest, input_.plan,
                                    input_.layers.frozen, input_.options);
@@ -273,43 +274,51 @@ class StepMaker {
     const auto& stages = input_.budget.stages;
     if (!stages) return 0;
     if (step.layer < 0) return behind_layers ? stages->stages - 1 : 0;
-    for (size_t s = 0; s < stages->ranges.size(); ++s) {
-      if (step.layer < stages->ranges[s].second) return static_cast<int64_t>(s);
-    }
-    return stages->stages - 1;
+    const auto& ranges = stages->ranges;
+    const auto found = std::upper_bound(
+        ranges.begin(), ranges.end(), step.layer,
+        [](int64_t layer, const auto& range) { return layer < range.second; });
+    return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
   }
 
-  // The steps of a stage, with what a policy says of its layers.
-  std::vector<Step> steps_on(int64_t stage) const {
-    std::vector<Step> own;
-    int64_t number = 0;  // of layers on this stage
+  // The steps of each stage, with what a policy says of its layers.
+  void deal_steps() {
+    const auto& stages = input_.budget.stages;
+    steps_on_.resize(stages ? static_cast<size_t>(stages->stages) : 1);
     int64_t last_layer = -1;
     for (const Step& each : steps_) {
       if (each.layer >= 0) last_layer = each.layer;
-      if (stage_of(each, last_layer >= 0) != stage) continue;
-      Step step = each;
+      steps_on_[static_cast<size_t>(stage_of(each, last_layer >= 0))].push_back(
+          each);
+    }
+    for (size_t s = 0; s < steps_on_.size(); ++s) {
+      std::vector<Step>& own = steps_on_[s];
       const Remat& remat = options_.remat;
-      // What is handed to the first layer may be in host memory.
-      step.repeated = remat.policy != nullptr && offloads(*remat.policy);
-      if (step.layer >= 0) {
-        step.repeated = !remat.is_plain() && number % remat.every == 0 &&
-                        (!remat.first || number < *remat.first);
-        if (step.repeated && remat.together > 1) {
-          step.saves = number % remat.together == remat.together - 1;
-          step.more_layers = remat.together - 1;
+      int64_t number = 0;  // of layers on this stage
+      for (Step& step : own) {
+        // What is handed to the first layer may be in host memory.
+        step.repeated = remat.policy != nullptr && offloads(*remat.policy);
+        if (step.layer >= 0) {
+          step.repeated = !remat.is_plain() && number % remat.every == 0 &&
+                          (!remat.first || number < *remat.first);
+          if (step.repeated && remat.together > 1) {
+            step.saves = number % remat.together == remat.together - 1;
+            step.more_layers = remat.together - 1;
+          }
+          ++number;
         }
-        ++number;
+        step.chunk =  // before layers, of layers, behind layers
+            step.layer >= 0 ? number - 1 : number;
       }
-      // Before layers, of layers, behind layers.
-      step.chunk = step.layer >= 0 ? number - 1 : number;
-      own.push_back(step);
+      const int64_t chunks = flights(static_cast<int64_t>(s)).chunks;
+      for (Step& step : own) {
+        step.chunk = std::min(
+            step.chunk * chunks / std::max<int64_t>(number, 1), chunks - 1);
+      }
     }
-    const int64_t chunks = flights(stage).chunks;
-    for (Step& step : own) {
-      step.chunk =
-          number == 0 ? 0 : std::min(step.chunk * chunks / number, chunks - 1);
-    }
-    return own;
+  }
+  const std::vector<Step>& steps_on(int64_t stage) const {
+    return steps_on_[static_cast<size_t>(stage)];
   }
 
   Flights flights(int64_t stage) const {
@@ -395,15 +404,12 @@ class StepMaker {
     return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
   }
 
-  // Of a stage that keeps what it gathers, and the gradients of it.
-  void keep_stage(const std::vector<Step>& own, Keeping keeping,
-                  Parts& parts) const {
-    Int128& gathered = parts[index_of(Category::GatheredLayer)];
+  // What is gathered of a stage that keeps it; 0 where it keeps nothing.
+  Int128 gathered_on(const std::vector<Step>& own, Keeping keeping) const {
     const auto& stages = input_.budget.stages;
-    if (gathered == 0 || !stages || stages->stages == 1 ||
-        options_.microbatches == 1 ||
+    if (!stages || stages->stages == 1 || options_.microbatches == 1 ||
         !framework().keeps_stages.at(static_cast<size_t>(keeping))) {
-      return;
+      return 0;
     }
     Int128 layers = 0;
     Int128 others = 0;
@@ -411,7 +417,14 @@ class StepMaker {
       (step.layer >= 0 ? layers : others) +=
           step.layer >= 0 ? most_of_layer_ : most_of_others_ - others;
     }
-    gathered = std::max(gathered, layers + others);
+    return layers + others;
+  }
+
+  // Of a stage that keeps so much of what it gathers, and the gradients of it.
+  void keep_stage(Int128 kept, Parts& parts) const {
+    Int128& gathered = parts[index_of(Category::GatheredLayer)];
+    if (gathered == 0 || kept == 0) return;
+    gathered = std::max(gathered, kept);
     const auto [part, of] = trained_share_;
     const int64_t unit = reduction_.compute_bytes;
     parts[kBuckets] = std::max(
@@ -472,25 +485,20 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
-  // Gradients that are there: of the steps behind this one.
-  Int128 gradients_at(const std::vector<Step>& own, size_t at, Int128 all,
+  // Gradients that are there: `behind` are the weights of the steps behind this
+  // one, of the `weights` of the stage.
+  Int128 gradients_at(Int128 behind, Int128 weights, Int128 all,
                       Keeping keeping) const {
     if (keeps_gradients(keeping) || all == 0) return all;
-    Int128 sum = others_;
-    Int128 done = 0;
-    for (size_t i = 0; i < own.size(); ++i) {
-      sum += own[i].weights;
-      if (i > at) done += own[i].weights;
-    }
-    if (sum == 0) return 0;
+    if (weights == 0) return 0;
     // Both are below 2^63, so their product fits.
-    return all * done / sum;
+    return all * behind / weights;
   }
 
   void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
     const auto k = static_cast<size_t>(keeping);
     const BudgetClass& device = input_.budget.classes[number];
-    const std::vector<Step> own = steps_on(stage);
+    const std::vector<Step>& own = steps_on(stage);
     const auto offer = [&](const Parts& parts, int64_t step) {
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
@@ -499,7 +507,9 @@ class StepMaker {
     Int128 others = 0;  // what other micro-batches have saved
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
+    Int128 weights = others_;
     for (const Step& step : own) {
+      weights += step.weights;
       if (!step.saves) continue;
       others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
       offloaded += memory_of(step, k).offloaded;
@@ -508,6 +518,8 @@ class StepMaker {
     host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
     const Int128 copies = copies_in_fp8(own, k);
+    const Int128 kept = gathered_on(own, keeping);
+    Int128 behind = weights - others_;
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
@@ -520,7 +532,8 @@ class StepMaker {
           plain_[step.segment].memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
-      gradients = gradients_at(own, i, gradients, keeping);
+      behind -= step.weights;
+      gradients = gradients_at(behind, weights, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
@@ -534,7 +547,7 @@ class StepMaker {
             in_fp8(largest_matrix_ * options_.segments.fp8->moments[k]);
       }
       parts[kBuckets] = buckets(keeping, device);
-      keep_stage(own, keeping, parts);
+      keep_stage(kept, parts);
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
@@ -561,7 +574,7 @@ class StepMaker {
 
   std::string moment_text(const Moment& moment) const {
     if (moment.step < 0) return "the optimizer's step";
-    const Step step = steps_on(moment.stage)[static_cast<size_t>(moment.step)];
+    const Step& step = steps_on(moment.stage)[static_cast<size_t>(moment.step)];
     if (step.layer >= 0) {
       return "backward of layer " + std::to_string(step.layer);
     }
@@ -575,7 +588,7 @@ class StepMaker {
     const auto k = static_cast<size_t>(keeping);
     std::vector<AliveRow> rows;
     if (moment.step < 0) return rows;
-    const std::vector<Step> own = steps_on(moment.stage);
+    const std::vector<Step>& own = steps_on(moment.stage);
     const Flights flying = flights(moment.stage);
     std::map<std::string, Int128> saved;
     for (size_t i = 0; i < own.size(); ++i) {
@@ -655,6 +668,7 @@ class StepMaker {
   const std::vector<Segment>& plain_;
   const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
+  std::vector<std::vector<Step>> steps_on_;  // by stage
   Int128 others_ = 0;  // bytes of parameters outside of layers
   Int128 largest_weight_ = 0;
   Int128 largest_matrix_ = 0;  // numbers, of a layer

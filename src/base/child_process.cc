@@ -6,9 +6,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +23,7 @@
 
 #include "base/real_host.h"
 #include "base/real_output.h"
+#include "base/text.h"
 
 namespace shardplan {
 namespace {
@@ -29,6 +34,52 @@ constexpr size_t kMostUnread = size_t{16} << 20;
 // How often we look whether a program has ended whose pipes somebody else, whom
 // it started, still holds open.
 constexpr int kLookEvery = 50;  // milliseconds
+constexpr int kLooksPerSecond = 1000 / kLookEvery;
+
+// Whether programs of a session are at work: one of them runs, or waits for a
+// disk, or has used the processor since the last look.
+class Activity {
+ public:
+  // REQUIRES: /proc is the system's; where it cannot be read, all are at work.
+  bool is_at_work(pid_t session) {
+    std::error_code error;
+    std::filesystem::directory_iterator at("/proc", error), end;
+    if (error) return true;
+    uint64_t used = 0;
+    bool runs = false;
+    for (; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (!is_digit(name.front())) continue;
+      std::ifstream file(at->path() / "stat");
+      std::string text;
+      std::getline(file, text);
+      // "17 (name) S parent group session terminal .. user system"; the name
+      // may have any signs.
+      const size_t behind = text.rfind(')');
+      if (behind == std::string::npos) continue;
+      std::istringstream rest(text.substr(behind + 1));
+      char state = 0;
+      int64_t parent = 0;
+      int64_t group = 0;
+      int64_t of = 0;
+      rest >> state >> parent >> group >> of;
+      if (of != session) continue;
+      std::string skipped;
+      for (int i = 0; i < 7; ++i) rest >> skipped;
+      uint64_t user = 0;
+      uint64_t system = 0;
+      rest >> user >> system;
+      used += user + system;
+      runs = runs || state == 'R' || state == 'D';
+    }
+    const bool more = used != used_;
+    used_ = used;
+    return runs || more;
+  }
+
+ private:
+  uint64_t used_ = 0;
+};
 
 class RealChild : public ChildProcess {
  public:
@@ -55,9 +106,9 @@ class RealChild : public ChildProcess {
       std::array<pollfd, 3> pipes = {{{in_.get(), POLLOUT, 0},
                                       {err_.get(), POLLIN, 0},
                                       {out_.get(), POLLIN, 0}}};
-      if (retry([&] { return ::poll(pipes.data(), pipes.size(), -1); }) < 0) {
-        return false;
-      }
+      const int ready =
+          retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
+      if (ready < 0 || is_idle(ready)) return false;
       if (pipes[1].revents != 0) take_errors();
       if (pipes[2].revents != 0) keep_output();
       if (pipes[0].revents == 0) continue;
@@ -130,6 +181,7 @@ class RealChild : public ChildProcess {
       if (pipes[0].revents != 0) take(out_, rest.data(), rest.size());
       if (pipes[1].revents != 0) take_errors();
       if (ended && (ready <= 0 || --looks_left == 0)) break;
+      if (!ended) is_idle(ready);
     }
     reap();
     return *code_;
@@ -141,6 +193,20 @@ class RealChild : public ChildProcess {
   }
 
  private:
+  // After each look at its pipes, `ready` of which had something. True, and it
+  // is ended, once it has waited in vain.
+  bool is_idle(int ready) {
+    if (in_vain_) return true;
+    if (ready > 0) looks_ = 0;
+    if (ready > 0 || ++looks_ % kLooksPerSecond != 0) return false;
+    if (activity_.is_at_work(child_)) looks_ = 0;
+    in_vain_ = looks_ >= kMostIdleSeconds * kLooksPerSecond;
+    if (!in_vain_) return false;
+    ::kill(-child_, SIGKILL);
+    errors_ = kWaitsInVain;
+    return true;
+  }
+
   // True once it is no more, whether or not its pipes are closed.
   bool has_ended() {
     siginfo_t info{};
@@ -192,7 +258,7 @@ class RealChild : public ChildProcess {
           {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
       const int ready =
           retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
-      if (ready < 0) break;
+      if (ready < 0 || is_idle(ready)) break;
       if (pipes[1].revents != 0) take_errors();
       if (pipes[0].revents != 0) {
         const size_t got = take(out_, to, most);
@@ -234,6 +300,9 @@ class RealChild : public ChildProcess {
   size_t taken_ = 0;
   std::string errors_;
   std::optional<int> code_;
+  Activity activity_;
+  int looks_ = 0;  // since it last wrote or ran
+  bool in_vain_ = false;
 };
 
 struct Pipe {

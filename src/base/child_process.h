@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,5 +20,16 @@ std::unique_ptr<ChildProcess> start_real_program(
     const std::vector<std::string>& command,
     const std::vector<std::pair<std::string, std::string>>& environment,
     std::string& why);
+
+// A program that waits for something that does not come, as for a pipe in place
+// of a file: for so long, while we wait for it, nothing of it runs and it
+// prints nothing. It is ended, with these words on its standard error.
+inline constexpr int kMostIdleSeconds = 5;
+inline constexpr std::string_view kWaitsInVain =
+    "fatal: it waits for something that does not come, as for a pipe in place "
+    "of a file";
+inline bool waits_in_vain(std::string_view errors) {
+  return errors.starts_with(kWaitsInVain);
+}
 
 }  // namespace shardplan

@@ -76,35 +76,62 @@ SourceFile::SourceFile(std::string name, std::string text)
 SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
     : name_(std::move(name)), bytes_(std::move(bytes)) {}
 
-const std::vector<uint64_t>& SourceFile::line_starts() const {
-  if (line_starts_.empty()) {
-    line_starts_.push_back(0);
-    const std::string_view all = text();
-    for (size_t at = all.find('\n'); at != std::string_view::npos;
-         at = all.find('\n', at + 1)) {
-      line_starts_.push_back(at + 1);
-    }
+namespace {
+
+// Adds the line starts up to an offset. The last element is up to where they
+// are counted: a file may be larger than anybody would read, and lines are
+// counted as far as somebody asks.
+void count_lines_up_to(std::vector<uint64_t>& starts, std::string_view text,
+                       uint64_t offset) {
+  if (starts.empty()) starts = {0, 0};
+  const std::string_view wanted = text.substr(0, offset);
+  const uint64_t counted = starts.back();
+  if (wanted.size() <= counted) return;
+  starts.pop_back();
+  for (size_t at = wanted.find('\n', counted); at != std::string_view::npos;
+       at = wanted.find('\n', at + 1)) {
+    starts.push_back(at + 1);
   }
+  starts.push_back(wanted.size());
+}
+
+}  // namespace
+
+const std::vector<uint64_t>& SourceFile::line_starts() const {
+  count_lines_up_to(line_starts_, text(), text().size());
   return line_starts_;
 }
 
 Position SourceFile::position(uint64_t offset) const {
   const std::string_view all = text();
   offset = std::min<uint64_t>(offset, all.size());
-  const std::vector<uint64_t>& starts = line_starts();
-  const auto after = std::upper_bound(starts.begin(), starts.end(), offset);
+  count_lines_up_to(line_starts_, all, offset);
+  const auto after =
+      std::upper_bound(line_starts_.begin(), line_starts_.end() - 1, offset);
   const uint64_t start = *(after - 1);
-  return {after - starts.begin(), 1 + points_before(bytes_, start, offset)};
+  return {after - line_starts_.begin(),
+          1 + points_before(bytes_, start, offset)};
 }
 
 std::string_view SourceFile::line(int64_t number) const {
-  const std::vector<uint64_t>& starts = line_starts();
-  if (number < 1 || number > static_cast<int64_t>(starts.size())) return {};
+  // What is drawn of a line is near to a place that was asked for: of one that
+  // ends far behind all of these the beginning will do.
+  constexpr uint64_t kFurther = uint64_t{64} << 20U;
+  const std::string_view all = text();
   const auto index = static_cast<size_t>(number - 1);
+  count_lines_up_to(line_starts_, all, 0);
+  const auto known = [&] { return line_starts_.size() - 1; };
+  while (index + 1 >= known() && line_starts_.back() < all.size()) {
+    const bool has_begun = index < known();
+    count_lines_up_to(line_starts_, all, line_starts_.back() + kFurther);
+    if (has_begun) break;
+  }
+  if (number < 1 || index >= known()) return {};
   // A file may be one long line, and asked for it thousands of times.
   const uint64_t end =
-      index + 1 < starts.size() ? starts[index + 1] - 1 : text().size();
-  std::string_view rest = text().substr(starts[index], end - starts[index]);
+      index + 1 < known() ? line_starts_[index + 1] - 1 : line_starts_.back();
+  std::string_view rest =
+      all.substr(line_starts_[index], end - line_starts_[index]);
   if (!rest.empty() && rest.back() == '\r') rest.remove_suffix(1);
   return rest;
 }
@@ -115,7 +142,9 @@ std::string_view Span::text() const {
 }
 
 void count_lines(std::span<const SourcePtr> sources) {
-  for (const SourcePtr& source : sources) source->position(0);
+  for (const SourcePtr& source : sources) {
+    source->position(source->text().size());
+  }
 }
 
 }  // namespace shardplan

@@ -291,6 +291,9 @@ std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates) {
   // Nobody mistypes more than this; the cost grows with the square.
   constexpr size_t kLongest = 256;
+  // Pairs of characters that are compared: candidates may be anybody's names.
+  constexpr size_t kMostPairs = 10'000'000;
+  size_t pairs = 0;
   const std::u32string exact = code_points(word.substr(0, 4 * kLongest + 1));
   if (exact.empty() || exact.size() > kLongest) return std::nullopt;
   const std::u32string lower = lowered(exact);
@@ -303,6 +306,8 @@ std::optional<std::string> nearest(std::string_view word,
     const std::u32string other = code_points(candidate);
     const size_t longer = std::max(lower.size(), other.size());
     if (longer - std::min(lower.size(), other.size()) > limit) continue;
+    pairs += longer * longer;
+    if (pairs > kMostPairs) break;
     const size_t distance = edit_distance(lower, lowered(other));
     // Something of the word must remain: `x` does not mean `y`.
     if (distance > limit || distance >= longer) continue;

@@ -51,9 +51,9 @@ struct Uses {
 };
 
 // Bytes that all devices send of a parameter, but for what FSDP gathers.
-int64_t moved_bytes(const Program& program, int parameter, Storage storage,
-                    Storage reduce) {
-  int64_t total = 0;
+Int128 moved_bytes(const Program& program, int parameter, Storage storage,
+                   Storage reduce) {
+  Int128 total = 0;
   for (const CollectivePrice& priced : price(program, storage, reduce)) {
     const Instruction& at =
         program.instructions[static_cast<size_t>(priced.instruction)];
@@ -126,7 +126,7 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
   for (size_t v = 0; v < uses.size(); ++v) {
     const auto& [table, head] = uses[v];
     if (!table || !head || table->layout == head->layout) continue;
-    const int64_t bytes =
+    const Int128 bytes =
         moved_bytes(program, static_cast<int>(v), storage, reduce);
     if (bytes == 0) continue;
     const Value& value = graph.values[v];
@@ -177,7 +177,7 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
     const double of_floats = plan_reshard(plan.mesh, shape, from, to).bytes;
     const double bytes =
         of_floats * static_cast<double>(type.bytes()) /
-        static_cast<double>(TensorType{DType::F32, shape}.bytes());
+        static_cast<double>(wide_byte_count(type.elements(), DType::F32));
     if (bytes > 0) {
       finding.fact("from one to the other every device sends " +
                    bytes_text(bytes));
@@ -420,7 +420,7 @@ const Register& moved_register(const Program& program, const Instruction& at) {
 struct RepeatedReshard {
   const Instruction* first = nullptr;
   int64_t count = 0;
-  int64_t moved = 0;  // bytes, over all devices and all of them
+  Int128 moved = 0;  // bytes, over all devices and all of them
 };
 
 std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
@@ -479,8 +479,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
       where, message);
   const KeptTypes precision{Arithmetic::F32, input.storage, input.reduce};
   const auto number = static_cast<size_t>(&from - program.registers.data());
-  const int64_t bytes =
-      *element_count(from.local_shape) *
+  const Int128 bytes =
+      Int128{*element_count(from.local_shape)} *
       storage_bytes(register_types(program, precision)[number]);
   finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
                layout_text(from.layout) + ", " +

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -257,31 +258,30 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
 namespace {
 
 // The file of an architecture. One that it names is shipped, or stands beside
-// it as NAME.yaml. `open` are the files that are being read.
-ArchitecturePtr read_architecture_file(const std::string& path,
-                                       std::vector<std::string>& open,
-                                       Host& host, Diagnostics& diags) {
+// it as NAME.yaml; each is read once. `known` are those that were read, null
+// while they are.
+ArchitecturePtr read_architecture_file(
+    const std::string& path, std::map<std::string, ArchitecturePtr>& known,
+    size_t depth, Host& host, Diagnostics& diags) {
   const SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return nullptr;
-  open.push_back(path);
-  auto result = read_user_architecture(
-      source,
-      [&](std::string_view name) -> ArchitecturePtr {
-        if (auto shipped = find_architecture(name)) return shipped;
-        if (name.find_first_of("/\\") != name.npos) return nullptr;
-        const std::string beside =
-            path_beside(path, std::string(name) + ".yaml", host);
-        const bool is_open =
-            std::find(open.begin(), open.end(), beside) != open.end();
-        if (is_open || open.size() > kMaxArchitectureDepth ||
-            !host.file_info(beside)) {
-          return nullptr;
-        }
-        return read_architecture_file(beside, open, host, diags);
-      },
-      diags);
-  open.pop_back();
-  return result;
+  known[path] = nullptr;
+  return known[path] = read_user_architecture(
+             source,
+             [&](std::string_view name) -> ArchitecturePtr {
+               if (auto shipped = find_architecture(name)) return shipped;
+               if (name.find_first_of("/\\") != name.npos) return nullptr;
+               const std::string beside =
+                   join_path(directory_of(path), std::string(name) + ".yaml");
+               const auto read = known.find(beside);
+               if (read != known.end()) return read->second;
+               if (depth > kMaxArchitectureDepth || !host.file_info(beside)) {
+                 return nullptr;
+               }
+               return read_architecture_file(beside, known, depth + 1, host,
+                                             diags);
+             },
+             diags);
 }
 
 }  // namespace
@@ -304,8 +304,8 @@ std::shared_ptr<const Architecture> load_architecture(
         "is read, too");
     return nullptr;
   }
-  std::vector<std::string> open;
-  return read_architecture_file(name_or_path, open, host, diags);
+  std::map<std::string, ArchitecturePtr> files;
+  return read_architecture_file(name_or_path, files, 1, host, diags);
 }
 
 std::shared_ptr<const NameScheme> load_name_scheme(

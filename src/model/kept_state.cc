@@ -263,13 +263,7 @@ class KeptWalk {
         continue;
       }
       std::string key = std::to_string(window(i)) + ";";
-      std::string why;
-      for (const Expression* expression : varying) {
-        const auto value = inner.quiet(*expression, why);
-        append_value(key, value);
-        // Of another index, too, or not needed here.
-        if (!value) key += std::to_string(i);
-      }
+      if (!inner.append_values(varying, i, key)) return false;
       const auto [place, is_new] = known.try_emplace(key, 0);
       if (is_new) {
         Layer layer{i, false, {}};

@@ -309,8 +309,12 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   for (const DeviceClass& c : memory.classes) {
     memory.total += static_cast<Int128>(c.bytes) * c.devices;
   }
-  memory.mean = static_cast<double>(memory.total) /
-                static_cast<double>(plan.mesh.devices());
+  // Whole bytes and the rest apart, so that rounding leaves it between min and
+  // max.
+  const Int128 devices = plan.mesh.devices();
+  memory.mean = static_cast<double>(memory.total / devices) +
+                static_cast<double>(memory.total % devices) /
+                    static_cast<double>(devices);
   return memory;
 }
 
@@ -339,8 +343,9 @@ Balance balance(const Plan& plan, const PlacementCounts& counts,
   if (total_bytes == 0) return result;
   const auto most = static_cast<double>(memory.max);
   result.balance_score = memory.mean / most;
-  result.efficiency =
-      logical / (static_cast<double>(plan.mesh.devices()) * most);
+  // At most 1, whatever is rounded.
+  result.efficiency = std::min(
+      1.0, logical / (static_cast<double>(plan.mesh.devices()) * most));
   result.replication_factor = static_cast<double>(with_replicas) / logical;
   const Int128 padding = memory.total - with_replicas;
   // Beyond 63 bits only for absurd meshes; the ratios still tell.

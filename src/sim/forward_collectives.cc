@@ -2,7 +2,6 @@
 #include "sim/forward_collectives.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -114,7 +113,10 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
     PlacedUse& each = placed.emplace_back();
     each.use = use_of(program, one);
     each.use.count = 1;
-    each.use.bytes_per_device = ceil_div(one.bytes, program.mesh.devices());
+    // A device sends twice what it holds at most (can_be_counted).
+    const Int128 devices = program.mesh.devices();
+    each.use.bytes_per_device =
+        static_cast<int64_t>((one.bytes + devices - 1) / devices);
     if (at.node < 0) continue;
     const auto result =
         static_cast<size_t>(graph.nodes[static_cast<size_t>(at.node)].result);
@@ -152,8 +154,10 @@ bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
          sends_alike(periods[0], periods[1]);
 }
 
-std::vector<CollectiveUse> summed(const std::vector<PlacedUse>& placed,
-                                  const std::optional<LayerCycle>& cycle) {
+// Empty, with the reason reported (SP017), where a sum exceeds 63 bits.
+std::optional<std::vector<CollectiveUse>> summed(
+    const std::vector<PlacedUse>& placed,
+    const std::optional<LayerCycle>& cycle, Diagnostics& diags) {
   using Key = std::tuple<CollectiveKind, AxisNames, Cause, std::string, bool>;
   std::map<Key, size_t> numbers;
   std::vector<CollectiveUse> uses;
@@ -175,7 +179,12 @@ std::vector<CollectiveUse> summed(const std::vector<PlacedUse>& placed,
     const auto more = checked_mul(times, use.bytes_per_device);
     const auto all =
         more ? checked_add(sum.bytes_per_device, *more) : std::nullopt;
-    sum.bytes_per_device = all.value_or(std::numeric_limits<int64_t>::max());
+    if (!all) {
+      return diags.error(Code::MemoryBudget, {},
+                         "the bytes that a device sends in one forward pass "
+                         "exceed 63 bits");
+    }
+    sum.bytes_per_device = *all;
   }
   return uses;
 }
@@ -193,9 +202,10 @@ std::optional<ForwardCollectives> forward_collectives(ForwardModel& model,
       },
       alike, diags);
   if (!found) return std::nullopt;
-  return ForwardCollectives{
-      summed(uses_in(found->program, plan.storage), found->cycle),
-      found->layers};
+  auto uses =
+      summed(uses_in(found->program, plan.storage), found->cycle, diags);
+  if (!uses) return std::nullopt;
+  return ForwardCollectives{*std::move(uses), found->layers};
 }
 
 }  // namespace shardplan

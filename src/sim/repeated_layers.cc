@@ -217,29 +217,34 @@ bool holds_alike(const Program& program, const LayerCycle& cycle) {
   return is_alike(periods[1], periods[2]) || is_alike(periods[0], periods[1]);
 }
 
-// More numbers than any run sends, so few that bytes fit 63 bits.
-constexpr int64_t kMostNumbers = int64_t{1} << 52U;
+// Numbers that one device sends or gets at once: more than fit any device, so
+// few that their bytes, sent twice, fit 63 bits.
+constexpr int64_t kMostNumbers = int64_t{1} << 58U;
 
 bool can_be_counted(const Program& program, Diagnostics& diags) {
   const auto is_small = [&](int number) {
     const Register& one = program.registers[static_cast<size_t>(number)];
     const auto elements = element_count(one.local_shape);
-    const auto all = elements ? checked_mul(*elements, program.mesh.devices())
-                              : std::nullopt;
-    return all && *all <= kMostNumbers;
+    return elements && *elements <= kMostNumbers;
   };
   for (const Instruction& at : program.instructions) {
     if (at.kind != Instruction::Kind::Collective ||
         (is_small(at.result) && is_small(at.operands[0]))) {
       continue;
     }
-    const Value& value = program.graph->values[static_cast<size_t>(
-        program.registers[static_cast<size_t>(at.result)].value)];
+    const Register& one =
+        program.registers[static_cast<size_t>(at.operands[0])];
+    const Value& value = program.graph->values[static_cast<size_t>(one.value)];
     diags
         .error(Code::MemoryBudget, {},
-               "the forward pass is too large for its bytes to be counted")
+               "the forward pass is too large for the bytes of one device to "
+               "be counted")
         .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
-              ", on " + plural(program.mesh.devices(), "device"));
+              ", " + shape_text(one.local_shape) + " on each of " +
+              plural(program.mesh.devices(), "device"))
+        .help(
+            "give smaller `--batch` and `--seq`, or more devices that shard "
+            "them");
     return false;
   }
   return true;

@@ -174,7 +174,8 @@ class Simulator {
         row.bytes_per_device = std::max(row.bytes_per_device, bytes);
       }
       check_price(row);
-      result_.bytes_priced += row.priced.bytes;
+      // As many as were moved.
+      result_.bytes_priced += static_cast<int64_t>(row.priced.bytes);
       result_.collectives.push_back(std::move(row));
     }
     result_.bytes_moved = run.bytes_moved();
@@ -559,7 +560,7 @@ void check_price(const MovedBytes& row) {
   throw InternalError(
       "a collective (" + std::string(collective_name(row.priced.kind)) + ", " +
       row.priced.algorithm + ") moved " + std::to_string(row.moved) +
-      " bytes and is priced as " + std::to_string(row.priced.bytes));
+      " bytes and is priced as " + std::to_string(static_cast<int64_t>(row.priced.bytes)));
 }
 
 Verdict verdict_of(const Simulation& outcome) {

@@ -487,10 +487,10 @@ TransferTypes transfer_types(const Instruction& at,
 
 namespace {
 
-int64_t bytes_of(const Shape& shape, Storage type) {
+Int128 bytes_of(const Shape& shape, Storage type) {
   const std::optional<int64_t> elements = element_count(shape);
   SHARDPLAN_CHECK(elements.has_value());
-  return *elements * storage_bytes(type);
+  return Int128{*elements} * storage_bytes(type);
 }
 
 const Register& register_of(const Program& program, int number) {
@@ -498,8 +498,7 @@ const Register& register_of(const Program& program, int number) {
 }
 
 // What comm/collective.h calls the payload.
-int64_t payload_of(const Program& program, const Instruction& at,
-                   Storage type) {
+Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
   const bool joined = at.kind == Instruction::Kind::Compute;
   const int operand = joined && at.overlapped >= 0
                           ? at.operands[static_cast<size_t>(at.overlapped)]
@@ -515,8 +514,8 @@ int64_t payload_of(const Program& program, const Instruction& at,
   }
 }
 
-int64_t permuted_bytes(const Program& program, const Instruction& at,
-                       Storage type) {
+Int128 permuted_bytes(const Program& program, const Instruction& at,
+                      Storage type) {
   int64_t moved = 0;
   for (size_t device = 0; device < at.sources.size(); ++device) {
     moved += at.sources[device] != static_cast<int>(device);
@@ -549,10 +548,12 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
       one.bytes = permuted_bytes(program, at, type);
     } else {
       const Ranks ranks = ranks_along(program.mesh, at.axes);
-      const std::optional<int64_t> bytes = priced_bytes(
-          *at.algorithm, at.collective, ranks, payload_of(program, at, type));
-      SHARDPLAN_CHECK(bytes.has_value());
-      one.bytes = *bytes * (program.mesh.devices() / ranks.count);
+      // Of one byte, which every byte of the payload is sent like.
+      const std::optional<int64_t> copies =
+          priced_bytes(*at.algorithm, at.collective, ranks, 1);
+      SHARDPLAN_CHECK(copies.has_value());
+      one.bytes = payload_of(program, at, type) * *copies *
+                  (program.mesh.devices() / ranks.count);
     }
     prices.push_back(std::move(one));
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "core/mesh.h"
 #include "graph/elementwise.h"
 #include "graph/tensor.h"
@@ -58,12 +59,13 @@ struct CollectivePrice {
   CollectiveKind kind = CollectiveKind::AllGather;
   AxisNames axes;
   std::string algorithm;
-  int64_t bytes = 0;  // over all devices
+  Int128 bytes = 0;  // over all devices
   Cause cause = Cause::Implicit;
 };
 
 // One per instruction that moves bytes, overlapped products included, of
-// numbers of the types that a run keeps them in (sim/transfers.h).
+// numbers of the types that a run keeps them in (sim/transfers.h). REQUIRES:
+// the elements of every register fit 63 bits, as those of its value do.
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce);
 

@@ -187,7 +187,7 @@ constexpr int64_t kMaxAssignments = 20'000;
 
 // Bytes, collectives before the operation, operations of one device, bytes of
 // the result.
-using Weight = std::tuple<double, size_t, int64_t, int64_t>;
+using Weight = std::tuple<double, size_t, int64_t, double>;
 
 bool contains_all(const AxisNames& axes, const AxisNames& some) {
   return std::all_of(some.begin(), some.end(), [&](const AxisName& axis) {
@@ -423,10 +423,13 @@ class Chooser {
     }
     const Shape local_result = local_shape(mesh_, *result, result_);
     const TensorType type{DType::F32, local_result};
-    bytes += settling(*result, static_cast<double>(type.bytes()));
+    // Elements fit 63 bits, bytes need not.
+    const auto result_bytes =
+        static_cast<double>(wide_byte_count(type.elements(), type.dtype));
+    bytes += settling(*result, result_bytes);
     const Weight weight{bytes, collectives,
                         node_.op->flops(local, local_result, node_.attributes),
-                        type.bytes()};
+                        result_bytes};
     if (!best_ || weight < best_->first) best_.emplace(weight, choice);
   }
 

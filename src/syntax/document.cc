@@ -245,10 +245,12 @@ std::optional<Node> require(const Node& node, NodeKind kind,
 bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
                          Diagnostics& diags) {
   bool all_known = true;
-  for (size_t i = 0; i < map.size(); ++i) {
+  int reported = 0;
+  for (size_t i = 0; i < map.size() && reported < kMaxErrors; ++i) {
     const std::string_view key = map.key(i);
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     all_known = false;
+    ++reported;
     report_unknown_key(key, map.key_span(i), known, diags);
   }
   return all_known;

@@ -21,9 +21,8 @@ namespace {
 
 constexpr size_t kRowsForPeople = 12;
 
-ByteSize size_of(Int128 bytes) {
-  return {static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX))};
-}
+// Of what one device holds or saves, which fits.
+ByteSize size_of(Int128 bytes) { return {static_cast<int64_t>(bytes)}; }
 
 Table memory_table(const Session& session) {
   const auto total = session.manifest.total_bytes();

@@ -21,8 +21,10 @@ std::string amount(int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
-ByteSize size_of(Int128 bytes) {
-  return {static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX))};
+// Of all devices together bytes may exceed 63 bits, as no count of one does.
+Cell wide_bytes(Int128 bytes) {
+  if (bytes <= INT64_MAX) return ByteSize{static_cast<int64_t>(bytes)};
+  return MeanBytes{static_cast<double>(bytes)};
 }
 
 std::string category_id(size_t category) {
@@ -177,11 +179,13 @@ Table memory_totals(const Budget& budget) {
   const ColumnsOf<size_t> columns = {
       {{"category", "category"}, category_id},
       {{"stored_bytes", "stored", Align::Right},
-       [&budget](size_t i) { return size_of(budget.totals[i].on_devices); }},
+       [&budget](size_t i) { return wide_bytes(budget.totals[i].on_devices); }},
       {{"replicated_bytes", "replicas x logical", Align::Right},
-       [&budget](size_t i) { return size_of(budget.totals[i].with_replicas); }},
+       [&budget](size_t i) {
+         return wide_bytes(budget.totals[i].with_replicas);
+       }},
       {{"padding_bytes", "padding", Align::Right},
-       [&budget](size_t i) { return size_of(budget.totals[i].padding); }},
+       [&budget](size_t i) { return wide_bytes(budget.totals[i].padding); }},
   };
   table.columns = columns_of(columns);
   table.audience = Audience::Programs;
@@ -216,11 +220,11 @@ Table state_table(const Budget& budget, const StateOptions& state,
       {{"tensors", "tensors", Align::Right},
        [](const LeafSum& sum) { return Count{sum.tensors}; }},
       {{"logical_bytes", "bytes", Align::Right},
-       [](const LeafSum& sum) { return size_of(sum.logical); }},
+       [](const LeafSum& sum) { return wide_bytes(sum.logical); }},
       {{"bytes_per_device", "per device", Align::Right},
        [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
       {{"padding_bytes", "padding", Align::Right},
-       [](const LeafSum& sum) { return size_of(sum.padding); }},
+       [](const LeafSum& sum) { return wide_bytes(sum.padding); }},
       {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
        [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
   };

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -69,6 +70,17 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
   answer.out = git->read_all(kMostGitOutput);
   answer.code = git->wait();
   answer.errors = git->errors(size_t{64} * 1024);
+  if (waits_in_vain(answer.errors)) {
+    return diags
+        .error(Code::UnreadableFile, {},
+               "git waits for something that does not come")
+        .fact(
+            "it neither ran nor printed anything for several seconds, and "
+            "was ended")
+        .help(
+            "look for pipes in place of files (`find .git -type p`), and in "
+            "what git's configuration includes");
+  }
   return answer;
 }
 

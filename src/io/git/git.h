@@ -31,7 +31,7 @@ std::unique_ptr<ChildProcess> start_git(
     const std::vector<std::string>& arguments, Host& host, std::string& why);
 
 // Runs it to its end. Empty, with the reason reported, when it cannot be
-// started.
+// started, or waits in vain (base/child_process.h).
 std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
                                  Host& host, Diagnostics& diags);
 

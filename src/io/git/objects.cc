@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/text.h"
 #include "io/git/git.h"
 
@@ -176,6 +177,10 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
     why = known->second;
     return std::nullopt;
   }
+  if (!waits_.empty()) {
+    why = waits_;
+    return std::nullopt;
+  }
   // Taken back only once all of the answer was understood.
   Process asked = std::move(git);
   if (asked == nullptr) asked = start_git({"cat-file", mode}, host_, why);
@@ -263,6 +268,9 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
   const int code = git->wait();
   const std::string errors = git->errors(size_t{64} * 1024);
   git.reset();
+  // The next question would wait as long.
+  if (waits_in_vain(errors))
+    return waits_ = "git is ended: " + git_words(errors);
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git ended with exit code " + std::to_string(code) +

@@ -82,6 +82,7 @@ class GitObjects {
   std::map<std::string, std::shared_ptr<const std::vector<GitEntry>>> folders_;
   std::map<std::string, std::string> missing_;  // why, by id
   std::optional<std::string> to_fetch_;         // see missing()
+  std::string waits_;                           // why git is not asked any more
 };
 
 }  // namespace shardplan

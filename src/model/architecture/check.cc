@@ -70,12 +70,13 @@ class NameCheck {
 
  private:
   Diagnostics::Builder refuse(Span where, std::string message) {
+    ++refused_;
     return diags_.error(Code::InvalidArchitecture, where, std::move(message));
   }
 
   void check(const Expression& expression, const Known& known) {
     for (const std::string_view name : expression.names()) {
-      if (known.contains(name)) continue;
+      if (known.contains(name) || refused_ >= kMaxErrors) continue;
       auto problem =
           refuse(expression.where, in_backticks(name) + " is not known here");
       const std::vector<std::string> names(known.begin(), known.end());
@@ -94,6 +95,7 @@ class NameCheck {
   void check_steps(const std::vector<ModuleStep>& steps,
                    const Architecture& all, const Known& known) {
     for (const ModuleStep& step : steps) {
+      if (refused_ >= kMaxErrors) return;
       for (const auto* value :
            {&step.when, &step.bias, &step.offset, &step.count, &step.start}) {
         if (*value) check(**value, known);
@@ -155,6 +157,7 @@ class NameCheck {
       for (const BlockArgument& argument : takes) {
         names.push_back(argument.name);
       }
+      ++refused_;
       report_unknown_key(given.first, given.second.where, names, diags_);
     }
     for (const BlockArgument& argument : takes) {
@@ -196,6 +199,7 @@ class NameCheck {
 
   const Architecture& all_;
   Diagnostics& diags_;
+  int refused_ = 0;
 };
 
 }  // namespace

@@ -189,34 +189,31 @@ class Parser {
     const char* const begin = rest_.data();
     const char* const end = begin + rest_.size();
     ExpressionNode node;
-    size_t digits =
+    const size_t digits =
         std::min(rest_.find_first_not_of("0123456789"), rest_.size());
-    const char* stop = nullptr;
-    std::errc error{};
-    const bool is_real =
-        digits < rest_.size() &&
-        (rest_[digits] == '.' || rest_[digits] == 'e' || rest_[digits] == 'E');
-    if (is_real) {
+    const char next = digits < rest_.size() ? rest_[digits] : ' ';
+    std::from_chars_result read{};
+    if (next == '.' || next == 'e' || next == 'E') {
       double real = 0;
-      const auto read = std::from_chars(begin, end, real);
-      stop = read.ptr;
-      error = read.ec;
+      read = std::from_chars(begin, end, real);
       node.constant = ConfigValue::of(real);
     } else {
       int64_t integer = 0;
-      const auto read = std::from_chars(begin, end, integer);
-      stop = read.ptr;
-      error = read.ec;
+      read = std::from_chars(begin, end, integer);
       node.constant = ConfigValue::of(integer);
     }
-    if (error != std::errc()) return fail("a number is too large");
-    rest_.remove_prefix(static_cast<size_t>(stop - begin));
+    if (read.ec != std::errc()) return fail("a number is too large");
+    rest_.remove_prefix(static_cast<size_t>(read.ptr - begin));
     return add(std::move(node));
   }
 
   int text(char quote) {
     const size_t end = rest_.find(quote, 1);
     if (end == rest_.npos) return fail("a quote is not closed");
+    if (end > kMaxTextValue) {
+      return fail("a text is longer than " + count_text(kMaxTextValue) +
+                  " bytes");
+    }
     ExpressionNode node;
     node.constant = ConfigValue::of(std::string(rest_.substr(1, end - 1)));
     rest_.remove_prefix(end + 1);
@@ -274,18 +271,54 @@ class Parser {
 
 class Evaluator {
  public:
-  Evaluator(const Expression& expression, const FindValue& find,
+  Evaluator(const Expression& expression, const FindValue& find, Work& work,
             std::string& why)
-      : nodes_(expression.nodes), find_(find), why_(why) {}
+      : nodes_(expression.nodes), find_(find), work_(work), why_(why) {}
 
-  std::optional<ConfigValue> value(int index) {
+  // The value of a node, in `hold` where it is nobody else's; null where it has
+  // none.
+  const ConfigValue* value(int index, ConfigValue& hold) {
+    const Nested level;
+    if (level.is_too_deep()) {
+      return none(
+          "names and brackets are nested within one another deeper "
+          "than " +
+          count_text(Nested::kMost));
+    }
+    if (!work_.spend()) return none("it takes too many steps to compute");
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
     switch (node.kind) {
       case Operator::Constant:
-        return node.constant;
+        return &node.constant;
       case Operator::Name:
-        if (const ConfigValue* found = find_(node.name, why_)) return *found;
-        return std::nullopt;
+        return find_(node.name, why_);
+      case Operator::If: {
+        const auto condition = flag(node.first);
+        if (!condition) return nullptr;
+        return value(*condition ? node.second : node.third, hold);
+      }
+      default:
+        if (auto result = computed(index)) {
+          hold = *std::move(result);
+          return &hold;
+        }
+        return nullptr;
+    }
+  }
+
+ private:
+  const ConfigValue* none(std::string why) {
+    why_ = std::move(why);
+    return nullptr;
+  }
+  std::nullopt_t fail(std::string why) {
+    why_ = std::move(why);
+    return std::nullopt;
+  }
+
+  std::optional<ConfigValue> computed(int index) {
+    const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
+    switch (node.kind) {
       case Operator::Or:
       case Operator::And: {
         const auto left = flag(node.first);
@@ -299,18 +332,14 @@ class Evaluator {
         const auto of = flag(node.first);
         return of ? std::optional(ConfigValue::flag(!*of)) : std::nullopt;
       }
-      case Operator::If: {
-        const auto condition = flag(node.first);
-        if (!condition) return std::nullopt;
-        return value(*condition ? node.second : node.third);
-      }
       case Operator::Ceil:
         return ceiling(node.first);
       case Operator::Floor:
         return whole(node.first, [](double a) { return std::floor(a); });
       case Operator::Length: {
-        const auto of = list(node.first);
-        if (!of) return std::nullopt;
+        ConfigValue hold;
+        const auto* const of = list(node.first, hold);
+        if (of == nullptr) return std::nullopt;
         return ConfigValue::of(static_cast<int64_t>(of->size()));
       }
       case Operator::Item:
@@ -328,47 +357,49 @@ class Evaluator {
     }
   }
 
- private:
-  std::nullopt_t fail(std::string why) {
-    why_ = std::move(why);
-    return std::nullopt;
-  }
-
   std::optional<bool> flag(int index) {
-    const auto found = value(index);
-    if (!found) return std::nullopt;
+    ConfigValue hold;
+    const ConfigValue* const found = value(index, hold);
+    if (found == nullptr) return std::nullopt;
     if (found->kind == ConfigValue::Kind::Flag) return found->integer != 0;
     return fail("a condition is " + std::string(value_kind_name(found->kind)) +
                 ", not true or false");
   }
 
-  std::optional<ConfigValue> number(int index) {
-    auto found = value(index);
-    if (!found || found->is_number()) return found;
-    return fail(std::string(value_kind_name(found->kind)) +
+  const ConfigValue* number(int index, ConfigValue& hold) {
+    const ConfigValue* const found = value(index, hold);
+    if (found == nullptr || found->is_number()) return found;
+    return none(std::string(value_kind_name(found->kind)) +
                 " stands where a number is expected");
   }
 
-  std::optional<std::vector<int64_t>> list(int index) {
-    auto found = value(index);
-    if (!found) return std::nullopt;
+  const std::vector<int64_t>* list(int index, ConfigValue& hold) {
+    const ConfigValue* const found = value(index, hold);
+    if (found == nullptr) return nullptr;
     if (found->kind == ConfigValue::Kind::Integers) {
-      return std::move(found->integers);
+      return found->integers.get();
     }
-    return fail(std::string(value_kind_name(found->kind)) +
-                " stands where a list is expected");
+    none(std::string(value_kind_name(found->kind)) +
+         " stands where a list is expected");
+    return nullptr;
   }
 
   std::optional<int64_t> integer_of(int index) {
-    const auto found = number(index);
-    if (!found) return std::nullopt;
+    ConfigValue hold;
+    const ConfigValue* const found = number(index, hold);
+    if (found == nullptr) return std::nullopt;
     if (found->kind == ConfigValue::Kind::Integer) return found->integer;
     return fail("a number stands where an integer is expected");
   }
 
+  // To look at so many items of a list, or bytes of a text. A value that the
+  // steps do not suffice for is missed by the next one.
+  void look_at(size_t items) { work_.spend(static_cast<int64_t>(items / 16)); }
+
   std::optional<ConfigValue> item(const ExpressionNode& node) {
-    const auto of = list(node.first);
-    const auto at = of ? integer_of(node.second) : std::nullopt;
+    ConfigValue hold;
+    const auto* const of = list(node.first, hold);
+    const auto at = of != nullptr ? integer_of(node.second) : std::nullopt;
     if (!at) return std::nullopt;
     const auto size = static_cast<int64_t>(of->size());
     if (*at >= 0 && *at < size) {
@@ -380,25 +411,52 @@ class Evaluator {
 
   // How often an item is among the first of a list.
   std::optional<ConfigValue> count(const ExpressionNode& node) {
-    const auto of = list(node.first);
-    const auto wanted = of ? integer_of(node.second) : std::nullopt;
+    ConfigValue hold;
+    const auto* const of = list(node.first, hold);
+    const auto wanted = of != nullptr ? integer_of(node.second) : std::nullopt;
     const auto end = wanted ? integer_of(node.third) : std::nullopt;
     if (!end) return std::nullopt;
     if (*end < 0 || *end > static_cast<int64_t>(of->size())) {
       return fail("there are no " + std::to_string(*end) + " items of " +
                   std::to_string(of->size()));
     }
+    look_at(static_cast<size_t>(*end));
     return ConfigValue::of(static_cast<int64_t>(
         std::count(of->begin(), of->begin() + *end, *wanted)));
   }
 
   template <typename Round>
   std::optional<ConfigValue> whole(int index, const Round& round) {
-    auto of = number(index);
-    if (!of || of->kind == ConfigValue::Kind::Integer) return of;
+    ConfigValue hold;
+    const ConfigValue* const of = number(index, hold);
+    if (of == nullptr) return std::nullopt;
+    if (of->kind == ConfigValue::Kind::Integer) return *of;
     const double rounded = round(of->real);
     if (!(std::abs(rounded) < 9e18)) return fail("a number exceeds 63 bits");
     return ConfigValue::of(static_cast<int64_t>(rounded));
+  }
+
+  // Both operands of a node; null where one has no value.
+  struct Operands {
+    ConfigValue hold_a, hold_b;
+    const ConfigValue* a = nullptr;
+    const ConfigValue* b = nullptr;
+    bool are(ConfigValue::Kind of_a, ConfigValue::Kind of_b) const {
+      return a->kind == of_a && b->kind == of_b;
+    }
+    bool are_integers() const {
+      return are(ConfigValue::Kind::Integer, ConfigValue::Kind::Integer);
+    }
+  };
+  bool values(const ExpressionNode& node, Operands& of) {
+    of.a = value(node.first, of.hold_a);
+    if (of.a != nullptr) of.b = value(node.second, of.hold_b);
+    return of.b != nullptr;
+  }
+  bool numbers(const ExpressionNode& node, Operands& of) {
+    of.a = number(node.first, of.hold_a);
+    if (of.a != nullptr) of.b = number(node.second, of.hold_b);
+    return of.b != nullptr;
   }
 
   // A quotient of integers is rounded without being one first.
@@ -406,36 +464,35 @@ class Evaluator {
     const auto up = [](double a) { return std::ceil(a); };
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
     if (node.kind != Operator::Divide) return whole(index, up);
-    const auto a = number(node.first);
-    const auto b = a ? number(node.second) : std::nullopt;
-    if (!b) return std::nullopt;
-    if (a->kind != ConfigValue::Kind::Integer ||
-        b->kind != ConfigValue::Kind::Integer) {
-      return whole(index, up);
-    }
-    if (a->integer < 0 || b->integer < 1) {
+    Operands of;
+    if (!numbers(node, of)) return std::nullopt;
+    if (!of.are_integers()) return whole(index, up);
+    if (of.a->integer < 0 || of.b->integer < 1) {
       return fail("ceil is of a quotient of sizes");
     }
-    return ConfigValue::of(ceil_div(a->integer, b->integer));
+    return ConfigValue::of(ceil_div(of.a->integer, of.b->integer));
   }
 
   std::optional<ConfigValue> root(int index) {
-    const auto of = number(index);
-    if (!of) return std::nullopt;
+    ConfigValue hold;
+    const ConfigValue* const of = number(index, hold);
+    if (of == nullptr) return std::nullopt;
     if (of->as_real() < 0) return fail("a negative number has no square root");
     return ConfigValue::of(std::sqrt(of->as_real()));
   }
 
   std::optional<ConfigValue> logarithm(int index) {
-    const auto of = number(index);
-    if (!of) return std::nullopt;
+    ConfigValue hold;
+    const ConfigValue* const of = number(index, hold);
+    if (of == nullptr) return std::nullopt;
     if (!(of->as_real() > 0)) return fail("only a number above 0 has a log");
     return ConfigValue::of(std::log(of->as_real()));
   }
 
   std::optional<ConfigValue> negated(int index) {
-    const auto of = number(index);
-    if (!of) return std::nullopt;
+    ConfigValue hold;
+    const ConfigValue* const of = number(index, hold);
+    if (of == nullptr) return std::nullopt;
     if (of->kind == ConfigValue::Kind::Real) return ConfigValue::of(-of->real);
     const auto result = checked_mul(of->integer, -1);
     if (!result) return fail("a number exceeds 63 bits");
@@ -443,51 +500,49 @@ class Evaluator {
   }
 
   std::optional<ConfigValue> binary(const ExpressionNode& node) {
+    Operands of;
     if (node.kind == Operator::Equal || node.kind == Operator::Unequal) {
-      return equality(node);
+      return values(node, of) ? equality(node.kind, *of.a, *of.b)
+                              : std::nullopt;
     }
-    if (node.kind == Operator::In) return membership(node);
-    const auto a = number(node.first);
-    const auto b = a ? number(node.second) : std::nullopt;
-    if (!b) return std::nullopt;
+    if (node.kind == Operator::In) {
+      return values(node, of) ? membership(of) : std::nullopt;
+    }
+    if (!numbers(node, of)) return std::nullopt;
+    const ConfigValue& a = *of.a;
+    const ConfigValue& b = *of.b;
     if (node.kind >= Operator::Less && node.kind <= Operator::GreaterEqual) {
-      return comparison(node.kind, *a, *b);
+      return comparison(node.kind, a, b);
     }
     if (node.kind == Operator::Min || node.kind == Operator::Max) {
       const bool first =
-          (a->as_real() < b->as_real()) == (node.kind == Operator::Min);
-      return first ? *a : *b;
+          (a.as_real() < b.as_real()) == (node.kind == Operator::Min);
+      return first ? a : b;
     }
-    if (a->kind == ConfigValue::Kind::Integer &&
-        b->kind == ConfigValue::Kind::Integer) {
-      return integer(node.kind, a->integer, b->integer);
-    }
-    return real(node.kind, a->as_real(), b->as_real());
+    return of.are_integers() ? integer(node.kind, a.integer, b.integer)
+                             : real(node.kind, a.as_real(), b.as_real());
   }
 
-  std::optional<ConfigValue> equality(const ExpressionNode& node) {
-    const auto a = value(node.first);
-    const auto b = a ? value(node.second) : std::nullopt;
-    if (!b) return std::nullopt;
-    const bool numbers = a->is_number() && b->is_number();
-    if (!numbers && a->kind != b->kind) {
-      return fail(std::string(value_kind_name(a->kind)) + " is compared with " +
-                  std::string(value_kind_name(b->kind)));
+  std::optional<ConfigValue> equality(Operator kind, const ConfigValue& a,
+                                      const ConfigValue& b) {
+    const bool numbers = a.is_number() && b.is_number();
+    if (!numbers && a.kind != b.kind) {
+      return fail(std::string(value_kind_name(a.kind)) + " is compared with " +
+                  std::string(value_kind_name(b.kind)));
     }
-    const bool same = numbers ? a->as_real() == b->as_real() : *a == *b;
-    return ConfigValue::flag(same == (node.kind == Operator::Equal));
+    if (a.kind == ConfigValue::Kind::Integers) look_at(a.integers->size());
+    const bool same = numbers ? a.as_real() == b.as_real() : a == b;
+    return ConfigValue::flag(same == (kind == Operator::Equal));
   }
 
-  std::optional<ConfigValue> membership(const ExpressionNode& node) {
-    const auto a = value(node.first);
-    const auto b = a ? value(node.second) : std::nullopt;
-    if (!b) return std::nullopt;
-    if (a->kind != ConfigValue::Kind::Integer ||
-        b->kind != ConfigValue::Kind::Integers) {
+  std::optional<ConfigValue> membership(const Operands& of) {
+    if (!of.are(ConfigValue::Kind::Integer, ConfigValue::Kind::Integers)) {
       return fail("`in` is of an integer and a list of integers");
     }
-    return ConfigValue::flag(std::find(b->integers.begin(), b->integers.end(),
-                                       a->integer) != b->integers.end());
+    const std::vector<int64_t>& list = *of.b->integers;
+    const auto at = std::find(list.begin(), list.end(), of.a->integer);
+    look_at(static_cast<size_t>(at - list.begin()));
+    return ConfigValue::flag(at != list.end());
   }
 
   static ConfigValue comparison(Operator kind, const ConfigValue& a,
@@ -551,43 +606,18 @@ class Evaluator {
 
   const std::vector<ExpressionNode>& nodes_;
   const FindValue& find_;
+  Work& work_;
   std::string& why_;
 };
 
 }  // namespace
 
-ConfigValue ConfigValue::of(int64_t integer) {
-  ConfigValue value;
-  value.integer = integer;
-  return value;
-}
-
-ConfigValue ConfigValue::flag(bool flag) {
-  ConfigValue value;
-  value.kind = Kind::Flag;
-  value.integer = flag ? 1 : 0;
-  return value;
-}
-
-ConfigValue ConfigValue::of(double real) {
-  ConfigValue value;
-  value.kind = Kind::Real;
-  value.real = real;
-  return value;
-}
-
-ConfigValue ConfigValue::of(std::string text) {
-  ConfigValue value;
-  value.kind = Kind::Text;
-  value.text = std::move(text);
-  return value;
-}
-
-ConfigValue ConfigValue::of(std::vector<int64_t> integers) {
-  ConfigValue value;
-  value.kind = Kind::Integers;
-  value.integers = std::move(integers);
-  return value;
+bool ConfigValue::operator==(const ConfigValue& other) const {
+  const bool same = kind == other.kind && integer == other.integer &&
+                    real == other.real && text == other.text;
+  return same && (integers == other.integers ||
+                  (integers != nullptr && other.integers != nullptr &&
+                   *integers == *other.integers));
 }
 
 std::string_view value_kind_name(ConfigValue::Kind kind) {
@@ -640,9 +670,15 @@ Expression constant_expression(ConfigValue value, Span where) {
 }
 
 std::optional<ConfigValue> evaluate(const Expression& expression,
-                                    const FindValue& find, std::string& why) {
-  return Evaluator(expression, find, why)
-      .value(static_cast<int>(expression.nodes.size()) - 1);
+                                    const FindValue& find, Work& work,
+                                    std::string& why) {
+  ConfigValue hold;
+  const ConfigValue* const found =
+      Evaluator(expression, find, work, why)
+          .value(static_cast<int>(expression.nodes.size()) - 1, hold);
+  if (found == nullptr) return std::nullopt;
+  if (found == &hold) return hold;
+  return *found;
 }
 
 }  // namespace shardplan

@@ -14,12 +14,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/source.h"
+#include "base/work.h"
 
 namespace shardplan {
 
@@ -30,15 +33,28 @@ struct ConfigValue {
   int64_t integer = 0;  // Flag: 0 or 1
   double real = 0;
   std::string text;
-  std::vector<int64_t> integers;
+  // Of Integers, never null: a copy of a value shares the list.
+  std::shared_ptr<const std::vector<int64_t>> integers;
 
-  bool operator==(const ConfigValue&) const = default;
+  bool operator==(const ConfigValue& other) const;
 
-  static ConfigValue of(int64_t integer);
-  static ConfigValue flag(bool value);
-  static ConfigValue of(double real);
-  static ConfigValue of(std::string text);
-  static ConfigValue of(std::vector<int64_t> integers);
+  static ConfigValue of(int64_t integer) {
+    return {Kind::Integer, integer, 0, {}, {}};
+  }
+  static ConfigValue flag(bool value) {
+    return {Kind::Flag, value ? 1 : 0, 0, {}, {}};
+  }
+  static ConfigValue of(double real) { return {Kind::Real, 0, real, {}, {}}; }
+  static ConfigValue of(std::string text) {
+    return {Kind::Text, 0, 0, std::move(text), {}};
+  }
+  static ConfigValue of(std::vector<int64_t> integers) {
+    return {Kind::Integers,
+            0,
+            0,
+            {},
+            std::make_shared<const std::vector<int64_t>>(std::move(integers))};
+  }
 
   bool is_number() const { return kind <= Kind::Real; }
   double as_real() const {
@@ -102,6 +118,10 @@ struct Expression {
   std::string_view leading_name() const;
 };
 
+// The longest text in an expression, or of a config where it is a value:
+// values are copied.
+inline constexpr size_t kMaxTextValue = 4096;
+
 // Empty, and the reason in `why`, where the text is no expression.
 std::optional<Expression> parse_expression(std::string_view text, Span where,
                                            std::string& why);
@@ -114,8 +134,10 @@ using FindValue =
 
 // Empty, and the reason in `why`, where it has no value: a name that has none,
 // operands of the wrong kind, a division that leaves a rest, a result beyond 63
-// bits. An empty reason means that it has been reported already.
+// bits, references that nest too deep, no work left. An empty reason means that
+// it has been reported already.
 std::optional<ConfigValue> evaluate(const Expression& expression,
-                                    const FindValue& find, std::string& why);
+                                    const FindValue& find, Work& work,
+                                    std::string& why);
 
 }  // namespace shardplan

@@ -182,6 +182,7 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
 bool ModulePatterns::any_means(const std::vector<size_t>& entries,
                                std::string_view name,
                                PatternStyle style) const {
+  compared_ += static_cast<int64_t>(entries.size());
   return std::any_of(entries.begin(), entries.end(),
                      [&](size_t i) { return means(entries_[i], name, style); });
 }

@@ -58,6 +58,8 @@ class ModulePatterns {
   size_t size() const { return entries_.size(); }
   // Whether an entry means single modules, not all of a name: "a.b", "re:x".
   bool has_paths() const;
+  // How many entries names were compared with so far: what it cost.
+  int64_t compared() const { return compared_; }
 
  private:
   struct Entry {
@@ -84,6 +86,7 @@ class ModulePatterns {
   // texts by their last one, and the others.
   std::map<std::string, std::vector<size_t>, std::less<>> by_component_;
   std::vector<size_t> others_;
+  mutable int64_t compared_ = 0;
 };
 
 }  // namespace shardplan

@@ -121,6 +121,14 @@ struct Quantisation {
            !block.empty() || groups.size() > (experts ? 2U : 1U) ||
            (!groups.empty() && groups.front().targets);
   }
+  // How many entries of its lists modules were compared with so far.
+  int64_t compared() const {
+    int64_t all = (kept ? kept->compared() : 0) + (only ? only->compared() : 0);
+    for (const SchemeGroup& group : groups) {
+      all += group.targets ? group.targets->compared() : 0;
+    }
+    return all;
+  }
 };
 
 // ModelOpt's hf_quant_config.json beside a config: a map with a map

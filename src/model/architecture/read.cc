@@ -13,6 +13,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+// Sections, and architectures that one may have.
+constexpr size_t kMaxSections = 100;
+
 class ArchitectureReader {
  public:
   ArchitectureReader(const ModuleBlocks& shared, const FindArchitecture& find,
@@ -284,6 +287,10 @@ class ArchitectureReader {
     const auto list = node.find("others");
     if (!list) return true;
     if (!require(*list, NodeKind::List, "`others`", diags_)) return false;
+    if (list->size() > kMaxSections) {
+      reader_.refuse(list->span(), "there are too many `others`");
+      return false;
+    }
     for (size_t i = 0; i < list->size(); ++i) {
       auto other = known_architecture(list->item(i));
       if (other == nullptr) return false;
@@ -300,6 +307,10 @@ class ArchitectureReader {
 
   void read_sections(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`sections`", diags_)) return;
+    if (map.size() + result.sections.size() > kMaxSections) {
+      reader_.refuse(map.span(), "there are too many `sections`");
+      return;
+    }
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||

@@ -28,13 +28,7 @@ std::vector<std::string> ModelValues::remarks() {
   for (const ArchitectureNote& note : architecture_.notes) {
     std::string why;
     const auto said =
-        note.when ? evaluate(
-                        *note.when,
-                        [this](std::string_view name, std::string& reason) {
-                          return find(name, reason);
-                        },
-                        why)
-                  : ConfigValue::flag(true);
+        note.when ? evaluated(*note.when, why) : ConfigValue::flag(true);
     if (said && said->kind == ConfigValue::Kind::Flag && said->integer != 0) {
       all.push_back(filled(note.text));
     }
@@ -192,15 +186,24 @@ std::string ModelValues::filled(const std::string& text) {
                      [this](std::string_view name) { return find(name); });
 }
 
+std::nullopt_t ModelValues::refuse_spent_work() const {
+  if (!work_->report_once()) return std::nullopt;
+  return config_.refuse("", "the model takes too much work to compute")
+      .fact(
+          "expressions, steps times layers and rules times tensors are "
+          "limited to " +
+          count_text(work_->most()) + " together")
+      .help("use fewer layers, or fewer and simpler steps, tables and rules");
+}
+
 void ModelValues::require(const Requirement& requirement) {
   std::string why;
-  const auto holds = evaluate(
-      requirement.that,
-      [this](std::string_view name, std::string& reason) {
-        return find(name, reason);
-      },
-      why);
+  const auto holds = evaluated(requirement.that, why);
   if (!holds && why.empty()) return;
+  if (!holds && work_->is_spent()) {
+    refuse_spent_work();
+    return;
+  }
   if (holds && holds->kind == ConfigValue::Kind::Flag && holds->integer != 0)
     return;
   auto problem = config_.refuse(requirement.key, filled(requirement.message));
@@ -246,9 +249,20 @@ std::shared_ptr<const Architecture> section_architecture(
 
 }  // namespace
 
+namespace {
+
+// To begin with the values of a section: sections have sections of their own.
+constexpr int64_t kSectionWork = 1000;
+
+}  // namespace
+
 ModelValues* ModelValues::section(std::string_view name) {
   const auto known = parts_.find(name);
   if (known != parts_.end()) return known->second.values.get();
+  if (!work_->spend(kSectionWork)) {
+    refuse_spent_work();
+    return nullptr;
+  }
   Part& part = parts_[std::string(name)];
   const ConfigSection* const of = architecture_.find_section(name);
   SHARDPLAN_CHECK(of != nullptr);
@@ -259,7 +273,7 @@ ModelValues* ModelValues::section(std::string_view name) {
     part.architecture = section_architecture(*of, *part.reader);
     if (part.architecture == nullptr) return nullptr;
     part.values = std::make_unique<ModelValues>(
-        *part.architecture, *part.reader, saved_by_.integer);
+        *part.architecture, *part.reader, saved_by_.integer, work_);
   }
   return part.values.get();
 }

@@ -39,10 +39,30 @@ std::string shown(const Expression& expression, const ModelScope& scope) {
          in_backticks(scope.values->architecture().name);
 }
 
+// Appends what tells the value from others; without one, too.
+void append_value(std::string& key, const std::optional<ConfigValue>& value,
+                  Work& work) {
+  if (!value) {
+    key += "?;";
+    return;
+  }
+  key += std::to_string(static_cast<int>(value->kind)) + ":" +
+         std::to_string(value->integer) + ":" + std::to_string(value->real) +
+         ":" + std::to_string(value->text.size()) + ":" + value->text;
+  if (value->integers != nullptr) {
+    work.spend(static_cast<int64_t>(value->integers->size()));
+    for (const int64_t each : *value->integers) {
+      key += "," + std::to_string(each);
+    }
+  }
+  key += ';';
+}
+
 }  // namespace
 
 const ConfigValue* ModelScope::find(std::string_view name,
                                     std::string& why) const {
+  values->work().spend(static_cast<int64_t>(own.size()) / 16);
   for (auto each = own.rbegin(); each != own.rend(); ++each) {
     if (each->first == name) return &each->second;
   }
@@ -68,13 +88,16 @@ std::optional<ConfigValue> ModelScope::quiet(const Expression& expression,
       [&](std::string_view name, std::string& reason) {
         return find(name, reason);
       },
-      why);
+      values->work(), why);
 }
 
 std::optional<ConfigValue> ModelScope::value(
     const Expression& expression) const {
   std::string why;
   auto found = quiet(expression, why);
+  if (!found && !why.empty() && values->work().is_spent()) {
+    return values->refuse_spent_work();
+  }
   if (!found && !why.empty()) {
     values->config()
         .refuse("", shown(expression, *this) + " has no value: " + why)
@@ -158,6 +181,7 @@ std::optional<DimKind> ModelScope::kind(const DimTree& dim) const {
 bool ModelScope::varies(const Expression& expression,
                         const std::string& index) const {
   const Architecture& all = values->architecture();
+  values->work().spend(static_cast<int64_t>(expression.nodes.size()));
   const auto names = expression.names();
   return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
     if (name == index) return true;
@@ -166,11 +190,26 @@ bool ModelScope::varies(const Expression& expression,
   });
 }
 
+bool ModelScope::append_values(const std::vector<const Expression*>& varying,
+                               int64_t layer, std::string& key) const {
+  std::string why;
+  for (const Expression* expression : varying) {
+    const auto found = quiet(*expression, why);
+    append_value(key, found, values->work());
+    // Of another index, too, or not needed here: not known to be alike.
+    if (!found) key += std::to_string(layer);
+  }
+  if (!values->work().is_spent()) return true;
+  values->refuse_spent_work();
+  return false;
+}
+
 std::optional<ModelScope> ModelScope::within(
     const std::vector<BlockArgument>& takes, bool is_shared,
     const std::vector<std::pair<std::string, Expression>>& given) const {
   ModelScope inner{values, is_shared, {}};
   for (const BlockArgument& argument : takes) {
+    values->work().spend(1 + static_cast<int64_t>(given.size()) / 8);
     const auto one =
         std::find_if(given.begin(), given.end(),
                      [&](const auto& a) { return a.first == argument.name; });
@@ -179,6 +218,7 @@ std::optional<ModelScope> ModelScope::within(
       found = value(one->second);
     } else {
       // A default may mean an argument before it.
+      values->work().spend(static_cast<int64_t>(own.size() + inner.own.size()));
       ModelScope both = *this;
       both.own.insert(both.own.end(), inner.own.begin(), inner.own.end());
       found = both.value(*argument.otherwise);
@@ -187,18 +227,6 @@ std::optional<ModelScope> ModelScope::within(
     inner.own.emplace_back(argument.name, *std::move(found));
   }
   return inner;
-}
-
-void append_value(std::string& key, const std::optional<ConfigValue>& value) {
-  if (!value) {
-    key += "?;";
-    return;
-  }
-  key += std::to_string(static_cast<int>(value->kind)) + ":" +
-         std::to_string(value->integer) + ":" + std::to_string(value->real) +
-         ":" + std::to_string(value->text.size()) + ":" + value->text;
-  for (const int64_t each : value->integers) key += "," + std::to_string(each);
-  key += ';';
 }
 
 std::string numbered_name(std::string name, const std::string& index,

@@ -40,6 +40,10 @@ struct ModelScope {
   // Whether the expression may differ between indices of a repeat: it mentions
   // this one, or a table.
   bool varies(const Expression& expression, const std::string& index) const;
+  // Appends to `key` what tells this layer from others: the value of each.
+  // False, and it is reported, where the work is spent.
+  bool append_values(const std::vector<const Expression*>& varying,
+                     int64_t layer, std::string& key) const;
 
   // `{heads}` becomes its value, where it is an integer.
   std::string filled(const std::string& text) const;
@@ -64,9 +68,6 @@ inline constexpr int kMaxBlockDepth = 64;
 
 // The largest dimension, so that the product of two fits 63 bits.
 inline constexpr int64_t kMaxDim = int64_t{1} << 40;
-
-// Appends what tells the value from others; without one, too.
-void append_value(std::string& key, const std::optional<ConfigValue>& value);
 
 // "layers.{i}" of layer 3: "layers.3".
 std::string numbered_name(std::string name, const std::string& index,

@@ -54,8 +54,8 @@ std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
 }  // namespace
 
 ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
-                         int64_t saved_by)
-    : architecture_(architecture), config_(config) {
+                         int64_t saved_by, std::shared_ptr<Work> work)
+    : architecture_(architecture), config_(config), work_(std::move(work)) {
   const auto text_of = [&](std::string_view key) -> std::string_view {
     const auto node = config.at(key);
     return node && node->is_string() ? node->text() : "";
@@ -291,6 +291,16 @@ bool ModelValues::is_said_twice(const ValueRule& rule, std::string_view key,
   return false;
 }
 
+std::optional<ConfigValue> ModelValues::evaluated(const Expression& expression,
+                                                  std::string& why) {
+  return evaluate(
+      expression,
+      [this](std::string_view name, std::string& reason) {
+        return find(name, reason);
+      },
+      *work_, why);
+}
+
 // What the architecture gives instead of the config.
 std::optional<ConfigValue> ModelValues::otherwise(
     const ValueRule& rule, std::string_view key,
@@ -306,14 +316,10 @@ std::optional<ConfigValue> ModelValues::otherwise(
     return problem;
   }
   std::string why;
-  auto value = evaluate(
-      *expression,
-      [this](std::string_view name, std::string& reason) {
-        return find(name, reason);
-      },
-      why);
+  auto value = evaluated(*expression, why);
   if (value) return checked(rule, key, *std::move(value));
   if (why.empty()) return std::nullopt;  // reported
+  if (work_->is_spent()) return refuse_spent_work();
   return config_
       .refuse(key,
               (state.empty() ? ""
@@ -445,8 +451,14 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
       return problem;
     }
     case RuleKind::Text:
-      if (node.is_string()) return ConfigValue::of(std::string(node.text()));
-      return config_.ill_typed(key, node, kind_name(NodeKind::String));
+      if (!node.is_string()) {
+        return config_.ill_typed(key, node, kind_name(NodeKind::String));
+      }
+      if (node.text().size() > kMaxTextValue) {
+        return config_.refuse(key, config_.shown(key) + " is too long")
+            .fact("it may have " + count_text(kMaxTextValue) + " bytes");
+      }
+      return ConfigValue::of(std::string(node.text()));
     default: {
       // One integer is a list of one.
       if (const auto one = node.integer()) {
@@ -482,7 +494,7 @@ std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
                  " items";
         return nullptr;
       },
-      why);
+      *work_, why);
 }
 
 // A list of layers has an item for every one of them, unless the program says
@@ -537,7 +549,9 @@ bool ModelValues::add_of_layer(const std::string& key,
     entry.table.push_back(*std::move(value));
     return true;
   }
-  if (!why.empty()) {
+  if (!why.empty() && work_->is_spent()) {
+    refuse_spent_work();
+  } else if (!why.empty()) {
     config_.refuse(key, in_backticks(expression.text) + " has no value: " + why)
         .fact("by architecture " + in_backticks(architecture_.name))
         .fact("in layer " + std::to_string(layer));

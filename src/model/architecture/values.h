@@ -6,11 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/work.h"
 #include "model/architecture/architecture.h"
 #include "model/config_classes.h"
 #include "model/config_reader.h"
@@ -27,11 +29,18 @@ class ModelValues {
   // Reads nothing yet. The architecture and the reader must outlive it.
   // `saved_by` is the major version of transformers that wrote the config,
   // where that is known from outside.
+  // Sections share the `work` of the whole.
   ModelValues(const Architecture& architecture, ConfigReader& config,
-              int64_t saved_by = 0);
+              int64_t saved_by = 0,
+              std::shared_ptr<Work> work = std::make_shared<Work>());
 
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
+
+  // What may be computed for this model, by all that evaluate its expressions.
+  Work& work() const { return *work_; }
+  // Reports once that the work is spent. REQUIRES: it is.
+  std::nullopt_t refuse_spent_work() const;
 
   // The value of a name, whatever the config says. REQUIRES: it was not read.
   void give(std::string_view name, ConfigValue value);
@@ -112,8 +121,12 @@ class ModelValues {
   void refuse_keys_of_all_models();
   std::string filled(const std::string& text);
 
+  std::optional<ConfigValue> evaluated(const Expression& expression,
+                                       std::string& why);
+
   const Architecture& architecture_;
   ConfigReader& config_;
+  std::shared_ptr<Work> work_;
   std::shared_ptr<const ConfigClass> class_;
   ConfigValue saved_by_;  // 0: the config does not say
   std::vector<std::string> taken_;

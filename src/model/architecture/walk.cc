@@ -174,7 +174,15 @@ class Walk {
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;
+        const int64_t compared = quantisation_.compared();
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
+        const int64_t patterns = quantisation_.compared() - compared;
+        Work& work = scope.values->work();
+        if (!work.spend(static_cast<int64_t>(quantisation_.groups.size()) +
+                        patterns)) {
+          scope.values->refuse_spent_work();
+          return false;
+        }
         const auto tensors =
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
@@ -344,16 +352,10 @@ class Walk {
     int64_t total =
         into_ == nullptr ? written_ : static_cast<int64_t>(into_->size());
     int64_t held = 0;
-    std::string why;
     for (int64_t i = start; i < start + *count; ++i) {
       inner.own.back().second = ConfigValue::of(i);
       std::string key;
-      for (const Expression* expression : varying) {
-        const auto found = inner.quiet(*expression, why);
-        append_value(key, found);
-        // Of another index, too, or not needed here: not known to be alike.
-        if (!found) key += std::to_string(i);
-      }
+      if (!inner.append_values(varying, i, key)) return false;
       const auto [place, is_new] = known.try_emplace(key, classes.size());
       if (is_new) {
         Tensors tensors;

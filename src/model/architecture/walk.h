@@ -15,7 +15,7 @@ namespace shardplan {
 
 // A config of a few bytes may ask for any number of tensors; real models have
 // up to a few hundred thousand.
-inline constexpr int64_t kMaxTensors = 20'000'000;
+inline constexpr int64_t kMaxTensors = 2'000'000;
 
 struct TensorSteps {
   std::vector<ModuleStep::Kind> parameters;

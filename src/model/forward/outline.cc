@@ -45,7 +45,7 @@ class PartialValues {
           if (!found) return nullptr;
           return &kept_.emplace_back(*std::move(found));
         },
-        why);
+        work_, why);
     --depth_;
     return result;
   }
@@ -123,6 +123,10 @@ class PartialValues {
     return false;
   }
 
+  // What reading the outline may cost. Where it is spent, more values than are
+  // known may have one.
+  Work& work() { return work_; }
+
   Known given;
 
  private:
@@ -135,6 +139,7 @@ class PartialValues {
   const Architecture& architecture_;
   Say say_;
   std::deque<ConfigValue> kept_;
+  Work work_;
   int depth_ = 0;
 };
 
@@ -202,8 +207,10 @@ class Outline {
 
   void collect(const std::vector<ModuleStep>& steps, const std::string& prefix,
                const Environment* around, const Place& place) {
-    if (++depth_ > kMaxBlockDepth) return;
+    if (depth_ == kMaxBlockDepth) return;
+    ++depth_;
     for (const ModuleStep& one : steps) {
+      if (!values_.work().spend()) break;  // blocks within blocks are many
       const int used = state(one.when, around);
       if (used == 0) continue;
       Place inner = place;
@@ -405,7 +412,7 @@ class ShapeReading {
   // Whether sizes that some shapes tell are those of the others, whatever the
   // facts say.
   bool fits() {
-    run(false);
+    if (!run(false)) return false;
     std::set<std::string, std::less<>> fitting;
     std::set<std::string, std::less<>> others;
     for (const OutlineTensor& each : outline_.tensors) {
@@ -416,7 +423,8 @@ class ShapeReading {
                          others.end());
   }
 
-  std::vector<std::string> run(bool with_facts = true) {
+  // Empty where the outline is too much work to be read.
+  std::optional<std::vector<std::string>> run(bool with_facts = true) {
     if (with_facts) take_facts();
     outline_.add(model_.model_class->steps);
     for (const auto& [name, parameter] : names_.folded_tensors()) {
@@ -428,6 +436,7 @@ class ShapeReading {
     while (more) {
       more = false;
       for (const OutlineTensor& each : outline_.tensors) {
+        if (!values_.work().spend(10)) return std::nullopt;  // a look-up
         more |= each.is_bias ? read_bias(each) : read_tensor(each);
       }
     }
@@ -440,6 +449,7 @@ class ShapeReading {
       std::string name = uncounted(each);
       if (!name.empty()) missing.push_back(std::move(name));
     }
+    if (values_.work().is_spent()) return std::nullopt;
     // What the config says is read from there, or refused.
     for (auto& [name, value] : values_.given) {
       if (!said_.says(name)) model_.given.emplace(name, std::move(value));
@@ -489,7 +499,7 @@ class ShapeReading {
   // Sizes in dimensions of tensors that are there, through arguments.
   void collect_names(const Expression& expression, const Environment* around,
                      std::vector<std::string>& used, int depth = 0) {
-    if (depth > kMaxBlockDepth) return;
+    if (depth > kMaxBlockDepth || !values_.work().spend()) return;
     for (const std::string_view name : expression.names()) {
       const Environment* from = around;
       const Expression* argument = nullptr;
@@ -682,8 +692,8 @@ bool shapes_fit(RunnableModel model, const Manifest& manifest) {
   return ShapeReading(model, manifest).fits();
 }
 
-std::vector<std::string> read_shapes(RunnableModel& model,
-                                     const Manifest& manifest) {
+std::optional<std::vector<std::string>> read_shapes(RunnableModel& model,
+                                                    const Manifest& manifest) {
   return ShapeReading(model, manifest).run();
 }
 

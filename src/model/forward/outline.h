@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,8 @@ bool shapes_fit(RunnableModel model, const Manifest& manifest);
 // config does not. What it says goes first, then facts, then shapes; a table of
 // layers is told by which modules a layer has, where there is no config. Gives
 // names of sizes that the checkpoint's tensors have, and that nothing tells.
-std::vector<std::string> read_shapes(RunnableModel& model,
-                                     const Manifest& manifest);
+// Empty where the architecture has too many steps to be read.
+std::optional<std::vector<std::string>> read_shapes(RunnableModel& model,
+                                                    const Manifest& manifest);
 
 }  // namespace shardplan

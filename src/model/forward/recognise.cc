@@ -380,7 +380,15 @@ std::optional<RunnableModel> recognise_model(
                             diags);
   }
   if (!check_adapters(manifest, *model, diags)) return std::nullopt;
-  const Names missing = read_shapes(*model, manifest);
+  const auto missing = read_shapes(*model, manifest);
+  if (!missing) {
+    diags
+        .error(Code::InvalidArchitecture, model->where(),
+               "architecture " + in_backticks(model->architecture->name) +
+                   " has too many steps to be read")
+        .help("use fewer blocks within blocks");
+    return std::nullopt;
+  }
   const auto layers = model->given.find("layers");
   if (layers != model->given.end() &&
       layers->second.integer > kMaxModelLayers) {
@@ -391,7 +399,7 @@ std::optional<RunnableModel> recognise_model(
         .help("give it a size from 1 to " + count_text(kMaxModelLayers));
     return std::nullopt;
   }
-  if (!missing.empty()) return report_untold(*model, missing, diags);
+  if (!missing->empty()) return report_untold(*model, *missing, diags);
   if (!model->has_config) note_assumed(*model, diags);
   return model;
 }

@@ -15,6 +15,7 @@
 #include "core/fold.h"
 #include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
+#include "model/architecture/walk.h"
 
 namespace shardplan {
 namespace {
@@ -108,6 +109,7 @@ class Renaming {
     const auto known = candidates_.find(folded);
     if (known != candidates_.end()) return known->second;
     std::vector<Candidate> found;
+    scope_.values->work().spend(static_cast<int64_t>(rules_.size()));
     for (const NameRule* rule : rules_) {
       for (size_t i = 0; i < rule->from.size(); ++i) {
         if (may_match_folded(rule->from[i], folded)) found.push_back({rule, i});
@@ -120,6 +122,10 @@ class Renaming {
   bool take(std::string_view name, const TensorType& type,
             ModuleStep::Kind step, bool buffer) {
     for (const Candidate& each : candidates(name)) {
+      if (!scope_.values->work().spend()) {
+        scope_.values->refuse_spent_work();
+        return false;
+      }
       const NameRule& rule = *each.rule;
       if (rule.of && *rule.of != step) continue;
       if (rule.dims && *rule.dims != type.shape.size()) continue;
@@ -310,8 +316,7 @@ class Renaming {
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
       set_dtype(rule.dtype, tensor);
-      results_.push_back(std::move(tensor));
-      return true;
+      return add(std::move(tensor));
     }
     StackMember member{{}, each.from, module_of(old), std::move(tensor)};
     for (const auto& [what, at] : rule.stack) {
@@ -321,7 +326,7 @@ class Renaming {
     }
     const auto [group, is_new] = group_of_.try_emplace(*name, results_.size());
     if (is_new) {
-      results_.push_back({*std::move(name), {}, {}, false});
+      if (!add({*std::move(name), {}, {}, false})) return false;
       groups_[results_.size() - 1].rule = &rule;
     }
     TensorStack& stack = groups_[group->second];
@@ -331,6 +336,17 @@ class Renaming {
     }
     stack.members.push_back(std::move(member));
     return true;
+  }
+
+  // Splits and added tensors may make any number of one.
+  bool add(Renamed tensor) {
+    results_.push_back(std::move(tensor));
+    if (static_cast<int64_t>(results_.size()) <= kMaxTensors) return true;
+    config_
+        .refuse("", "names of " + in_backticks(scheme_.name) +
+                        " would make too many tensors")
+        .fact("the limit is " + count_text(kMaxTensors));
+    return false;
   }
 
   void set_dtype(std::optional<DType> said, Renamed& tensor) const {
@@ -504,8 +520,7 @@ class Renaming {
     }
     if (plain_.size() > 0) tensor.type.dtype = plain_.type(0).dtype;
     set_dtype(added.dtype, tensor);
-    results_.push_back(std::move(tensor));
-    return true;
+    return add(std::move(tensor));
   }
 
   bool write() {

@@ -31,7 +31,8 @@ std::string computed(std::string_view text) {
   std::string why;
   const auto expression = parse_expression(text, {}, why);
   if (!expression) return "not read: " + why;
-  const auto value = evaluate(*expression, find, why);
+  Work work;
+  const auto value = evaluate(*expression, find, work, why);
   if (!value) return "no value: " + why;
   switch (value->kind) {
     case ConfigValue::Kind::Flag:
@@ -41,7 +42,7 @@ std::string computed(std::string_view text) {
     case ConfigValue::Kind::Text:
       return value->text;
     case ConfigValue::Kind::Integers:
-      return std::to_string(value->integers.size()) + " items";
+      return std::to_string(value->integers->size()) + " items";
     default:
       return std::to_string(value->integer);
   }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may be computed from one input, and how deep it may nest.
+//
+// A file of a few bytes can ask for any amount of work: a million layers times
+// a thousand steps, names that refer to names that refer to names. Whoever
+// loops over what a file multiplies spends from a Work, and refuses the input
+// where it is spent. Whoever follows references counts a Nested. Both are
+// counts, not clocks, so the same input has the same answer everywhere.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shardplan {
+
+// A unit is about 50 ns; real inputs need thousands of units, not millions.
+class Work {
+ public:
+  static constexpr int64_t kMost = 40'000'000;
+
+  explicit Work(int64_t most = kMost) : most_(most) {}
+
+  // False once more was spent than there was. REQUIRES: units >= 0.
+  bool spend(int64_t units = 1) {
+    spent_ += std::min(units, most_ + 1 - spent_);
+    return spent_ <= most_;
+  }
+  bool is_spent() const { return spent_ > most_; }
+  int64_t most() const { return most_; }
+  // True the first time, so that a spent budget is reported once.
+  bool report_once() {
+    const bool first = !reported_;
+    reported_ = true;
+    return first;
+  }
+
+ private:
+  int64_t most_;
+  int64_t spent_ = 0;  // at most most_ + 1
+  bool reported_ = false;
+};
+
+// One level of what refers to one another: an expression within an expression,
+// a name whose value is an expression, a file that builds on a file. Every
+// level takes stack, and levels of different kinds nest within one another, so
+// all kinds share one count for each thread.
+class Nested {
+ public:
+  static constexpr int kMost = 1000;
+
+  Nested() { ++depth(); }
+  ~Nested() { --depth(); }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+  bool is_too_deep() const { return depth() > kMost; }
+
+ private:
+  static int& depth() {
+    static thread_local int levels = 0;
+    return levels;
+  }
+};
+
+}  // namespace shardplan
