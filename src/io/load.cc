@@ -380,6 +380,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (reading.architecture != nullptr && !used) {
     return unread(in_backticks(path) + " is none and has none beside it");
   }
+  report_remarks(*manifest, diags);
   return manifest;
 }
 
