@@ -294,8 +294,7 @@ void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
   if (gated.base == nullptr) return;
   gated.as_before =
       judge_as_before(judging.base, judging.head, judging.over, gated);
-  gated.gone = no_longer_holds(
-      *gated.before, gated.as_before ? *gated.as_before : *gated.judged);
+  gated.gone = no_longer_holds(*gated.before, *gated.judged);
   if (!gated.gone.empty()) {
     const Target& now = *gated.head;
     gated.changes.push_back(setting_change(gated.name, "target", gated.name,
