@@ -52,7 +52,8 @@ std::optional<Code> find_code(std::string_view text) {
 }
 
 bool prevents_running(Code code) {
-  return static_cast<int>(code) < 100 || code == Code::UnsupportedPattern;
+  return (static_cast<int>(code) < 100 && code != Code::Remark) ||
+         code == Code::UnsupportedPattern;
 }
 
 const Label* main_label(const Diagnostic& diagnostic) {

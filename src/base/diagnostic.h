@@ -193,6 +193,10 @@ class Diagnostics {
   // `--deny CODE`, `--allow CODE`, `--deny warnings`.
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }
+  // What a finding of this code is reported with.
+  Severity severity_of(Code code) const {
+    return effective(code, code_info(code).severity);
+  }
   // An empty one in which the same severities are in force.
   Diagnostics fresh() const;
 

@@ -10,7 +10,8 @@
 namespace shardplan {
 
 // Bytes at the front that need no escape in JSON and may be printed: ASCII
-// without controls, quote and backslash. Eight at a time.
+// without controls, quote and backslash, and without `#`, two of which may
+// begin a command to the runner of a CI job. Eight at a time.
 inline size_t plain_json(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   constexpr uint64_t kHighs = 0x8080808080808080;
@@ -19,14 +20,16 @@ inline size_t plain_json(std::string_view text) {
     std::memcpy(&word, text.data() + at, sizeof word);
     const uint64_t quote = word ^ (kOnes * '"');
     const uint64_t backslash = word ^ (kOnes * '\\');
+    const uint64_t hash = word ^ (kOnes * '#');
     // High bits where a byte is special. Borrows and carries may mark others
     // beside these, and take no mark away.
     const uint64_t special = (quote - kOnes) | (backslash - kOnes) |
-                             (word - kOnes * 0x20) | (word + kOnes) | word;
+                             (hash - kOnes) | (word - kOnes * 0x20) |
+                             (word + kOnes) | word;
     if ((special & kHighs) != 0) break;
   }
   const auto is_plain = [](char c) {
-    return c >= ' ' && c < '\x7F' && c != '"' && c != '\\';
+    return c >= ' ' && c < '\x7F' && c != '"' && c != '\\' && c != '#';
   };
   while (at < text.size() && is_plain(text[at])) ++at;
   return at;

@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "base/plain_json.h"
 
 namespace shardplan {
 namespace {
@@ -406,14 +405,32 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+namespace {
+
+// First and last code point.
+struct Range {
+  char32_t first, last;
+};
+
+// General category Cc, Cf, Zl and Zp.
+constexpr Range kUnprintable[] = {
+    {0x0, 0x1F},        {0x7F, 0x9F},       {0xAD, 0xAD},
+    {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},
+    {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},
+    {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},
+    {0x2060, 0x2064},   {0x2066, 0x206F},   {0xFEFF, 0xFEFF},
+    {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD}, {0x110CD, 0x110CD},
+    {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+    {0xE0001, 0xE0001}, {0xE0020, 0xE007F}};
+
+}  // namespace
+
 bool is_printable(char32_t code_point) {
-  const bool control =
-      code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0);
-  const bool line_or_direction =
-      (code_point >= 0x2028 && code_point <= 0x202E) ||
-      (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0x200E ||
-      code_point == 0x200F || code_point == 0x61C;
-  return !control && !line_or_direction && code_point != 0xFEFF;
+  if (code_point >= 0x20 && code_point < 0x7F) return true;
+  const auto* const found = std::lower_bound(
+      std::begin(kUnprintable), std::end(kUnprintable), code_point,
+      [](const Range& range, char32_t c) { return range.last < c; });
+  return found == std::end(kUnprintable) || code_point < found->first;
 }
 
 bool is_plain_ascii(std::string_view text) {
@@ -422,7 +439,9 @@ bool is_plain_ascii(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  if (is_plain_ascii(text)) return std::string(text);
+  const bool hashes = text.find('#') != std::string_view::npos &&
+                      text.find('#') != text.rfind('#');
+  if (is_plain_ascii(text) && !hashes) return std::string(text);
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
@@ -430,7 +449,8 @@ std::string printable(std::string_view text) {
     const char32_t code_point = decode_utf8(text, at);
     if (code_point == kReplacement && at == start + 1) {
       append_escape(out, static_cast<unsigned char>(text[start]));
-    } else if (!is_printable(code_point)) {
+    } else if (!is_printable(code_point) ||
+               (code_point == '#' && hashes && follows_hash(text, start))) {
       append_escape(out, code_point);
     } else {
       out += text.substr(start, at - start);
@@ -441,11 +461,8 @@ std::string printable(std::string_view text) {
 
 namespace {
 
-// First and last code point. Unassigned code points between two ranges of one
-// kind are counted in, which keeps the tables short.
-struct Range {
-  char32_t first, last;
-};
+// Unassigned code points between two ranges of one kind are counted in, which
+// keeps the tables short.
 
 // General category Mn, Me or Cf (but not the signs that enclose digits), and
 // the Hangul vowels and finals that join the syllable before them.
@@ -643,34 +660,6 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   const double bytes = std::floor(number * found->bytes);
   if (!(bytes >= 1 && bytes < 0x1p62)) return std::nullopt;
   return static_cast<int64_t>(bytes);
-}
-
-void append_json_string(std::string& out, std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
-  out += '"';
-  while (true) {
-    const size_t plain = plain_json(text);
-    out += text.substr(0, plain);
-    if (plain == text.size()) break;
-    const char c = text[plain];
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte >= 8 && byte <= 13 && byte != 11) {
-      out += '\\';
-      out += kShort[byte - 8U];
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 15U];
-    } else {
-      out += c;
-    }
-    text.remove_prefix(plain + 1);
-  }
-  out += '"';
 }
 
 }  // namespace shardplan

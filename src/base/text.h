@@ -67,15 +67,18 @@ std::string pad(std::string_view text, int width, bool right = false);
 // Decodes one code point at `at`, advancing it; U+FFFD for invalid bytes.
 char32_t decode_utf8(std::string_view text, size_t& at);
 bool is_valid_utf8(std::string_view text);
-// False for control characters and for marks that reorder or break what a
-// reader sees: line separators, bidirectional controls, the byte order mark.
+// False for control and format characters and line separators: they act on a
+// terminal, reorder or hide what a reader sees, or vanish where texts are
+// compared.
 bool is_printable(char32_t code_point);
 // Nothing but printable ASCII, as most texts are: one column a byte.
 bool is_plain_ascii(std::string_view text);
-// Escapes what is not printable as \n, \x1b, \u{202e} and invalid bytes as
-// \xff, so that a name from a file cannot write to the terminal. What is shown
-// goes through here where it is rendered (src/report) and nowhere before: texts
-// are composed, compared and searched as they are. Nothing changes twice.
+// Escapes what is not printable as \n, \x1b, \u{202e}, invalid bytes as \xff
+// and a `#` behind another as \x23, so that a name from a file can neither
+// write to the terminal nor command the runner of a CI job
+// (report/diagnostics_text.h). What is shown goes through here where it is
+// rendered (src/report) and nowhere before: texts are composed, compared and
+// searched as they are. Nothing changes twice.
 std::string printable(std::string_view text);
 
 // How many columns of a terminal a code point takes.
@@ -102,5 +105,13 @@ inline constexpr std::string_view kByteSizeHelp =
 // Appends `text`, which must be valid UTF-8, in quotes and as RFC 8785 section
 // 3.2.2.2 has it: only what must be escaped is.
 void append_json_string(std::string& out, std::string_view text);
+// The same for what is shown or written for others: it takes any bytes, those
+// that are no UTF-8 become U+FFFD, and what is not printable is a \u escape. So
+// is a `#` behind another, since `##[..]` and `##vso[..]` anywhere in a line
+// are commands to runners of CI jobs. A reader of JSON gets the same text.
+void append_printable_json(std::string& out, std::string_view text);
+// Whether a `#` stands before `at`, but for what takes no column: runners
+// compare texts without it.
+bool follows_hash(std::string_view text, size_t at);
 
 }  // namespace shardplan

@@ -143,12 +143,13 @@ bool write_step_summary(Context& context, const Report& report) {
   return false;
 }
 
+Severity least_shown(const OutputOptions& output) {
+  return output.quiet ? Severity::Error : Severity::Note;
+}
+
 // After an answer on stdout; where both go to one terminal a line keeps them
 // apart.
-void show_diagnostics(Context& context) {
-  const Severity least =
-      context.options.output.quiet ? Severity::Error : Severity::Note;
-  const Diagnostics shown = arranged(context.diags, least);
+void show_diagnostics(Context& context, const Diagnostics& shown) {
   if (shown.all().empty()) return;
   if (!to_file(context.options.output) &&
       context.host.is_terminal(Stream::Out) &&
@@ -165,6 +166,50 @@ Diagnostics reasons(const Diagnostics& diags) {
     if (prevents_running(diagnostic.code)) result.add(diagnostic);
   }
   return result;
+}
+
+// Whether the format has a place for lines beside findings.
+bool has_lines(const Renderer& renderer) {
+  return renderer.name == "text" || renderer.name == "markdown";
+}
+
+bool is_note(const Diagnostic& each) {
+  return each.code == Code::Remark && each.severity == Severity::Note;
+}
+
+// Notes are lines where a format has such, else findings.
+void place_notes(const Renderer& renderer, Diagnostics& shown, Report& report) {
+  std::vector<std::string> notes;
+  for (const Diagnostic& each : shown.all()) {
+    if (!is_note(each)) continue;
+    notes.push_back(
+        each.message +
+        (each.targets.empty() ? "" : " (" + some_names(each.targets) + ")"));
+  }
+  if (has_lines(renderer)) {
+    std::erase_if(shown.all(), is_note);
+    report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+    return;
+  }
+  for (std::string& note : report.notes) {
+    Diagnostic found;
+    found.code = Code::Remark;
+    found.severity = Severity::Note;
+    found.message = std::move(note);
+    shown.add(std::move(found));
+  }
+  report.notes.clear();
+}
+
+// Takes out notes that are allowed, and makes findings of those that are
+// denied.
+void judge_notes(Report& report, Diagnostics& diags) {
+  const Severity severity = diags.severity_of(Code::Remark);
+  if (severity == Severity::Note) return;
+  for (std::string& note : report.notes) {
+    diags.report(Code::Remark, {}, std::move(note));
+  }
+  report.notes.clear();
 }
 
 // False when it could not be written.
@@ -303,9 +348,11 @@ namespace {
 Exit finish_whole(Context& context, Report report) {
   const Renderer* renderer = find_renderer(context.options.output.format);
   SHARDPLAN_CHECK(renderer != nullptr);
+  judge_notes(report, context.diags);
   const bool hide = context.options.output.quiet && renderer->for_people;
-  const Diagnostics shown =
-      arranged(context.diags, hide ? Severity::Error : Severity::Note);
+  Diagnostics shown = arranged(context.diags);
+  place_notes(*renderer, shown, report);
+  if (hide) shown = arranged(shown, Severity::Error);
   report.diagnostics = &shown;
   add_file_names(report, context.options, context.host);
   const bool terminal =
@@ -319,8 +366,11 @@ Exit finish_whole(Context& context, Report report) {
   if (renderer->name == "github" && !write_step_summary(context, report)) {
     return Exit::CouldNotRun;
   }
-  if (renderer->for_people && !report.diagnostics_are_the_answer) {
-    show_diagnostics(context);
+  const bool among_answer =
+      report.diagnostics_are_the_answer && renderer->name == "text";
+  if (renderer->for_people && !among_answer) {
+    show_diagnostics(context,
+                     arranged(shown, least_shown(context.options.output)));
   }
   return exit_of(context.diags);
 }
@@ -349,7 +399,9 @@ Exit finish_incomplete(Context& context, Report report) {
       !context.host.shortened_file().empty()) {
     return Exit::CouldNotRun;
   }
-  const Diagnostics shown = arranged(context.diags);
+  judge_notes(report, context.diags);
+  Diagnostics shown = arranged(context.diags);
+  place_notes(*find_renderer(format), shown, report);
   report.diagnostics = &shown;
   add_file_names(report, context.options, context.host);
   context.progress.clear();
@@ -367,7 +419,8 @@ bool asks_for_plan(const OutputOptions& output) {
 Exit finish_with(Context& context, const Writer& write) {
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
   if (!write_answer(context, write)) return Exit::CouldNotRun;
-  show_diagnostics(context);
+  show_diagnostics(
+      context, arranged(context.diags, least_shown(context.options.output)));
   return exit_of(context.diags);
 }
 

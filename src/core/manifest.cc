@@ -258,4 +258,16 @@ std::map<std::string, std::string> settle_labels(
   return used;
 }
 
+void report_remarks(const Manifest& manifest, Diagnostics& diags) {
+  for (const std::string& remark : manifest.remarks) {
+    diags.report(Code::Remark, {}, remark);
+  }
+  if (manifest.buffers().empty()) return;
+  diags.report(
+      Code::Remark, {},
+      plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
+          " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
+          " in total are excluded (not parameters)");
+}
+
 }  // namespace shardplan

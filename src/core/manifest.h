@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/facts.h"
 #include "core/mesh.h"
@@ -51,6 +52,9 @@ struct DimKind {
   // What logical axis rules call it (model/architecture/axis_labels.h); ""
   // where it is never cut.
   std::string axis = {};
+  // Elements of the weight that each stored one stands for: of 231 scales of
+  // groups of 128, 128.
+  int64_t unit = 1;
 };
 // Per dimension, as stored.
 using ParameterKind = std::vector<DimKind>;
@@ -209,5 +213,8 @@ struct StoredTensor {
 
 // The numbers of a model: one tensor per parameter of its manifest.
 using StoredTensors = std::vector<StoredTensor>;
+
+// What reading it assumed or left out, as notes (SP019).
+void report_remarks(const Manifest& manifest, Diagnostics& diags);
 
 }  // namespace shardplan

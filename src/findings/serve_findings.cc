@@ -25,7 +25,7 @@ std::string mesh_text(const EngineMesh& mesh) {
   std::string text = "tp=" + count_text(mesh.tp);
   if (mesh.dp > 1) text += ", dp=" + count_text(mesh.dp);
   if (mesh.pp > 1) text += ", pp=" + count_text(mesh.pp);
-  if (mesh.expert_parallel) text += " with experts dealt out";
+  if (mesh.expert_parallel) text += " with `--expert-parallel`";
   return text;
 }
 
@@ -54,10 +54,9 @@ void help_changes(const ServeInput& input, Diagnostics::Builder& report) {
   for (const TriedServing& tried : *input.tried) {
     report.help("with `" + tried.flags + "` it holds " +
                 sequences_text(tried.sequences) +
-                (tried.fits ? ""
-                 : tried.sequences[2] < static_cast<double>(input.serving.batch)
-                     ? ": not enough"
-                     : ": not sure to be enough"));
+                (tried.fit.surely()    ? ""
+                 : tried.fit.perhaps() ? ": it may be enough"
+                                       : ": not enough"));
   }
 }
 
@@ -125,7 +124,14 @@ void check_engine_start(const ServeInput& input, Diagnostics& diags) {
       report.fact(serving.problems[i]);
     }
     const std::string legal = legal_degrees(serving);
-    if (!legal.empty()) report.help("degrees that it starts at: tp=" + legal);
+    if (!legal.empty()) {
+      const std::string others =
+          others_text(serving.mesh, DegreeOf::Tensor, serving.has_experts());
+      report.help("it starts at tp=" + legal +
+                  (others.empty()                  ? ""
+                   : others.starts_with("without") ? " " + others
+                                                   : " with " + others));
+    }
     help_changes(input, report);
   }
   if (serving.missing_at_start > 0) report_missing_at_start(input, diags);
@@ -134,7 +140,6 @@ void check_engine_start(const ServeInput& input, Diagnostics& diags) {
 
 void check_cache_size(const ServeInput& input, Diagnostics& diags) {
   const Serving& serving = input.serving;
-  if (serving.without_cache) return;
   const ServedStage& stage = serving.stage();
   if (serving.holds(0)) return;
   const bool never = !serving.holds(2);

@@ -53,7 +53,7 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
                     " to " + size_text(one.upper) + ": " + verdict);
   };
   for (const TriedStep& one : finding.tried) {
-    if (one.fits) {
+    if (one.fit.surely()) {
       add(one, "it fits");
     } else if (one.upper < finding.bracket.upper()) {
       others.push_back(&one);
@@ -65,7 +65,7 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
                    });
   if (others.size() > 2) others.resize(2);
   for (const TriedStep* one : others) {
-    add(*one, one->lower > finding.limit.usable ? "not enough" : "it may fit");
+    add(*one, one->fit.perhaps() ? "it may fit" : "not enough");
   }
   return texts;
 }
@@ -100,9 +100,9 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are those of " + bracket.device);
   }
-  const auto fits = [](const TriedStep& one) { return one.fits; };
+  const auto fits = [](const TriedStep& one) { return one.fit.surely(); };
   if (std::none_of(finding.tried.begin(), finding.tried.end(), fits)) {
-    report.fact("no change that was tried makes sure that it fits");
+    report.fact("no change tried guarantees a fit");
   }
   for (std::string& text : ways_out(finding)) report.help(std::move(text));
 }

@@ -10,6 +10,7 @@
 #include "activations/bracket.h"
 #include "base/diagnostic.h"
 #include "memory/budget.h"
+#include "memory/fit.h"
 
 namespace shardplan {
 
@@ -19,7 +20,7 @@ struct TriedStep {
   int64_t lower = 0;
   int64_t estimate = 0;
   int64_t upper = 0;
-  bool fits = false;  // its state does, too
+  Fit fit;
 };
 
 struct StepFinding {

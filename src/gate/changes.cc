@@ -245,14 +245,23 @@ void add_placements(const Session& before, const Session& after,
                    });
 }
 
-// A step is compared with a step: one that is asked for on one side alone is no
-// growth of what the other holds.
-bool both_have_steps(const TargetSide& a, const TargetSide& b) {
-  return a.step != nullptr && b.step != nullptr;
+// What is compared: what both sides ask about. A step or a state that is asked
+// about on one side alone is no growth of what the other holds.
+enum class Compared : uint8_t { Parameters, Stored, Step };
+
+Compared asked_by(const TargetSide& side) {
+  if (side.step != nullptr) return Compared::Step;
+  const bool stored = side.budget != nullptr && !side.budget->classes.empty();
+  return stored ? Compared::Stored : Compared::Parameters;
+}
+
+Compared asked_by_both(const TargetSide& a, const TargetSide& b) {
+  return std::min(asked_by(a), asked_by(b));
 }
 
 // What a side holds, by category, the total last.
-std::vector<BracketRow> categories_of(const TargetSide& side, bool with_step) {
+std::vector<BracketRow> categories_of(const TargetSide& side,
+                                      Compared compared) {
   std::vector<BracketRow> rows;
   BracketRow total{"total", "total", {}};
   const auto add = [&](BracketRow row) {
@@ -261,9 +270,9 @@ std::vector<BracketRow> categories_of(const TargetSide& side, bool with_step) {
     }
     rows.push_back(std::move(row));
   };
-  if (with_step) {
+  if (compared == Compared::Step) {
     for (const BracketRow& row : side.step->rows) add(row);
-  } else if (side.budget == nullptr || side.budget->classes.empty()) {
+  } else if (compared == Compared::Parameters) {
     const int64_t bytes = side.session.memory.max;
     add({std::string(category_name(Category::Parameters)),
          std::string(category_title(Category::Parameters)),
@@ -281,8 +290,8 @@ std::vector<BracketRow> categories_of(const TargetSide& side, bool with_step) {
   return rows;
 }
 
-int64_t fullest(const TargetSide& side, bool with_step) {
-  return categories_of(side, with_step).back().bytes[1];
+int64_t fullest(const TargetSide& side, Compared compared) {
+  return categories_of(side, compared).back().bytes[1];
 }
 
 // "activations +3.10 GiB, gathered layer -1.00 GiB", the largest first.
@@ -336,10 +345,11 @@ void add_memory(const TargetSide& before, const TargetSide& after,
     change.text = std::move(text);
     changes.push_back(std::move(change));
   };
-  const bool steps = both_have_steps(before, after);
-  const int64_t was = fullest(before, steps);
+  const Compared compared = asked_by_both(before, after);
+  const bool steps = compared == Compared::Step;
+  const int64_t was = fullest(before, compared);
   const std::string grown = grown_text(category_changes(before, after));
-  add("fullest device", was, fullest(after, steps), was,
+  add("fullest device", was, fullest(after, compared), was,
       steps && !grown.empty()
           ? "at the peak of a training step, estimated: " + grown
           : grown);
@@ -479,7 +489,7 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
 
 std::vector<CategoryChange> category_changes(const TargetSide& before,
                                              const TargetSide& after) {
-  const bool steps = both_have_steps(before, after);
+  const Compared compared = asked_by_both(before, after);
   std::vector<CategoryChange> all;
   const auto of = [&](const BracketRow& row) -> CategoryChange& {
     const auto found = std::find_if(
@@ -488,10 +498,10 @@ std::vector<CategoryChange> category_changes(const TargetSide& before,
     if (found != all.end()) return *found;
     return all.emplace_back(CategoryChange{row.category, row.title, {}, {}});
   };
-  for (const BracketRow& row : categories_of(after, steps)) {
+  for (const BracketRow& row : categories_of(after, compared)) {
     of(row).after = row.bytes;
   }
-  for (const BracketRow& row : categories_of(before, steps)) {
+  for (const BracketRow& row : categories_of(before, compared)) {
     of(row).before = row.bytes;
   }
   std::erase_if(all, [](const CategoryChange& change) {

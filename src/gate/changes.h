@@ -73,6 +73,7 @@ struct GateChange {
   // Of a finding that is new or graver than it was; else off.
   Severity severity = Severity::Off;
   bool fails = false;
+  bool reported = false;  // as a finding of its own
 };
 
 // One side of a target.

@@ -8,6 +8,7 @@
 //   any-change
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@ namespace shardplan {
 
 struct RuleSetChange;
 
-// What a gate without the flag fails on.
-inline constexpr std::string_view kDefaultFailOn = "new-errors";
+// What fails without the flag.
+inline constexpr std::array<std::string_view, 3> kGateFailOn = {
+    "new-errors", "lost-axes", "memory>10%"};
+inline constexpr std::string_view kDiffFailOn = "new-errors";
 
 struct FailOn {
   std::optional<double> memory;      // of what it was: 0.01

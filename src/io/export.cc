@@ -334,7 +334,7 @@ std::vector<std::string> header_lines(const ExportInput& input,
   std::vector<std::string> lines = {std::string(what) +
                                     "; `shardplan export --to " +
                                     std::string(target) + "`."};
-  for (const std::string& line : input.origin) lines.push_back(printable(line));
+  for (const std::string& line : input.origin) lines.push_back(line);
   lines.push_back("mesh: " + mesh_text(input.plan.mesh));
   return lines;
 }
@@ -347,7 +347,7 @@ void add_left_out(int64_t count, std::vector<std::string>& lines) {
 
 std::string comment_text(const std::vector<std::string>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += "# " + line + "\n";
+  for (const std::string& line : lines) text += "# " + printable(line) + "\n";
   return text;
 }
 

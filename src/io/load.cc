@@ -272,7 +272,7 @@ ArchitecturePtr read_architecture_file(
                if (auto shipped = find_architecture(name)) return shipped;
                if (name.find_first_of("/\\") != name.npos) return nullptr;
                const std::string beside =
-                   join_path(directory_of(path), std::string(name) + ".yaml");
+                   path_beside(path, std::string(name) + ".yaml", host);
                const auto read = known.find(beside);
                if (read != known.end()) return read->second;
                if (depth > kMaxArchitectureDepth || !host.file_info(beside)) {
@@ -380,6 +380,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (reading.architecture != nullptr && !used) {
     return unread(in_backticks(path) + " is none and has none beside it");
   }
+  report_remarks(*manifest, diags);
   return manifest;
 }
 

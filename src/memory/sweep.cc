@@ -139,8 +139,7 @@ SweepPoint sweep_point(const Manifest& manifest, const SweepMesh& mesh,
   point.limit = options.limit;
   point.bytes = budget.classes.front().bytes;
   point.total = budget.classes.front().total;
-  point.headroom = budget.headroom;
-  point.fits = budget.fits();
+  point.fit = fit_between(budget.limit, point.total, point.total);
   if (options.kv && options.limit) {
     point.workload_headroom =
         find_headroom(manifest, mesh.plan, groups, options, budget);
@@ -152,15 +151,11 @@ double SweepPoint::cost() const {
   return serving ? -serving->sequences[1] : static_cast<double>(total);
 }
 
-void set_step(SweptStep step, const CategoryBytes& bytes, SweepPoint& point) {
+void set_step(SweptStep step, const CategoryBytes& bytes, const Fit& fit,
+              SweepPoint& point) {
   point.bytes = bytes;
   point.total = step.estimate;
-  if (point.limit) {
-    const int64_t usable = point.limit->usable;
-    point.headroom = usable - step.estimate;
-    point.may_fit = point.fits && step.lower <= usable && step.upper > usable;
-    point.fits = point.fits && step.upper <= usable;
-  }
+  point.fit = fit;
   point.step = std::move(step);
 }
 
@@ -171,7 +166,7 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
   std::map<Key, size_t> groups;
   std::vector<std::vector<size_t>> members;
   for (size_t i = 0; i < points.size(); ++i) {
-    if (!points[i].fits || meshes[points[i].mesh].errors > 0) continue;
+    if (!points[i].fit.surely() || meshes[points[i].mesh].errors > 0) continue;
     const std::optional<SweptStep>& step = points[i].step;
     const Key key{points[i].batch, points[i].seq, step ? step->microbatches : 0,
                   step ? step->remat : "",

@@ -14,6 +14,7 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "memory/budget.h"
+#include "memory/fit.h"
 #include "memory/kv_cache.h"
 #include "memory/stages.h"
 
@@ -78,8 +79,7 @@ struct SweptServing {
   std::array<double, 3> sequences{};  // in all groups: least, estimate, most
 };
 
-// With a training step `bytes` and `total` are those of its estimate, and it
-// fits where its upper end does; where its lower end alone does, it may.
+// With a training step `bytes` and `total` are those of its estimate.
 struct SweepPoint {
   size_t mesh = 0;  // of the sweep's list
   std::optional<int64_t> batch;
@@ -89,9 +89,7 @@ struct SweepPoint {
   std::optional<DeviceLimit> limit;
   CategoryBytes bytes{};  // of the fullest class of devices
   int64_t total = 0;
-  int64_t headroom = 0;  // 0 without a limit
-  bool fits = true;
-  bool may_fit = false;                // not sure
+  Fit fit;                             // of what is asked for
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
   // By which points on as many devices are compared: bytes, and with an engine,
@@ -111,8 +109,9 @@ std::optional<SweepPoint> sweep_point(const Manifest& manifest,
 SweepPoint sweep_point(const Manifest& manifest, const SweepMesh& mesh,
                        const LayerGroups& groups, const BudgetOptions& options,
                        const Budget& budget);
-// `bytes` are those of the estimate. A state that does not fit stays so.
-void set_step(SweptStep step, const CategoryBytes& bytes, SweepPoint& point);
+// `bytes` are those of the estimate.
+void set_step(SweptStep step, const CategoryBytes& bytes, const Fit& fit,
+              SweepPoint& point);
 
 // Points that fit, on meshes without errors, and that no other such point of
 // the same workload, way of doing it and limit beats: none has fewer devices

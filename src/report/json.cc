@@ -5,51 +5,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/plain_json.h"
 #include "base/text.h"
 
 namespace shardplan {
 namespace {
-
-void append_unicode_escape(std::string& out, char32_t code_point) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += "\\u";
-  for (const unsigned shift : {12U, 8U, 4U, 0U}) {
-    out += kDigits[(code_point >> shift) & 0xFU];
-  }
-}
-
-// One character that is not plain, at `at`, which moves behind it.
-void append_special(std::string& out, std::string_view text, size_t& at) {
-  const size_t start = at;
-  const char32_t code_point = decode_utf8(text, at);
-  switch (code_point) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    default:
-      break;
-  }
-  if (!is_printable(code_point)) {
-    append_unicode_escape(out, code_point);
-  } else if (code_point == 0xFFFD) {
-    out += "\xEF\xBF\xBD";
-  } else {
-    out += text.substr(start, at - start);
-  }
-}
 
 template <typename Items, typename Append>
 void append_list(std::string& out, const Items& items, Append append) {
@@ -170,18 +129,6 @@ void append_json_double(std::string& out, double number) {
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), number + 0.0);
   out.append(buffer.data(), end.ptr);
-}
-
-void append_printable_json(std::string& out, std::string_view text) {
-  out += '"';
-  for (size_t at = 0; true;) {
-    const size_t plain = plain_json(text.substr(at));
-    out += text.substr(at, plain);
-    at += plain;
-    if (at == text.size()) break;
-    append_special(out, text, at);
-  }
-  out += '"';
 }
 
 void append_prose_json(std::string& out, std::string_view text) {

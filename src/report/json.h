@@ -4,8 +4,7 @@
 // Integers are written as integers whatever their size, doubles with the fewest
 // digits that read back the same, what is not finite as null. A spec is a list
 // with null, "axis" or ["a", "b"] per dimension; `[]` and `[null]` differ. Text
-// is always valid UTF-8: bytes that are not become U+FFFD, and characters that
-// could act on a terminal are written as \u escapes.
+// is written by append_printable_json (base/text.h).
 #pragma once
 
 #include <cstdint>
@@ -19,9 +18,6 @@ namespace shardplan {
 void append_json(std::string& out, const Cell& cell);
 void append_json_integer(std::string& out, int64_t number);
 void append_json_double(std::string& out, double number);
-// A string with its quotes. Unlike the canonical form of base/text.h it
-// takes any bytes and is safe to print.
-void append_printable_json(std::string& out, std::string_view text);
 // A sentence: what is not printable is escaped as people see it, `\\x1b` in
 // JSON for an escape character, so that all formats quote names alike.
 void append_prose_json(std::string& out, std::string_view text);

@@ -3,15 +3,73 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
-// Code in HTML, with every character that means something as an entity.
+bool is_hex(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// Abbreviated or whole ids of commits become links: 7 to 40 digits, not all of
+// them decimal, that stand alone.
+bool has_commit_id(std::string_view word) {
+  constexpr size_t kLeast = 7;
+  constexpr size_t kMost = 40;
+  for (size_t at = 0; at < word.size();) {
+    size_t end = at;
+    bool all_hex = true;
+    bool decimal = true;
+    for (; end < word.size() && (is_digit(word[end]) || is_letter(word[end]));
+         ++end) {
+      all_hex = all_hex && is_hex(word[end]);
+      decimal = decimal && is_digit(word[end]);
+    }
+    const size_t length = end - at;
+    if (all_hex && !decimal && length >= kLeast && length <= kMost) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// Whether a reader of Markdown on GitHub or GitLab may make a link, a mention,
+// an emoji or a formula of a word, though every sign of Markdown in it is
+// escaped: they look for these in what the page says, but not in code.
+bool may_become_more(std::string_view word) {
+  if (word.find_first_of("@#$") != std::string_view::npos) return true;
+  std::string lower(word);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  for (const char* sign : {"://", "www.", "mailto:", "xmpp:"}) {
+    if (lower.find(sign) != std::string::npos) return true;
+  }
+  for (size_t at = lower.find("gh-"); at != std::string::npos;
+       at = lower.find("gh-", at + 1)) {
+    const bool begins = at == 0 || !is_letter(lower[at - 1]);
+    if (begins && at + 3 < lower.size() && is_digit(lower[at + 3])) return true;
+  }
+  const bool emoji = std::count(word.begin(), word.end(), ':') > 1;
+  // GitLab: `!1`, `%1`, `~label`, `&1`.
+  const size_t sign = word.find_first_of("!%~&");
+  const bool reference = sign + 1 < word.size() &&
+                         sign != std::string_view::npos &&
+                         (is_digit(word[sign + 1]) ||
+                          is_letter(word[sign + 1]) || word[sign + 1] == '"');
+  return emoji || reference || has_commit_id(word);
+}
+
+}  // namespace
+
 std::string html_code(std::string_view text) {
-  constexpr std::string_view kSpecial = "&<>|`\\*_[]~#@";
+  constexpr std::string_view kSpecial = "&<>|`\\*_[]~#:.$!%-";
   std::string out = "<code>";
   for (const char c : text) {
-    if (kSpecial.find(c) == std::string_view::npos) {
+    if (c == '@') {
+      // An address is looked for in the text of the page, entities and all.
+      out += "<!-- -->&#64;";
+    } else if (kSpecial.find(c) == std::string_view::npos) {
       out += c;
     } else {
       out += "&#" + std::to_string(static_cast<int>(c)) + ";";
@@ -20,7 +78,25 @@ std::string html_code(std::string_view text) {
   return out + "</code>";
 }
 
-}  // namespace
+std::vector<MarkdownWord> markdown_words(std::string_view text) {
+  std::vector<MarkdownWord> words;
+  while (!text.empty()) {
+    const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    if (!words.empty() && !may_become_more(word) && !words.back().code) {
+      words.back().text += text.substr(0, end);
+    } else if (may_become_more(word)) {
+      if (begin > 0)
+        words.push_back({std::string(text.substr(0, begin)), false});
+      words.push_back({std::string(word), true});
+    } else {
+      words.push_back({std::string(text.substr(0, end)), false});
+    }
+    text.remove_prefix(end);
+  }
+  return words;
+}
 
 std::string markdown_code(std::string_view text, bool in_table) {
   if (text.empty()) return {};
@@ -46,12 +122,31 @@ std::string markdown_code(std::string_view text, bool in_table) {
   return fence + between + inside + between + fence;
 }
 
-std::string markdown_plain(std::string_view text) {
+namespace {
+
+// Two spans of code would read each other's fences.
+void append_apart(std::string& out, std::string_view more) {
+  if (out.ends_with('`') && more.starts_with('`')) out += "<!-- -->";
+  out += more;
+}
+
+std::string escaped_text(std::string_view text) {
   constexpr std::string_view kSpecial = "\\`*_[]<>|~#&@";
   std::string out;
   for (const char c : text) {
     if (kSpecial.find(c) != std::string_view::npos) out += '\\';
     out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string markdown_plain(std::string_view text, bool in_table) {
+  std::string out;
+  for (const MarkdownWord& word : markdown_words(text)) {
+    append_apart(out, word.code ? markdown_code(word.text, in_table)
+                                : escaped_text(word.text));
   }
   return out;
 }
@@ -62,9 +157,13 @@ std::string markdown_prose(std::string_view text, bool in_table) {
     const size_t open = text.find('`');
     const size_t close =
         open == std::string_view::npos ? open : text.find('`', open + 1);
-    if (close == std::string_view::npos) return out + markdown_plain(text);
-    out += markdown_plain(text.substr(0, open));
-    out += markdown_code(text.substr(open + 1, close - open - 1), in_table);
+    if (close == std::string_view::npos) {
+      append_apart(out, markdown_plain(text, in_table));
+      return out;
+    }
+    append_apart(out, markdown_plain(text.substr(0, open), in_table));
+    append_apart(
+        out, markdown_code(text.substr(open + 1, close - open - 1), in_table));
     text.remove_prefix(close + 1);
   }
   return out;

@@ -150,6 +150,10 @@ struct Report {
   // For people, between the two: lines in which every column counts.
   std::function<std::vector<std::string>(const Style&)> drawing = {};
   std::vector<Table> tables;
+  // Last lines of the answer, which its tables and summary have, too.
+  std::vector<std::string> closing;
+  // What the answer assumes or leaves out. Formats without lines for people
+  // have them as diagnostics (SP019).
   std::vector<std::string> notes;
   std::optional<std::string> next_step;  // the last line: a command to type
   // Bytes of Markdown, where there is a limit, as a comment on GitHub has.

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "model/tensor_name.h"
 
 namespace shardplan {
 namespace {
@@ -52,29 +53,46 @@ std::string of_ranks(int64_t degree) {
   return " " + std::string("not divisible by ") + count_text(degree);
 }
 
-std::string head_noun(const ServedDim& dim) {
-  if (dim.role == DimRole::KvHeads) return "KV heads";
-  if (dim.label == "heads") return "heads";
-  return in_backticks(dim.label);
+// " of the vision tower"; "" of the language model.
+std::string tower_of(std::string_view name) {
+  if (!in_other_tower(name)) return "";
+  return name.find("audio") == std::string_view::npos ? " of the vision tower"
+                                                      : " of the audio tower";
+}
+
+std::string head_noun(const Sample& sample) {
+  const std::string& label = sample.dim.label;
+  const std::string own = label.substr(label.rfind('.') + 1);
+  const std::string noun = sample.dim.role == DimRole::KvHeads ? "KV heads"
+                           : own == "heads"                    ? "heads"
+                                            : in_backticks(label);
+  return noun + tower_of(sample.name);
 }
 
 // "28 heads are not divisible by 8"; empty where nothing is wrong.
-std::string head_problem(const ServedDim& dim, int64_t degree) {
+std::string head_problem(const Sample& sample, int64_t degree) {
+  const ServedDim& dim = sample.dim;
   const int64_t count = dim.count > 0 ? dim.count : dim.size;
   const bool fewer = dim.role == DimRole::KvHeads && count < degree;
   const bool even = fewer ? degree % count == 0 : count % degree == 0;
   if (even) return "";
   if (fewer) {
     return count_text(degree) + " is no multiple of " + count_text(count) +
-           " KV heads";
+           " " + head_noun(sample);
   }
-  return count_text(count) + " " + head_noun(dim) + " are" + of_ranks(degree);
+  return count_text(count) + " " + head_noun(sample) + " are" +
+         of_ranks(degree);
 }
 
 std::string width_problem(const ServedDim& dim, int64_t degree,
                           std::string_view what) {
   const int64_t width = dim.count > 0 ? dim.count : dim.size;
   if (width % degree == 0) return "";
+  if (dim.unit > 1) {
+    return std::string(what) + " of " + count_text(width * dim.unit) +
+           " is stored in " + count_text(width) + " groups of " +
+           count_text(dim.unit) + ", which are" + of_ranks(degree);
+  }
   return std::string(what) + " of " + count_text(width) + " is" +
          of_ranks(degree);
 }
@@ -86,7 +104,11 @@ std::string problem_of(const Sample& sample, const Engine& engine,
   switch (dim.role) {
     case DimRole::Heads:
     case DimRole::KvHeads:
-      return head_problem(dim, degree);
+      if (engine.whole_tower_heads &&
+          are_uneven_tower_heads(sample.name, dim, degree)) {
+        return "";
+      }
+      return head_problem(sample, degree);
     case DimRole::Vocabulary: {
       const int64_t padded =
           ceil_div(dim.size, engine.vocab_multiple) * engine.vocab_multiple;
@@ -98,7 +120,7 @@ std::string problem_of(const Sample& sample, const Engine& engine,
              of_ranks(degree);
     }
     case DimRole::Dense:
-      return width_problem(dim, degree, "an MLP");
+      return width_problem(dim, degree, "an MLP" + tower_of(sample.name));
     case DimRole::Width:
       return width_problem(dim, degree, "the width of experts");
     case DimRole::Experts:
@@ -111,6 +133,8 @@ std::string problem_of(const Sample& sample, const Engine& engine,
 std::string block_problem(const Sample& sample, int64_t degree) {
   const ServedDim& dim = sample.dim;
   if (dim.padded || dim.block <= 1 || degree <= 1) return "";
+  // Left whole.
+  if (are_uneven_tower_heads(sample.name, dim, degree)) return "";
   const int64_t held = held_elements(dim, degree, 1);
   if (held % dim.block == 0 || held == dim.size) return "";
   return "a rank's " + count_text(held) + " of " + count_text(dim.size) +
@@ -183,10 +207,24 @@ std::vector<std::string> problems(const std::vector<Sample>& samples,
 
 std::vector<std::string> remarks(const std::vector<Sample>& samples,
                                  int64_t experts, bool latents,
-                                 const Degrees& degrees) {
+                                 const Engine& engine, const Degrees& degrees) {
   std::vector<std::string> found;
   for (const Sample& sample : samples) {
-    if (sample.dim.role != DimRole::KvHeads || sample.dim.count == 0) continue;
+    if (!engine.whole_tower_heads ||
+        !are_uneven_tower_heads(sample.name, sample.dim, degrees.attention)) {
+      continue;
+    }
+    const ServedDim& dim = sample.dim;
+    add_once(found, count_text(dim.count > 0 ? dim.count : dim.size) + " " +
+                        head_noun(sample) + " are" +
+                        of_ranks(degrees.attention) +
+                        ": every rank keeps them whole");
+  }
+  for (const Sample& sample : samples) {
+    if (sample.dim.role != DimRole::KvHeads || sample.dim.count == 0 ||
+        are_uneven_tower_heads(sample.name, sample.dim, degrees.attention)) {
+      continue;
+    }
     const int64_t copies = degrees.attention / sample.dim.count;
     if (copies < 2) continue;
     add_once(found, count_text(sample.dim.count) + " KV heads: " +
@@ -229,6 +267,25 @@ std::string_view degree_name(DegreeOf of) {
   return "tp";
 }
 
+std::string others_text(const EngineMesh& mesh, DegreeOf of, bool experts) {
+  if (of == DegreeOf::Experts) return "";
+  std::vector<std::string> parts;
+  const auto add = [&](const char* axis, int64_t degree) {
+    if (degree > 1) parts.push_back(axis + count_text(degree));
+  };
+  if (of != DegreeOf::Tensor) add("tp=", mesh.tp);
+  if (of != DegreeOf::Data) add("dp=", mesh.dp);
+  add("pp=", mesh.pp);
+  if (mesh.dp_attention) parts.emplace_back("`--dp-attention`");
+  if (mesh.expert_parallel) parts.emplace_back("`--expert-parallel`");
+  std::string text = joined(parts, ", ", " and ");
+  if (experts && !mesh.expert_parallel) {
+    text +=
+        (text.empty() ? "" : ", ") + std::string("without `--expert-parallel`");
+  }
+  return text;
+}
+
 std::vector<std::string> cut_problems(const ServedModel& model,
                                       const Engine& engine,
                                       const EngineMesh& mesh) {
@@ -242,7 +299,7 @@ std::vector<std::string> cut_remarks(const ServedModel& model,
                                      const EngineMesh& mesh) {
   const std::vector<Sample> samples = samples_of(model);
   return remarks(samples, expert_count(model, samples),
-                 keeps_latents(model.manifest->facts),
+                 keeps_latents(model.manifest->facts), engine,
                  degrees_of(engine, mesh));
 }
 
@@ -259,7 +316,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
     verdict.reasons = problems(samples, experts, engine, degrees);
     verdict.legal = verdict.reasons.empty();
     if (verdict.legal) {
-      verdict.reasons = remarks(samples, experts, latents, degrees);
+      verdict.reasons = remarks(samples, experts, latents, engine, degrees);
     }
     return verdict;
   };

@@ -27,6 +27,10 @@ struct DegreeVerdict {
   std::vector<std::string> reasons;
 };
 
+// "dp=2, pp=4 and `--expert-parallel`": what else a verdict holds with; ""
+// where a degree is judged alone. `experts`: the model has some.
+std::string others_text(const EngineMesh& mesh, DegreeOf of, bool experts);
+
 // Why the model is not cut so; empty where it can be.
 std::vector<std::string> cut_problems(const ServedModel& model,
                                       const Engine& engine,

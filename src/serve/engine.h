@@ -87,6 +87,9 @@ struct Engine {
   bool experts_over_dp = false;
   bool uneven_experts = false;  // some ranks may have one expert more
   bool dp_attention = false;    // knows that mode
+  // Heads of a vision tower that do not divide are left whole; else the engine
+  // does not start.
+  bool whole_tower_heads = false;
   EngineDefaults (*defaults)(const DefaultsInput&) = nullptr;
 };
 

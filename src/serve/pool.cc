@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/checked.h"
@@ -291,6 +292,22 @@ std::optional<CachePool> cache_pool(PoolKind kind,
   pool->tokens =
       narrowed(Int128{pool->blocks} * request.seq / pool->sequence_blocks);
   return pool;
+}
+
+int64_t bytes_for_sequences(PoolKind kind,
+                            const std::vector<CacheLayer>& layers,
+                            const PoolRequest& request, int64_t sequences) {
+  const auto holds = [&](int64_t bytes) {
+    const auto pool = cache_pool(kind, layers, request, bytes);
+    return pool && pool->sequences >= static_cast<double>(sequences);
+  };
+  int64_t least = 0;
+  int64_t most = INT64_MAX / 2;
+  while (most - least > 1) {
+    const int64_t middle = std::midpoint(least, most);
+    (holds(middle) ? most : least) = middle;
+  }
+  return most;
 }
 
 }  // namespace shardplan

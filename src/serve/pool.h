@@ -69,4 +69,11 @@ std::optional<CachePool> cache_pool(PoolKind kind,
                                     const std::vector<CacheLayer>& layers,
                                     const PoolRequest& request, int64_t bytes);
 
+// The least bytes that hold so many sequences, up to what states and windows
+// round; INT64_MAX / 2 where none below it do. REQUIRES: cache_pool() is not
+// empty.
+int64_t bytes_for_sequences(PoolKind kind,
+                            const std::vector<CacheLayer>& layers,
+                            const PoolRequest& request, int64_t sequences);
+
 }  // namespace shardplan

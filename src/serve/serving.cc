@@ -141,6 +141,32 @@ double Serving::sequences(size_t end) const {
   return pool ? pool->sequences * static_cast<double>(mesh.dp) : 0;
 }
 
+namespace {
+
+int64_t end_of(const Bracket& bracket, size_t end) {
+  return end == 0 ? bracket.lower : end == 1 ? bracket.estimate : bracket.upper;
+}
+
+}  // namespace
+
+bool Serving::holds(size_t end) const {
+  const auto asked = static_cast<double>(sequences_of_group());
+  return std::all_of(stages.begin(), stages.end(),
+                     [&](const ServedStage& stage) {
+                       const auto& pool = stage.pools.at(end);
+                       return end_of(stage.available, end) >= 0 &&
+                              (!pool || pool->sequences >= asked);
+                     });
+}
+
+int64_t Serving::spare(size_t end) const {
+  int64_t least = INT64_MAX;
+  for (const ServedStage& stage : stages) {
+    least = std::min(least, end_of(stage.available, end) - stage.cache_needed);
+  }
+  return least;
+}
+
 std::optional<ServedModel> known_model(const Manifest& manifest,
                                        const Engine& engine,
                                        Diagnostics& diags) {
@@ -208,6 +234,7 @@ std::optional<Serving> serve(const ServedModel& model,
   weights_input.vocab_multiple = engine.vocab_multiple;
   weights_input.whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1;
   weights_input.dtype = input.weight_dtype;
+  weights_input.whole_tower_heads = engine.whole_tower_heads;
   PoolRequest request;
   request.seq = input.seq;
   request.block = input.block.value_or(engine.block);
@@ -240,6 +267,10 @@ std::optional<Serving> serve(const ServedModel& model,
     for (size_t end = 0; end < ends.size(); ++end) {
       stage.pools[end] =
           cache_pool(engine.pool, stage.layers, request, ends[end]);
+    }
+    if (stage.pools[1]) {
+      stage.cache_needed = bytes_for_sequences(
+          engine.pool, stage.layers, request, answer.sequences_of_group());
     }
     answer.stages.push_back(std::move(stage));
   }

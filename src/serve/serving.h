@@ -10,15 +10,18 @@
 // and sequences are those of one data-parallel group.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/types.h"
 #include "memory/budget.h"
+#include "memory/fit.h"
 #include "memory/stages.h"
 #include "serve/degrees.h"
 #include "serve/engine.h"
@@ -57,6 +60,7 @@ struct ServedStage {
   RankWeights weights;
   std::vector<CacheLayer> layers;
   Bracket available;  // for the cache; negative where weights alone exceed it
+  int64_t cache_needed = 0;  // for the sequences that a group is asked to hold
   std::array<std::optional<CachePool>, 3> pools;  // as kBracketEnds
 };
 
@@ -89,9 +93,17 @@ struct Serving {
   const ServedStage& stage() const { return stages[decides]; }
   // Sequences in all groups at one end of the bracket; 0 where it holds none.
   double sequences(size_t end) const;
-  // Whether what is asked for is there at one end.
-  bool holds(size_t end) const {
-    return without_cache || sequences(end) >= static_cast<double>(batch);
+  // Sequences that the fullest group is asked to hold: a sequence is in one.
+  int64_t sequences_of_group() const { return ceil_div(batch, mesh.dp); }
+  // Whether every stage of a group holds these at one end of the bracket.
+  bool holds(size_t end) const;
+  // Bytes that the fullest stage has left with them; negative: that it lacks.
+  int64_t spare(size_t end) const;
+  bool has_experts() const {
+    return std::any_of(verdicts.begin(), verdicts.end(),
+                       [](const DegreeVerdict& verdict) {
+                         return verdict.of == DegreeOf::Experts;
+                       });
   }
   bool starts() const { return problems.empty() && missing_at_start == 0; }
 };
@@ -115,7 +127,7 @@ struct TriedServing {
   std::string flags;                  // "--kv-dtype f8_e4m3"
   std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
   bool starts = false;
-  bool fits = false;  // starts, and holds what is asked for at the least
+  Fit fit;  // of what is asked for
 };
 
 }  // namespace shardplan

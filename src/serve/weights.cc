@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "model/tensor_name.h"
 
 namespace shardplan {
 namespace {
@@ -101,7 +102,8 @@ struct Local {
 Local local_shape(const ServedModel& model, const ParameterClass& c,
                   const ParameterKind& kind, const WeightsInput& in,
                   bool whole) {
-  const bool expert = is_expert_name(model.folding.folded_names[c.folded]);
+  const std::string& name = model.folding.folded_names[c.folded];
+  const bool expert = is_expert_name(name);
   Local local;
   local.shape = model.manifest->type(c.first).shape;
   if (whole) return local;
@@ -114,6 +116,11 @@ Local local_shape(const ServedModel& model, const ParameterClass& c,
     int64_t plain = 0;
     for (const ServedDim& part : dims[i]) {
       const int64_t degree = degree_of(part.role, in.degrees);
+      if (in.whole_tower_heads && are_uneven_tower_heads(name, part, degree)) {
+        size += part.size;
+        shared += part.size;
+        continue;
+      }
       size += held_elements(part, degree, in.vocab_multiple);
       shared += part.role == DimRole::KvHeads
                     ? ceil_div(part.size, degree)
@@ -213,8 +220,8 @@ std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
     dims.push_back({DimRole::Whole, size, 0, 1, dim.axis});
     return dims;
   }
-  dims.push_back(
-      {role_of_label(dim.axis, expert), size, dim.count, dim.block, dim.axis});
+  dims.push_back({role_of_label(dim.axis, expert), size, dim.count, dim.block,
+                  dim.axis, false, dim.unit});
   return dims;
 }
 
@@ -268,6 +275,13 @@ int64_t degree_of(DimRole role, const Degrees& degrees) {
       break;
   }
   return 1;
+}
+
+bool are_uneven_tower_heads(std::string_view folded, const ServedDim& dim,
+                            int64_t degree) {
+  if (dim.role != DimRole::Heads && dim.role != DimRole::KvHeads) return false;
+  const int64_t count = dim.count > 0 ? dim.count : dim.size;
+  return count % degree != 0 && in_other_tower(folded);
 }
 
 int64_t held_elements(const ServedDim& dim, int64_t degree,

@@ -47,6 +47,7 @@ struct ServedDim {
   int64_t block = 1;    // as DimKind::block
   std::string label;    // "kv_heads", "mlp"
   bool padded = false;  // where it does not divide, engines pad it
+  int64_t unit = 1;     // as DimKind::unit
 };
 // Those of a dimension that consists of several side by side, one each.
 std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
@@ -60,6 +61,10 @@ std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
                                                      bool expert, bool grouped);
 
 int64_t degree_of(DimRole role, const Degrees& degrees);
+// Heads of a tower beside the language model (model/tensor_name.h), which are
+// not divisible by the degree.
+bool are_uneven_tower_heads(std::string_view folded, const ServedDim& dim,
+                            int64_t degree);
 // Elements on the fullest rank. REQUIRES: degree >= 1.
 int64_t held_elements(const ServedDim& dim, int64_t degree,
                       int64_t vocab_multiple);
@@ -115,6 +120,8 @@ struct WeightsInput {
   // The token embedding is whole on every rank (SGLang's dp attention).
   bool whole_embedding = false;
   std::optional<DType> dtype = std::nullopt;  // of floating weights
+  // Heads of a vision tower that do not divide are whole on every rank.
+  bool whole_tower_heads = false;
 };
 // Of the groups for which `held` is true. Empty beyond 63 bits.
 std::optional<RankWeights> rank_weights(const ServedModel& model,

@@ -13,6 +13,7 @@
 #include "core/types.h"
 #include "findings/findings.h"
 #include "io/load.h"
+#include "session/fit.h"
 
 namespace shardplan {
 namespace {
@@ -203,6 +204,7 @@ class ServingTrial {
 
   std::vector<TriedServing> tried() {
     degrees();
+    experts();
     share();
     if (asked_.starts()) {
       cache_dtype();
@@ -223,7 +225,7 @@ class ServingTrial {
       tried.sequences[end] = serving->sequences(end);
     }
     tried.starts = serving->starts() && serving->missing_for_steps == 0;
-    tried.fits = tried.starts && serving->holds(0);
+    tried.fit = fit_of(*serving);
     return tried;
   }
 
@@ -234,7 +236,7 @@ class ServingTrial {
     const bool started = asked_.starts() && asked_.missing_for_steps == 0;
     // What is not enough either should at least be more.
     constexpr double kWorth = 1.05;
-    if (started && !tried->fits &&
+    if (started && !tried->fit.surely() &&
         tried->sequences[1] < kWorth * asked_.sequences(1)) {
       return;
     }
@@ -255,12 +257,20 @@ class ServingTrial {
       input.mesh.tp = verdict.degree;
       auto tried = one(input, mesh_flag(verdict.degree));
       if (!tried || !tried->starts) continue;
-      if (!best || !best->fits) best = std::move(tried);
+      if (!best || !best->fit.surely()) best = std::move(tried);
       // Of smaller degrees the largest that fits, next to what is asked for.
-      else if (!more && tried->fits)
+      else if (!more && tried->fit.surely())
         best = std::move(tried);
     }
     keep(std::move(best));
+  }
+
+  // Experts whole, in place of a share of each: no width of theirs is cut then.
+  void experts() {
+    if (input_.mesh.expert_parallel || !asked_.has_experts()) return;
+    ServingInput input = input_;
+    input.mesh.expert_parallel = true;
+    keep(one(input, "--expert-parallel"));
   }
 
   std::string mesh_flag(int64_t degree) const {
@@ -292,7 +302,7 @@ class ServingTrial {
           input, fmt::format("--{} {:.2f}", input_.engine->share_flag, value));
       if (!tried || (starts && !tried->starts)) break;
       if (tried->starts) last = std::move(tried);
-      if (last && (!starts || last->fits)) break;
+      if (last && (!starts || last->fit.surely())) break;
     }
     keep(std::move(last));
   }
@@ -310,7 +320,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.batched_tokens = tokens;
       auto tried = one(input, "--max-batched-tokens " + std::to_string(tokens));
-      if (!tried || (!tried->fits && tokens > 512)) continue;
+      if (!tried || (!tried->fit.surely() && tokens > 512)) continue;
       keep(std::move(tried));
       break;
     }
@@ -321,7 +331,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.sequences = sequences;
       auto tried = one(input, "--max-seqs " + std::to_string(sequences));
-      if (!tried || (!tried->fits && sequences > 16)) continue;
+      if (!tried || (!tried->fit.surely() && sequences > 16)) continue;
       keep(std::move(tried));
       break;
     }
@@ -333,7 +343,7 @@ class ServingTrial {
       ServingInput input = input_;
       input.seq = seq;
       const auto tried = one(input, "");
-      return tried && tried->fits;
+      return tried && tried->fit.surely();
     };
     if (!fits(1)) return;
     int64_t least = 1;
@@ -372,7 +382,7 @@ std::optional<Serving> answer_serving(const EngineRequest& engine,
   auto answer = serve(models->model, *input, diags);
   if (!answer) return std::nullopt;
   std::vector<TriedServing> tried;
-  if (!answer->starts() || answer->missing_for_steps > 0 || !answer->holds(0)) {
+  if (!fit_of(*answer).surely()) {
     tried = ServingTrial(models->model, *input, *answer).tried();
   }
   lint(ServeInput{*answer, &tried}, diags);

@@ -114,7 +114,13 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
     if (by_labels) set = kEveryModel;
     if (set.empty()) {
       auto report = diags.error(Code::Usage, {}, "no rules were given");
-      if (!manifest.model_type.empty()) {
+      const auto other = find_unexplained(manifest);
+      if (manifest.kinds != nullptr && other) {
+        report.fact("`" + std::string(kEveryModel) +
+                    "` places what follows from the config, and " +
+                    in_backticks(manifest.name(*other)) + " of " +
+                    type_text(manifest.type(*other)) + " does not");
+      } else if (!manifest.model_type.empty()) {
         report.fact("no shipped set is for a " +
                     in_backticks(manifest.model_type));
       }
@@ -125,10 +131,10 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           .help("`--pattern` takes rules in one line");
     }
     files.push_back(set);
-    manifest.remarks.push_back(
-        "no rules were given: these are `" + set + "`, which is shipped for " +
-        (by_labels ? "every model that follows from a config"
-                   : "a " + in_backticks(manifest.model_type)));
+    diags.report(Code::Remark, {},
+                 "no rules given; using the shipped set `" + set + "` for " +
+                     (by_labels ? "every model that follows from a config"
+                                : "a " + in_backticks(manifest.model_type)));
   }
   std::optional<RuleSet> rules =
       load_rules(files, request.dialect, rule_reading(request), host, diags);
@@ -163,9 +169,10 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
       if (rule.name) known.insert(*rule.name);
     }
     for (const auto& [label, name] : settle_labels(known, manifest)) {
-      manifest.remarks.push_back("the rules are older than the label " +
-                                 in_backticks(label) + ": it is " +
-                                 in_backticks(name) + " there");
+      diags.report(Code::Remark, {},
+                   "the rules have no label " + in_backticks(label) +
+                       ", which older versions call " + in_backticks(name) +
+                       ": that is used");
     }
   }
   return rules;
@@ -243,8 +250,9 @@ std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
   recorded.mesh_where = manifest.mesh.front().where;
   auto mesh = mesh_of_rules(recorded, request, diags);
   if (mesh) {
-    manifest.remarks.push_back("the mesh " + mesh_text(mesh->mesh) +
-                               " is that of " + in_backticks(manifest.title));
+    diags.report(Code::Remark, {},
+                 "the mesh " + mesh_text(mesh->mesh) + " is that of " +
+                     in_backticks(manifest.title));
   }
   return mesh;
 }

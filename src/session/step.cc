@@ -609,6 +609,9 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
     if (budget.budget.fits()) {
       report_step(finding, diags);
     } else if (Diagnostic* found = find_over_memory(diags)) {
+      for (std::string& text : found->help) {
+        if (text.starts_with('`')) text = "for the state alone, " + text;
+      }
       for (std::string& text : ways_out(finding)) {
         found->help.push_back("with activations, " + std::move(text));
       }

@@ -15,6 +15,7 @@
 #include "findings/findings.h"
 #include "model/units.h"
 #include "resolve/device_memory.h"
+#include "session/fit.h"
 #include "session/other_meshes.h"
 
 namespace shardplan {
@@ -182,8 +183,7 @@ class Trial {
         steps_.bracket({*memory.batch, *memory.seq}, how, *budget, step, quiet);
     if (!bracket) return std::nullopt;
     TriedStep tried{std::move(flags), bracket->lower(), bracket->estimate(),
-                    bracket->upper()};
-    tried.fits = budget->fits() && tried.upper <= how.limit->usable;
+                    bracket->upper(), fit_of(*budget, &*bracket)};
     return tried;
   }
 
@@ -222,8 +222,9 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
   const auto fits = [&](const StepChange* option) {
     auto step = one(option);
     if (!step) return false;
-    const bool does = step->fits;
-    if (!best || does || (!best->step.fits && step->upper < best->step.upper)) {
+    const bool does = step->fit.surely();
+    if (!best || does ||
+        (!best->step.fit.surely() && step->upper < best->step.upper)) {
       best = Chosen{option, *std::move(step)};
     }
     return does;
@@ -274,14 +275,14 @@ std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
     if (!is_largest || changes[i].kind == ChangeKind::Offload) continue;
     made.push_back(&changes[i]);
     auto one = trial.with(made);
-    if (one && one->fits) fitting = std::move(one);
+    if (one && one->fit.surely()) fitting = std::move(one);
   }
   if (!fitting) return std::nullopt;
   for (size_t i = made.size(); i-- > 0;) {
     Options fewer = made;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     auto one = trial.with(fewer);
-    if (!one || !one->fits) continue;
+    if (!one || !one->fit.surely()) continue;
     fitting = std::move(one);
     made = std::move(fewer);
   }
@@ -294,7 +295,7 @@ std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
           with[i] = option;
           return trial.with(with);
         });
-    if (!chosen || !chosen->step.fits) continue;
+    if (!chosen || !chosen->step.fit.surely()) continue;
     fitting = chosen->step;
     made[i] = chosen->change;
   }
@@ -376,7 +377,8 @@ class Replanner {
     auto plan =
         convert_plan(session_.manifest, session_.plan, mesh, how, quiet);
     if (!plan || quiet.cannot_run() ||
-        errors_of(session_, *plan, planning_, known_) > errors_) {
+        errors_of(session_, *plan, planning_, known_) > errors_ ||
+        leaves_idle(*plan)) {
       return std::nullopt;
     }
     NamesRead names = take_names();
@@ -394,6 +396,26 @@ class Replanner {
   int threads() const { return thread_count(planning_.jobs); }
 
  private:
+  // Whether an axis that is longer than in the mesh asked for shards nothing:
+  // neither parameters nor the batch or tokens, state or layers.
+  bool leaves_idle(const Plan& plan) const {
+    const AxisNames tokens =
+        token_axes_of(memory_, planning_, session_, plan.mesh);
+    const std::vector<AxisSaving> savings =
+        axis_savings(session_.manifest, plan);
+    return std::any_of(
+        savings.begin(), savings.end(), [&](const AxisSaving& each) {
+          return each.size > 1 && each.sharded_tensors == 0 &&
+                 each.size > session_.plan.mesh.size_of(each.axis) &&
+                 !is_data_axis(each.axis) && !contains(tokens, each.axis) &&
+                 !contains(memory_.state.zero_axes, each.axis) &&
+                 !contains(memory_.kv_axes, each.axis) &&
+                 !contains(memory_.batch_axes, each.axis) &&
+                 !contains(memory_.sequence_axes, each.axis) &&
+                 !(memory_.stages && memory_.stages->axis == each.axis);
+        });
+  }
+
   // What was read of names follows from the model, whoever reads it: each
   // thread has its own, and leaves it for the next mesh.
   NamesRead take_names() {
@@ -532,8 +554,7 @@ void try_meshes(const StepChangesInput& in, bool even, Host& host,
     on_mesh(in, replanner, mesh, even, [&](Trial& trial, Steps&) {
       answer.tried = trial.with({});
       if (!answer.tried) return;
-      const TriedStep& step = *answer.tried;
-      answer.needed = step.fits ? step.upper : std::max(step.upper, usable + 1);
+      answer.needed = answer.tried->fit.needed;
     });
     return answer;
   };
@@ -541,7 +562,7 @@ void try_meshes(const StepChangesInput& in, bool even, Host& host,
        smallest_meshes<TriedStep>(meshes, usable, replanner.threads(), one)) {
     tried.push_back(std::move(each));
   }
-  const auto fits = [](const TriedStep& each) { return each.fits; };
+  const auto fits = [](const TriedStep& each) { return each.fit.surely(); };
   if (std::any_of(tried.begin(), tried.end(), fits)) return;
   // More devices, and other changes besides.
   for (const OtherMesh& other : meshes) {
@@ -569,7 +590,7 @@ std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
   Trial trial(input, {"", input.session.plan, asked.groups, asked.options},
               steps);
   try_single(changes, trial, tried);
-  const auto fits = [](const TriedStep& one) { return one.fits; };
+  const auto fits = [](const TriedStep& one) { return one.fit.surely(); };
   if (std::none_of(tried.begin(), tried.end(), fits)) {
     if (auto together = try_together(changes, trial)) {
       tried.push_back(*std::move(together));

@@ -28,11 +28,13 @@ bool fits_raw(std::string_view text) {
   const size_t trailing =
       text.size() - (last == std::string_view::npos ? 0 : last + 1);
   return text.find('"') == std::string_view::npos && trailing % 2 == 0 &&
-         is_plain_text(text);
+         is_plain_text(text) && text.find("##") == std::string_view::npos;
 }
 
 std::string escaped(std::string_view text) {
-  const auto is_escaped = [](char c) { return c == '"' || c == '\\'; };
+  const auto is_escaped = [](char c) {
+    return c == '"' || c == '\\' || c == '#';
+  };
   if (is_plain_ascii(text) &&
       std::none_of(text.begin(), text.end(), is_escaped)) {
     return std::string(text);
@@ -45,7 +47,7 @@ std::string escaped(std::string_view text) {
       out += code == U'\n' ? "\\n" : "\\t";
       continue;
     }
-    const std::string escape = text_escape(code);
+    const std::string escape = text_escape_at(text, begin, code);
     out += escape.empty() ? text.substr(begin, at - begin) : escape;
   }
   return out;
@@ -57,6 +59,10 @@ std::string python_string(std::string_view text) {
   if (text.find('\\') != std::string_view::npos && fits_raw(text)) {
     return "r\"" + std::string(text) + "\"";
   }
+  return python_quoted(text);
+}
+
+std::string python_quoted(std::string_view text) {
   return "\"" + escaped(text) + "\"";
 }
 

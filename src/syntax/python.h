@@ -57,6 +57,8 @@ bool is_python_module(std::span<const PythonToken> tokens);
 // does not print, or reorders what a reader sees, is escaped. REQUIRES: valid
 // UTF-8.
 std::string python_string(std::string_view text);
+// The same, never raw.
+std::string python_quoted(std::string_view text);
 
 // `None`, `"tp"`, `("fsdp", "tp")`.
 std::string python_axes(const AxisNames& axes);

@@ -65,6 +65,9 @@ inline void append_utf8(std::string& text, uint32_t code_point) {
 
 // Empty for what may stand as it is.
 std::string text_escape(char32_t code);
+// The same of the character at `begin`; a second `#` is escaped, too, as in
+// JSON (append_printable_json).
+std::string text_escape_at(std::string_view text, size_t begin, char32_t code);
 
 // ErrorLimit: several errors in one run, but not a million.
 //

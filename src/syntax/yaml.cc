@@ -502,7 +502,7 @@ std::string yaml_string(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t code = decode_utf8(text, at);
-    const std::string escape = text_escape(code);
+    const std::string escape = text_escape_at(text, begin, code);
     out += escape.empty() ? text.substr(begin, at - begin) : escape;
   }
   return out + "\"";

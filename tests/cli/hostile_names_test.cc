@@ -27,7 +27,6 @@ using shardplan::testing::MemoryHost;
 
 // Begins a line, moves the cursor, reverses what follows.
 constexpr std::string_view kHostile = "\n::evil\x1b[2J\x07\xE2\x80\xAE";
-constexpr std::string_view kReversal = "\xE2\x80\xAE";
 constexpr std::string_view kShown = "\\n::evil\\x1b[2J\\x07\\u{202e}";
 // As JSON and YAML spell it.
 constexpr std::string_view kEscaped = "\\n::evil\\u001b[2J\\u0007\\u202e";
@@ -168,21 +167,14 @@ const std::vector<HostileCase>& hostile_cases() {
   return cases;
 }
 
-// Every line printable, and none begun by a name. CSV keeps the line ends and
-// tabs of its fields. In JSON the edits of a fix hold a file's text as it is:
-// no control characters, but marks that reorder.
-void check_lines(const std::string& text, const std::string& format) {
+// Every line printable, and none begun by a name.
+void check_lines(const std::string& text) {
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    for (size_t at = line.find(kReversal);
-         format == "json" && at != std::string::npos;
-         at = line.find(kReversal)) {
-      line.erase(at, kReversal.size());
-    }
+    const std::string line = text.substr(begin, end - begin);
     CHECK(printable(line) == line);
-    if (format != "csv") CHECK_FALSE(line.starts_with("::evil"));
+    CHECK_FALSE(line.starts_with("::evil"));
     begin = end + 1;
   }
 }
@@ -232,8 +224,8 @@ void run_in(const HostileCase& hostile, const std::string& format,
     host.out.clear();
     host.err.clear();
     CHECK(run(words, host) <= 2);
-    check_lines(host.out, format);
-    check_lines(host.err, format);
+    check_lines(host.out);
+    check_lines(host.err);
     if (format == "json") check_findings(host.out);
   }
   if (format == "text") {

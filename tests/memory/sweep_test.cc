@@ -110,7 +110,8 @@ SweepPoint point(size_t mesh, int64_t total, bool fits = true,
   SweepPoint result;
   result.mesh = mesh;
   result.total = total;
-  result.fits = fits;
+  result.fit.usable = 1;
+  result.fit.fits = fits;
   result.batch = batch;
   return result;
 }
@@ -155,7 +156,7 @@ TEST_CASE("a point is the budget of its mesh with its margins") {
   auto found = sweep_point(manifest, on, groups, options, diags);
   REQUIRE(found);
   CHECK(found->total == 64);  // half of 8 x 8 x 2
-  CHECK(found->headroom == 936);
+  CHECK(found->fit.headroom == 936);
   CHECK_FALSE(found->seq);
   CHECK_FALSE(found->workload_headroom.batch);
   options.kv = KvRequest{2, 10, DType::BF16, 1, false};

@@ -114,7 +114,7 @@ TEST_CASE("fields are quoted where they must be") {
   CHECK(rendered(report, "csv") ==
         "a,b\n"
         "\"a,b\",\"say \"\"x\"\"\"\n"
-        "\"two\nlines\",\"cr\r\"\n"
+        "two\\nlines,cr\\r\n"
         "\" blank\",\"end \"\n"
         "\"::error::x\",x=1\\x1b\\xff\n"
         "\"\",\n"
@@ -133,7 +133,7 @@ TEST_CASE("texts that a spreadsheet would compute get an apostrophe") {
       {"-x", "'-x"},
       {"@sum(a)", "'@sum(a)"},
       {"\tx", "'\tx"},
-      {"\rx", "\"'\rx\""},
+      {"\rx", "'\\rx"},
       {"=a,\"b\"", "\"'=a,\"\"b\"\"\""},
       // These are none.
       {"-0.5", "-0.5"},

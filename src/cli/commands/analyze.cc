@@ -198,7 +198,7 @@ void add_for_people_and_programs(Report& report, Table table) {
 
 // What is asked for, or what parameters alone take.
 void add_budget(Report& report, const Context& context, const Session& session,
-                const BudgetAnswer& answer) {
+                const BudgetAnswer& answer, bool whole) {
   const Budget& budget = answer.budget;
   const StateOptions& state = answer.input.options.state;
   if (context.options.engine.name) {
@@ -207,7 +207,7 @@ void add_budget(Report& report, const Context& context, const Session& session,
                               context.options.planning.mode)) {
     report.tables.push_back(memory_table(session));
   } else {
-    report.tables.push_back(breakdown_table(session, budget));
+    report.tables.push_back(breakdown_table(session, budget, whole));
     report.tables.push_back(device_class_table(budget));
     if (state.optimizer != Optimizer::None) {
       report.tables.push_back(state_table(budget, state, true));
@@ -250,7 +250,7 @@ void add_cache(Report& report, const Session& session,
   const WorkloadHeadroom workload_headroom =
       find_headroom(session.manifest, session.plan, answer.input.groups,
                     options, answer.budget);
-  report.notes.push_back(kv_fit_note(workload_headroom, *options.kv));
+  report.closing.push_back(kv_fit_note(workload_headroom, *options.kv));
   const auto cell = [](const std::optional<int64_t>& most) {
     return most ? Cell(Count{*most}) : Cell();
   };
@@ -261,7 +261,7 @@ void add_cache(Report& report, const Session& session,
 
 void add_remarks_of_rules(Report& report, const Session& session) {
   for (std::string& line : correction_notes(session)) {
-    report.notes.push_back(std::move(line));
+    report.closing.push_back(std::move(line));
   }
   add_declared(session, report);
 }
@@ -326,13 +326,14 @@ Exit run_analyze(Context& context) {
   report.command = "analyze";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  for (auto& entry : budget_summary(answer->budget)) {
+  const Fit fit = fit_asked(*answer, step, serving);
+  for (auto& entry : fit_summary(fit)) {
     report.summary.push_back(std::move(entry));
   }
   report.headline = {headline_of(session, context.options.output.exact)};
   if (!serving) report.headline.push_back(efficiency_line(session));
-  add_budget(report, context, session, *answer);
-  if (step) add_step(*step, answer->budget, report);
+  add_budget(report, context, session, *answer, !step);
+  if (step) add_step(*step, answer->budget, fit, report);
   add_cache(report, session, *answer, engine.name.has_value());
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));
@@ -355,9 +356,6 @@ Exit run_analyze(Context& context) {
     add_serving(report, *serving);
   } else {
     add_remarks_of_rules(report, session);
-  }
-  for (std::string& line : remarks_of(session)) {
-    report.notes.push_back(std::move(line));
   }
   add_topology(context, report);
   for (std::string& line : budget_notes(context, *answer)) {

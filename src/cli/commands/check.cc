@@ -70,14 +70,16 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
 // The first that is shown, with which the answer begins.
 std::optional<Code> first_shown(const Diagnostics& diags, bool quiet) {
   for (const Diagnostic* each : ranked(diags)) {
+    if (each->code == Code::Remark && each->severity == Severity::Note)
+      continue;
     if (!quiet || each->severity == Severity::Error) return each->code;
   }
   return std::nullopt;
 }
 
 void add_checked_budget(const Context& context, const BudgetAnswer& answer,
-                        Report& report) {
-  for (auto& entry : budget_summary(answer.budget)) {
+                        const Fit& fit, Report& report) {
+  for (auto& entry : fit_summary(fit)) {
     report.summary.push_back(std::move(entry));
   }
   for (std::string& line : budget_notes(context, answer)) {
@@ -173,7 +175,6 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   report.summary = summary_of(context, session);
   report.tables = {placements_table(session), corrections_table(session),
                    rules_table(session)};
-  report.notes = remarks_of(session);
   if (!serving) add_declared(session, report);
   if (session.slices) {
     const Mesh& mesh = session.plan.mesh;
@@ -182,13 +183,20 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                            slices_text(mesh, *session.slices));
   }
   add_topology(context, report);
-  if (answer) add_checked_budget(context, *answer, report);
+  if (answer) {
+    add_checked_budget(context, *answer, fit_asked(*answer, step, serving),
+                       report);
+  }
   if (serving) add_checked_serving(*serving, report);
   if (step) {
     for (auto& entry : step_summary(*step)) {
       report.summary.push_back(std::move(entry));
     }
     report.notes.push_back(step->workload);
+    if (answer->budget.limit) {
+      report.closing.push_back(
+          step_fit_text(*step, fit_of(answer->budget, &step->bracket)));
+    }
   }
   report.headline = {verdict(context.diags, session)};
   if (const auto first = first_shown(context.diags, options.output.quiet)) {

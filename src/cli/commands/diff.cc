@@ -413,7 +413,7 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
     report.tables.push_back(
         folded_table(comparison, a, b, context.options.output.expand));
   }
-  report.notes = {last_line(comparison, a, b, context.options.output.exact)};
+  report.closing = {last_line(comparison, a, b, context.options.output.exact)};
   const Exit exit = finish(context, std::move(report));
   const bool differ = !comparison.differences.empty() || !same_mesh;
   return exit == Exit::Fine && differ && context.options.diff.exit_code
@@ -529,8 +529,9 @@ const std::vector<Flag>& diff_flags() {
          o.diff.after.push_back(path_of(s));
        }},
       {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
-       "what fails: memory>1%, replicated>0, new-errors (default), "
-       "new-warnings, lost-axes, any-change; of rules alone the last two",
+       "what fails: memory>1%, replicated>0, new-errors, new-warnings, "
+       "lost-axes, any-change (of rules alone the last two); default "
+       "new-errors, for gate new-errors,lost-axes,memory>10%",
        "diff gate", false, true, nullptr, set_fail_on},
       {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
        "exit with 1 when they differ", "diff", false, false, nullptr,

@@ -105,14 +105,6 @@ Exit run_export(Context& context) {
   const ExportTarget* target =
       find_export_target(*context.options.exporting.to);
   SHARDPLAN_CHECK(target != nullptr);
-  const PlanRequest& planning = context.options.planning;
-  if (planning.rules.empty() && planning.pattern == nullptr &&
-      !planning.saved_plan) {
-    context.diags
-        .error(Code::Usage, {}, "`export` needs the rules that it writes")
-        .help("add `--rules FILE`, or a shipped set such as `--rules @llama`");
-    return Exit::CouldNotRun;
-  }
   const std::optional<Session> session =
       open_session(context.options.planning, context.options.memory,
                    context.host, context.diags, context.progress);

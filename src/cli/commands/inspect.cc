@@ -422,7 +422,6 @@ Exit run_inspect(Context& context) {
   report.headline = {inspect_headline(*manifest, context.options.output.exact)};
   add_inspect_summary(*manifest, report);
   add_inspect_tables(*manifest, context.options.output.expand, report);
-  report.notes = manifest->remarks;
   return finish(context, std::move(report));
 }
 

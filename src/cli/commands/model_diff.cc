@@ -298,7 +298,7 @@ Report report_of_diff(const Context& context, const ModelDiff& diff,
   add_summary_of(diff, report);
   report.headline = headline_of_diff(context, diff);
   // Instead of how many targets change.
-  report.notes.back() = model_diff_note(diff);
+  report.closing.back() = model_diff_note(diff);
   for (const std::string& note : diff.rules.notes) {
     report.notes.push_back("Not all was looked at: " + note + ".");
   }
@@ -309,7 +309,7 @@ Report report_of_diff(const Context& context, const ModelDiff& diff,
 
 FailOn fail_on_of(const DiffRequest& request) {
   FailOn fail_on;
-  add_fail_on(kDefaultFailOn, fail_on);
+  add_fail_on(kDiffFailOn, fail_on);
   return request.fail_on.value_or(fail_on);
 }
 

@@ -24,12 +24,9 @@ Report resolve_report(const Context& context, const Session& session) {
   report.tables = {folded_placements(session, context.options.output.expand),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};
-  report.notes = correction_notes(session);
-  report.notes.insert(report.notes.begin(), efficiency_line(session));
+  report.closing = correction_notes(session);
+  report.closing.insert(report.closing.begin(), efficiency_line(session));
   add_declared(session, report);
-  for (std::string& line : remarks_of(session)) {
-    report.notes.push_back(std::move(line));
-  }
   add_topology(context, report);
   return report;
 }

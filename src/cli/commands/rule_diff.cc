@@ -152,7 +152,7 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
             const Style& style) { return change_lines(texts, style.width); };
   }
   report.tables = {rule_changes_table(changes, fail_on)};
-  report.notes = {rule_diff_note(changes, failing)};
+  report.closing = {rule_diff_note(changes, failing)};
   for (const std::string& note : found->notes) {
     report.notes.push_back("Not all was looked at: " + note + ".");
   }

@@ -280,7 +280,7 @@ Report report_of(const Context& context,
       ")"};
   report.tables = {disagreements_table(comparison)};
   add_semantics_tables(comparison, context.options.output.expand, report);
-  report.notes = {
+  report.closing = {
       semantics_last_line(comparison, context.options.output.exact)};
   add_topology(context, report);
   return report;

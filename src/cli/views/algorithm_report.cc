@@ -380,7 +380,7 @@ std::optional<Report> algorithm_report(const ExplainRequest& request,
     };
   }
   report.tables = {steps_table(schedule)};
-  report.notes = notes_of(*question, sent);
+  report.closing = notes_of(*question, sent);
   return report;
 }
 

@@ -75,7 +75,8 @@ std::string kind_name(StateKind kind) {
 
 }  // namespace
 
-Table breakdown_table(const Session& session, const Budget& budget) {
+Table breakdown_table(const Session& session, const Budget& budget,
+                      bool whole) {
   Table table;
   table.id = "breakdown";
   table.title = "Memory per device";
@@ -93,9 +94,9 @@ Table breakdown_table(const Session& session, const Budget& budget) {
                     Bar{static_cast<double>(fullest.bytes[i]) /
                         static_cast<double>(most)}});
   }
-  rows.push_back(
-      {std::string("total"), ByteSize{fullest.total}, limit_text(budget)});
-  if (budget.limit) {
+  rows.push_back({std::string("total"), ByteSize{fullest.total},
+                  whole ? limit_text(budget) : std::string()});
+  if (budget.limit && whole) {
     rows.push_back(
         {std::string(budget.fits() ? "headroom" : "over by"),
          ByteSize{budget.fits() ? budget.headroom : -budget.headroom},
@@ -306,19 +307,30 @@ Table stages_table(const Budget& budget) {
   return table;
 }
 
-std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget) {
-  Cell limit;
-  Cell headroom;
-  Cell fits;
-  if (budget.limit) {
-    limit = ByteSize{budget.limit->usable};
-    headroom = ByteSize{budget.headroom};
-    fits = YesNo{budget.fits()};
+Cell headroom_cell(const Fit& fit) {
+  return fit.headroom ? Cell(ByteSize{*fit.headroom}) : Cell();
+}
+
+Cell fits_cell(const Fit& fit) {
+  return fit.fits ? Cell(YesNo{*fit.fits}) : Cell();
+}
+
+std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit) {
+  return {{"memory_needed", ByteSize{fit.needed}},
+          {"memory_limit", fit.usable ? Cell(ByteSize{*fit.usable}) : Cell()},
+          {"headroom", headroom_cell(fit)},
+          {"fits", fits_cell(fit)}};
+}
+
+std::string fit_text(const Fit& fit) {
+  const std::string of = amount(*fit.usable);
+  if (fit.surely()) {
+    return "fits " + of + ": at least " + amount(*fit.headroom) + " free";
   }
-  return {{"memory_needed", ByteSize{budget.classes.front().total}},
-          {"memory_limit", limit},
-          {"headroom", headroom},
-          {"fits", fits}};
+  if (fit.perhaps()) {
+    return "may not fit " + of + ": it needs up to " + amount(fit.needed);
+  }
+  return "does not fit " + of;
 }
 
 std::string training_note(const Budget::Part& trained,

@@ -20,8 +20,9 @@
 namespace shardplan::cli {
 
 // "Memory per device" for people: category, bytes, share; the total against
-// the limit, and what is left.
-Table breakdown_table(const Session& session, const Budget& budget);
+// the limit, and what is left. `whole`: nothing else is asked for, such as a
+// training step, whose own table says whether it fits.
+Table breakdown_table(const Session& session, const Budget& budget, bool whole);
 // Classes of devices with stacked bars, for people, when there are several.
 Table device_class_table(const Budget& budget);
 
@@ -42,8 +43,12 @@ std::string training_note(const Budget::Part& trained,
 Table training_table(const Budget& budget);
 
 // `memory_needed`, `memory_limit`, `headroom`, `fits`; the last three null
-// without a limit.
-std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget);
+// without a limit, and `fits` where it may fit.
+std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit);
+Cell headroom_cell(const Fit& fit);
+Cell fits_cell(const Fit& fit);
+// "fits 79.1 GiB: at least 18.9 GiB free". REQUIRES: a limit.
+std::string fit_text(const Fit& fit);
 
 // What the numbers leave out or assume, as lines.
 std::vector<std::string> budget_notes(const Context& context,

@@ -129,7 +129,9 @@ std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,
 
 void report_failure(const GateChange& change, bool base_is_there,
                     Diagnostics& diags) {
-  if (!change.fails || change.kind == GateKind::Finding) return;
+  if (!change.fails || change.reported || change.kind == GateKind::Finding) {
+    return;
+  }
   const Span where = place_of_change(change, base_is_there);
   auto problem = diags.error(code_of(change), where, change_text(change));
   if (!change.text.empty()) problem.fact(change.text);

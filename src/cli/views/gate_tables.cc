@@ -595,10 +595,10 @@ Report gate_report(const GateView& view) {
   add_people_tables(view, report);
   if (const auto same = same_targets(view);
       !same.empty() && totals.changed > 0) {
-    report.notes.push_back("The same: " + some_names(same) + ".");
+    report.closing.push_back("The same: " + some_names(same) + ".");
   }
-  add_coverage(view, report.notes);
-  report.notes.push_back(last_line(view, totals));
+  add_coverage(view, report.closing);
+  report.closing.push_back(last_line(view, totals));
   if (!view.expand) report.most_bytes = kMostCommentBytes;
   return report;
 }

@@ -293,7 +293,7 @@ std::optional<Report> matmul_report(const SourcePtr& text, bool parity,
     const PartitionSpec original =
         original_matmul_output(product->left, product->right);
     report.summary.emplace_back("parity", original);
-    report.notes.push_back(parity_text(original, output));
+    report.closing.push_back(parity_text(original, output));
   }
   return report;
 }

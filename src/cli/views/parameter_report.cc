@@ -221,7 +221,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   };
   report.tables = {dimensions_table(p, mesh, policy),
                    shards_table(p, mesh, policy)};
-  report.notes = notes_of_parameter(p, session.plan);
+  report.closing = notes_of_parameter(p, session.plan);
   add_topology(context, report);
   return report;
 }

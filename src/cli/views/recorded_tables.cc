@@ -83,7 +83,7 @@ void append_expected(const SimulateInput& input,
                       name, file));
       continue;
     }
-    report.notes.push_back(fmt::format(
+    report.closing.push_back(fmt::format(
         "`{}` is within {} of `{}`", name,
         error.agrees()
             ? std::string("1e-5")

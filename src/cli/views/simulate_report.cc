@@ -312,7 +312,7 @@ void append_precision(const SimulateInput& input, std::span<const Variant> runs,
   }
   if (!asked) return;
   std::string line = precision_line(input.graph, runs);
-  if (!line.empty()) report.notes.push_back(std::move(line));
+  if (!line.empty()) report.closing.push_back(std::move(line));
 }
 
 std::string work_line(const Simulation& outcome) {
@@ -370,18 +370,18 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                    activations_table(input, program, options.output.expand)};
   if (!input.given.empty()) append_given(input, report);
   append_precision(input, runs, flags, options.output.expand, report);
-  report.notes.push_back(work_line(outcome));
-  report.notes.push_back(outcome.collectives.empty()
-                             ? "no communication"
-                             : traffic_line(outcome, options.output.exact));
+  report.closing.push_back(work_line(outcome));
+  report.closing.push_back(outcome.collectives.empty()
+                               ? "no communication"
+                               : traffic_line(outcome, options.output.exact));
   if (input.source != ValueSource::Field) {
-    report.notes.push_back(precision_line(outcome, input));
+    report.closing.push_back(precision_line(outcome, input));
   }
   if (!expected.empty()) append_expected(input, expected, report);
-  report.notes.push_back(verdict_line(input, outcome));
+  report.closing.push_back(verdict_line(input, outcome));
   if (const int64_t errors = context.diags.count(Severity::Error);
-      errors > 0 && report.notes.back().starts_with("ok")) {
-    report.notes.back() +=
+      errors > 0 && report.closing.back().starts_with("ok")) {
+    report.closing.back() +=
         fmt::format("; exit 1 is for {} of the plan", plural(errors, "error"));
   }
   add_topology(context, report);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cli/views/budget_tables.h"
 
 namespace shardplan::cli {
 namespace {
@@ -23,24 +24,25 @@ Cell count_cell(const std::optional<int64_t>& count) {
 
 // What is said of whether it fits.
 std::string_view fit_name(const SweepPoint& point) {
-  return point.fits ? "yes" : point.may_fit ? "perhaps" : "no";
+  return point.fit.surely() ? "yes" : point.fit.perhaps() ? "perhaps" : "no";
 }
 
-// "1.80 GiB left", "2.10 GiB over"; empty without a limit. Of a training step
-// what is left of the upper end, or missing for the lower one.
+// "1.80 GiB free", "2.10 GiB over"; empty without a limit. Of a training step
+// what the upper end leaves free, or what the lower end exceeds the memory by.
 std::string headroom_text(const SweepPoint& point) {
   if (!point.limit) return "";
   if (point.serving) return std::string(fit_name(point));
   if (point.step) {
     const int64_t usable = point.limit->usable;
-    if (point.fits)
-      return sweep_size_text(usable - point.step->upper) + " left";
-    if (point.may_fit) return "may fit";
+    if (point.fit.surely())
+      return sweep_size_text(*point.fit.headroom) + " free";
+    if (point.fit.perhaps()) return "may fit";
     if (point.step->lower <= usable) return "state too large";
     return sweep_size_text(point.step->lower - usable) + " over";
   }
-  return point.headroom >= 0 ? sweep_size_text(point.headroom) + " left"
-                             : sweep_size_text(-point.headroom) + " over";
+  const int64_t headroom = *point.fit.headroom;
+  return headroom >= 0 ? sweep_size_text(headroom) + " free"
+                       : sweep_size_text(-headroom) + " over";
 }
 
 // "27.8 to 32.3"
@@ -183,7 +185,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
-    return std::tuple(!points[i].fits, !points[i].may_fit,
+    return std::tuple(!points[i].fit.surely(), !points[i].fit.perhaps(),
                       meshes[points[i].mesh].plan.mesh.devices(),
                       points[i].cost());
   };
@@ -239,8 +241,8 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
              count_cell(point.seq),
              ByteSize{point.total},
              point.limit ? Cell(ByteSize{point.limit->usable}) : Cell(),
-             point.limit ? Cell(ByteSize{point.headroom}) : Cell(),
-             point.limit ? Cell(YesNo{point.fits}) : Cell(),
+             headroom_cell(point.fit),
+             fits_cell(point.fit),
              count_cell(point.workload_headroom.batch),
              count_cell(point.workload_headroom.context),
              Count{mesh.errors},

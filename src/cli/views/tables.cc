@@ -282,18 +282,6 @@ std::string efficiency_line(const Session& session) {
   return text;
 }
 
-std::vector<std::string> remarks_of(const Session& session) {
-  const Manifest& manifest = session.manifest;
-  std::vector<std::string> lines = manifest.remarks;
-  if (!manifest.buffers().empty()) {
-    lines.push_back(
-        plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-        " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
-        " in total are excluded (not parameters)");
-  }
-  return lines;
-}
-
 std::vector<std::string> correction_notes(const Session& session) {
   std::map<Code, int64_t> counts;
   for (const ParameterClass& c : session.folding.classes) {

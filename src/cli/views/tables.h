@@ -34,8 +34,6 @@ Table folded_placements(const Session& session, bool expand);
 std::string headline_of(const Session& session, bool exact);
 // "293.7 MiB per device; efficiency 89.3 %: ..."
 std::string efficiency_line(const Session& session);
-// Remarks of the manifest and its buffers, as lines.
-std::vector<std::string> remarks_of(const Session& session);
 // What a correction did, "dropped `fsdp`", and why, "4096 is not divisible by
 // fsdp=3 (SP203)". One text for `--why` and `analyze`.
 std::string dropped_text(const Correction& correction);

@@ -393,12 +393,6 @@ const RuleDialect kDtensor = {"dtensor",
 
 namespace {
 
-std::string json_quoted(std::string_view text) {
-  std::string result;
-  append_json_string(result, text);
-  return result;
-}
-
 // Keys are fnmatch patterns.
 std::string escaped_key(std::string_view name) {
   std::string key;
@@ -475,8 +469,9 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   std::string sizes;
   for (const Axis& axis : plan.mesh.axes()) {
     const std::string comma = names.empty() ? "" : ", ";
-    names += comma + json_quoted(axis.name);
-    sizes += comma + json_quoted(axis.name) + ": " + std::to_string(axis.size);
+    names += comma + python_quoted(axis.name);
+    sizes +=
+        comma + python_quoted(axis.name) + ": " + std::to_string(axis.size);
   }
   std::string text = "{\n  \"mesh_dim_names\": [" + names +
                      "],\n  \"mesh\": {" + sizes + "},\n  \"placements\": {";
@@ -504,7 +499,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
       continue;
     }
     text += i == 0 ? "\n" : ",\n";
-    text += "    " + json_quoted(escaped_key(input.manifest.name(i))) + ": " +
+    text += "    " + python_quoted(escaped_key(input.manifest.name(i))) + ": " +
             texts[number];
   }
   if (!good) return std::nullopt;

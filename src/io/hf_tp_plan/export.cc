@@ -119,7 +119,7 @@ class Writer {
     result += "  \"tp_plan\": {";
     for (size_t i = 0; i < order_.size(); ++i) {
       result += i == 0 ? "\n    " : ",\n    ";
-      append_json_string(result, order_[i]);
+      append_printable_json(result, order_[i]);
       result += ": \"";
       result += entries_.find(order_[i])->second->name;
       result += '"';

@@ -176,7 +176,7 @@ namespace {
 
 std::string json_string(std::string_view text) {
   std::string out;
-  append_json_string(out, text);
+  append_printable_json(out, text);
   return out;
 }
 

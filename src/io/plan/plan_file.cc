@@ -36,7 +36,7 @@ class PlanWriter {
 
  private:
   void key(std::string_view name);
-  void text(std::string_view value) { append_json_string(out_, value); }
+  void text(std::string_view value) { append_printable_json(out_, value); }
   void number(int64_t value) { out_ += std::to_string(value); }
   void boolean(bool value) { out_ += value ? "true" : "false"; }
   void names(const std::vector<std::string>& values);

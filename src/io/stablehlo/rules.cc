@@ -195,9 +195,12 @@ namespace {
 std::string quoted_text(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string result = "\"";
-  for (const char c : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\' || byte < 0x20 || byte == 0x7F) {
+    // What does not print may be of several bytes: each is escaped.
+    const bool hash = c == '#' && follows_hash(text, at);
+    if (c == '"' || c == '\\' || byte < 0x20 || byte >= 0x7F || hash) {
       result += '\\';
       result += kHex[byte >> 4U];
       result += kHex[byte & 0xFU];

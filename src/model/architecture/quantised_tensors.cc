@@ -44,6 +44,7 @@ constexpr int64_t kBits4Values = 16;
 DimKind scaled(DimKind kind, int64_t size, int64_t factor, int64_t block) {
   kind.block = block;
   if (factor == 1) return kind;
+  kind.unit = factor;
   const int64_t stored = ceil_div(size, factor);
   const bool side_by_side = kind.count == 0 && !kind.parts.empty();
   if (side_by_side) {

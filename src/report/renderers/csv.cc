@@ -7,13 +7,16 @@
 // placements first. A report without tables gives its summary instead.
 //
 // A text that a spreadsheet would take for a formula gets an apostrophe in
-// front, and control characters are escaped, but for tabs and line ends: both
-// come from names in files that somebody else wrote.
+// front, and what is not printable is escaped, but for tabs: so is the end of a
+// line, since what follows it would begin a line of the log of a CI job, whose
+// runner obeys `::name::`. All of it comes from names in files that somebody
+// else wrote.
 #include <algorithm>
 #include <charconv>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "report/diagnostics_text.h"
 #include "report/json.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -26,10 +29,13 @@ bool is_special(char c) {
 }
 
 void append_field(std::string& out, std::string_view field) {
-  // A line that begins with `::` may be a command to the runner of a CI job.
-  const bool blank_end = field.empty() || field.front() == ' ' ||
-                         field.back() == ' ' || field.starts_with("::");
-  if (!blank_end && std::none_of(field.begin(), field.end(), is_special)) {
+  // A line that begins with `::` may be a command to the runner of a CI job,
+  // one that begins with a quote is not.
+  const bool needs_quotes = field.empty() || field.front() == ' ' ||
+                            field.back() == ' ' ||
+                            (field.find("::") != std::string_view::npos &&
+                             without_commands(field) != field);
+  if (!needs_quotes && std::none_of(field.begin(), field.end(), is_special)) {
     out += field;
     return;
   }
@@ -58,9 +64,8 @@ bool is_formula(std::string_view text) {
 
 std::string disarmed(std::string_view text) {
   std::string out = is_formula(text) ? "'" : "";
-  if (is_plain_ascii(text)) return out += text;
   while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of("\t\r\n"), text.size());
+    const size_t end = std::min(text.find('\t'), text.size());
     out += printable(text.substr(0, end));
     if (end < text.size()) out += text[end];
     text.remove_prefix(std::min(end + 1, text.size()));

@@ -192,7 +192,7 @@ void append_edit(std::string& text, const TextEdit& edit) {
   append_number(text, "end", static_cast<int64_t>(edit.where.end));
   append_number(text, "line", place.line);
   text += ", \"text\": ";
-  append_json_string(text, edit.text);
+  append_printable_json(text, edit.text);
   text += '}';
 }
 

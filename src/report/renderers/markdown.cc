@@ -3,8 +3,10 @@
 // headline, the tables for people, the findings as a list.
 #include "report/markdown.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/checked.h"
@@ -27,28 +29,42 @@ std::string cell_markdown(const Cell& cell, const Column& column,
   if (!name && std::holds_alternative<Prose>(cell)) {
     return markdown_prose(text, true);
   }
-  return name ? markdown_code(text, true) : markdown_plain(text);
+  return name ? markdown_code(text, true) : markdown_plain(text, true);
 }
 
-// Text within an element.
+// Text within an element: a block of HTML, in which no Markdown is read.
 std::string html_text(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else if (c == '@' || c == '`' || c == '[' || c == ']' || c == '*' ||
-               c == '_' || c == '#' || c == '\\' || c == '|' || c == '~') {
-      // Markdown is read within elements, too, and `@` would call somebody.
-      out += "&#" + std::to_string(static_cast<int>(c)) + ";";
-    } else {
-      out += c;
+  for (const MarkdownWord& word : markdown_words(text)) {
+    if (word.code) {
+      out += html_code(word.text);
+      continue;
+    }
+    for (const char c : word.text) {
+      const bool plain = is_letter(c) || is_digit(c) || c == ' ' ||
+                         static_cast<unsigned char>(c) >= 0x80;
+      if (plain) {
+        out += c;
+      } else {
+        out += "&#" + std::to_string(static_cast<int>(c)) + ";";
+      }
     }
   }
   return out;
+}
+
+// A line of a paragraph that would begin a list or underline a heading.
+std::string paragraph_line(std::string text) {
+  const size_t digits =
+      std::min(text.find_first_not_of("0123456789"), text.size());
+  const bool numbered = digits > 0 && digits < text.size() &&
+                        (text[digits] == '.' || text[digits] == ')');
+  if (numbered) text.insert(digits, 1, '\\');
+  if (!text.empty() &&
+      std::string_view("-+=").find(text.front()) != std::string_view::npos) {
+    text.insert(0, 1, '\\');
+  }
+  return text;
 }
 
 class Page {
@@ -62,7 +78,7 @@ class Page {
   void paragraph(const std::vector<std::string>& lines) {
     for (size_t i = 0; i < lines.size(); ++i) {
       if (i == 0) out_.buffer() += '\n';
-      out_.buffer() += markdown_prose(printable(lines[i]));
+      out_.buffer() += paragraph_line(markdown_prose(printable(lines[i])));
       // Two blanks keep the line's end.
       out_.buffer() += i + 1 < lines.size() ? "  \n" : "\n";
     }
@@ -153,7 +169,7 @@ class Page {
     }
     out += '|';
     for (const Column& column : table.columns) {
-      cell(markdown_plain(printable(column.title)));
+      cell(markdown_plain(printable(column.title), true));
     }
     out += "\n|";
     for (const Column& column : table.columns) {
@@ -167,7 +183,7 @@ class Page {
     for (const Cell& total : footer) {
       const bool nothing = std::holds_alternative<std::monostate>(total);
       const std::string text =
-          nothing ? "" : markdown_plain(cell_text(total, style_));
+          nothing ? "" : markdown_plain(cell_text(total, style_), true);
       cell(text.empty() ? "" : "**" + text + "**");
     }
     end_row();
@@ -198,6 +214,7 @@ void render_within(const Report& report, const Style& style,
   const std::string head = page_text(style, [&](Page& page) {
     page.heading("shardplan " + report.command);
     page.paragraph(report.headline);
+    page.paragraph(report.closing);
     page.paragraph(report.notes);
   });
   // Room for the last line.
@@ -253,6 +270,7 @@ void render_markdown(const Report& report, const Style& style,
   for (const Table& table : report.tables) {
     if (table.audience != Audience::Programs) page.table(table);
   }
+  page.paragraph(report.closing);
   page.paragraph(report.notes);
   if (report.diagnostics != nullptr && !report.diagnostics->all().empty()) {
     out.buffer() += '\n';

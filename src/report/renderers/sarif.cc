@@ -307,7 +307,18 @@ void render_sarif(const Report& report, const Style&, const TextSink& sink) {
                     {"runs", Json::array({SarifRun(report).json()})}};
   // ASCII alone: nothing in it acts on a terminal, and bytes that are no UTF-8
   // become U+FFFD.
-  sink(log.dump(2, ' ', true, Json::error_handler_t::replace) + "\n");
+  const std::string text =
+      log.dump(2, ' ', true, Json::error_handler_t::replace);
+  // A `#` is in no place but strings: see append_printable_json.
+  std::string safe;
+  for (const char c : text) {
+    if (c == '#' && safe.ends_with('#')) {
+      safe += "\\u0023";
+    } else {
+      safe += c;
+    }
+  }
+  sink(safe + "\n");
 }
 
 }  // namespace shardplan

@@ -68,9 +68,11 @@ void render_text(const Report& report, const Style& style,
   for (const Table& table : report.tables) {
     if (table.audience != Audience::Programs) blocks.table(table);
   }
-  if (!report.notes.empty() || report.next_step) blocks.start();
-  for (const std::string& note : report.notes) {
-    blocks.line(note, Paint::Plain);
+  if (!report.closing.empty() || !report.notes.empty() || report.next_step) {
+    blocks.start();
+  }
+  for (const auto* lines : {&report.closing, &report.notes}) {
+    for (const std::string& line : *lines) blocks.line(line, Paint::Plain);
   }
   if (report.next_step) blocks.line(*report.next_step, Paint::Help);
   out.finish();

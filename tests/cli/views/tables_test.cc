@@ -291,8 +291,7 @@ Sample sample() {
     point.seq = 64;
     point.limit = DeviceLimit{"x", 100, 100, false};
     point.total = mesh == 0 ? 40 : 130;
-    point.headroom = 100 - point.total;
-    point.fits = point.headroom >= 0;
+    point.fit = fit_between(point.limit, point.total, point.total);
     point.workload_headroom = {13, 61'439};
     s.points.push_back(point);
   }
@@ -312,7 +311,7 @@ TEST_CASE("people see what fits first, and how many rows are left out") {
   const std::vector<Row> rows = rows_in(table);
   REQUIRE(rows.size() == 2);
   CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
-  CHECK(std::get<std::string>(rows[0][3]) == "60 B left");
+  CHECK(std::get<std::string>(rows[0][3]) == "60 B free");
   CHECK(std::get<std::string>(rows[0][5]) == "2 warnings");
   CHECK(std::get<std::string>(rows[1][3]) == "30 B over");
   CHECK(common_text(s.points, s.meshes) == "x with 100 B, batch 1, context 64");

@@ -19,6 +19,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/gate/following.h"
 #include "cli/commands/gate/judging.h"
 #include "cli/commands/gate/sides.h"
 #include "cli/config.h"
@@ -48,6 +49,50 @@ struct Gate {
   std::vector<bool> used;           // entries of the base's baseline
 };
 
+// What fails by what the base asked, beside what fails anyway.
+void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
+  FailOn counts = fail_on;
+  counts.any_change = false;
+  for (GateChange& change : gated.changes_as_before) {
+    const auto is_known = [&](const GateChange& other) {
+      return other.fails && other.kind == change.kind &&
+             other.what == change.what && other.key == change.key;
+    };
+    if (!falls_short(counts, change) ||
+        std::any_of(gated.changes.begin(), gated.changes.end(), is_known)) {
+      continue;
+    }
+    change.fails = true;
+    gated.changes.push_back(change);
+  }
+}
+
+// Of a target that is not judged any more, as the base and the command line
+// have it for this target.
+Severity severity_of_gone(const Gate& gate, const GatedTarget& gated) {
+  std::vector<Setting> settings = gated.base_settings;
+  std::erase_if(settings, [](const Setting& setting) {
+    return setting.flag->name != "allow" && setting.flag->name != "deny";
+  });
+  const std::vector<Setting> over = severity_settings(gate.context.options);
+  settings.insert(settings.end(), over.begin(), over.end());
+  Options options;
+  Diagnostics diags;
+  apply_settings(settings, options, diags);
+  apply_severities(options, diags);
+  return diags.severity_of(Code::DroppedTarget);
+}
+
+// A target that is not judged any more fails unless the base allows it.
+void mark_gone(Severity severity, GatedTarget& gated) {
+  if (gated.gone.empty() || severity != Severity::Error) return;
+  for (GateChange& change : gated.changes) {
+    if (change.what != "target") continue;
+    change.fails = true;
+    change.reported = true;
+  }
+}
+
 void judge_all(Gate& gate) {
   const std::vector<Setting> over = severity_settings(gate.context.options);
   const size_t count = gate.targets.size();
@@ -70,6 +115,8 @@ void judge_all(Gate& gate) {
     for (GateChange& change : gated.changes) {
       change.fails = falls_short(gate.fail_on, change);
     }
+    add_failures_as_before(gate.fail_on, gated);
+    mark_gone(severity_of_gone(gate, gated), gated);
   }
   for (GateChange& change : gate.changes) {
     change.fails = falls_short(gate.fail_on, change);
@@ -171,7 +218,9 @@ bool read_decisions(Gate& gate) {
     apply_severities(options, context.diags);
   }
   FailOn by_default;
-  add_fail_on(kDefaultFailOn, by_default);
+  for (const std::string_view each : kGateFailOn) {
+    add_fail_on(each, by_default);
+  }
   gate.fail_on = context.options.diff.fail_on.value_or(
       options.diff.fail_on.value_or(by_default));
   const bool fine =
@@ -255,6 +304,16 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
     };
     if (gated.before && gated.failed_to_run) take(*gated.before);
     if (gated.judged) take(*gated.judged);
+    if (gated.as_before) {
+      kept[i].keep_sources(gated.as_before->diags);
+      for (const Diagnostic& diagnostic : gated.as_before->diags.all()) {
+        const GateChange* change =
+            change_of(gated.changes_as_before, diagnostic);
+        if (change != nullptr && change->fails) {
+          kept[i].add(diagnostic);
+        }
+      }
+    }
     found.push_back({gated.name, &kept[i]});
   }
   add_findings_of(found, diags);
@@ -271,6 +330,7 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
     const GatedTarget& gated = gate.targets[i];
     if (gated.before) kept[i].keep_sources(gated.before->diags);
     if (gated.judged) kept[i].keep_sources(gated.judged->diags);
+    if (gated.as_before) kept[i].keep_sources(gated.as_before->diags);
     for (const GateChange& change : gated.changes) report(change, kept[i]);
     found.push_back({gated.name, &kept[i]});
   }
@@ -280,11 +340,19 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
 
 void add_warnings(const Gate& gate, Diagnostics& diags) {
   for (const GatedTarget& gated : gate.targets) {
-    if (gated.head != nullptr) continue;
+    if (gated.gone.empty()) continue;
+    const bool is_dropped = gated.head == nullptr;
+    const Severity severity = severity_of_gone(gate, gated);
+    if (severity == Severity::Off) continue;
     diags
-        .report(Code::DroppedTarget, gated.base->where,
-                "target `" + gated.name + "` is dropped")
-        .fact("it is no longer checked after this change");
+        .report(Code::DroppedTarget, severity,
+                is_dropped ? gated.base->where : gated.head->where,
+                "target `" + gated.name + "` " +
+                    (is_dropped ? "is dropped" : "holds something else"))
+        .fact(gated.gone)
+        .help(
+            "keep what it holds, under this name or another, or say "
+            "`allow: [SP604]` in the `shardplan.yaml` of the base first");
   }
   if (gate.base.baseline && gate.context.options.gate.targets.empty()) {
     report_stale(*gate.base.baseline, gate.used, diags);
@@ -325,13 +393,18 @@ bool choose(Gate& gate) {
   std::vector<Target> named(gate.targets.size());
   for (size_t i = 0; i < named.size(); ++i)
     named[i].name = gate.targets[i].name;
+  for (const GatedTarget& gated : gate.targets) {
+    if (gated.was_called.empty()) continue;
+    named.emplace_back().name = gated.was_called;
+  }
   const auto chosen =
       chosen_targets(std::move(named), patterns, gate.context.diags);
   if (!chosen) return false;
   std::erase_if(gate.targets, [&](const GatedTarget& gated) {
     return std::none_of(
-        chosen->begin(), chosen->end(),
-        [&](const Target& target) { return target.name == gated.name; });
+        chosen->begin(), chosen->end(), [&](const Target& target) {
+          return target.name == gated.name || target.name == gated.was_called;
+        });
   });
   return true;
 }
@@ -356,6 +429,8 @@ Exit run_gate(Context& context) {
     return Exit::CouldNotRun;
   }
   gate.targets = pair_targets(gate.base, gate.head);
+  follow_targets(gate.base, gate.head, severity_settings(context.options),
+                 context.options.planning.jobs, gate.targets);
   if (!choose(gate)) return Exit::CouldNotRun;
   for (GatedTarget& gated : gate.targets) {
     add_target_changes(gate.base, gate.head, gated);

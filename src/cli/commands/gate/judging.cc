@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/commands/gate/following.h"
 #include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"
 #include "gate/baseline.h"
@@ -35,7 +36,8 @@ std::vector<Setting> settings_of(const GateSide& side, const Target& target) {
   return target_settings(side.config->settings, target.settings);
 }
 
-// Those that decide as the base has them, the others as the head has.
+}  // namespace
+
 std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
                                    const GatedTarget& target) {
   std::vector<Setting> settings = settings_of(head, *target.head);
@@ -51,6 +53,8 @@ std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
   }
   return settings;
 }
+
+namespace {
 
 std::string settings_text(const std::vector<Setting>& settings,
                           std::string_view flag) {
@@ -112,15 +116,10 @@ void add_setting_changes(const std::string& target,
   }
 }
 
-namespace {
-
-// The part of a path below a side's folder.
-std::string below(const GateSide& side, const std::string& path) {
+std::string path_below(const GateSide& side, const std::string& path) {
   const std::string folder = side.folder.empty() ? "" : side.folder + "/";
   return path.starts_with(folder) ? path.substr(folder.size()) : path;
 }
-
-}  // namespace
 
 std::vector<GatedTarget> pair_targets(const GateSide& base,
                                       const GateSide& head) {
@@ -174,10 +173,16 @@ void add_target_changes(const GateSide& base, const GateSide& head,
         setting_change(gated.name, "target", is_new ? "" : gated.name,
                        is_new ? gated.name : "", only.where, !is_new));
     changes.back().text = is_new ? "it is new" : "it is dropped";
+    if (!is_new) gated.gone = "it is no longer checked after this change";
     return;
   }
-  const std::string was = below(base, gated.base->model);
-  const std::string is = below(head, gated.head->model);
+  if (!gated.was_called.empty()) {
+    changes.push_back(setting_change(gated.name, "target", gated.was_called,
+                                     gated.name, gated.head->where, false));
+    changes.back().text = "it has another name";
+  }
+  const std::string was = path_below(base, gated.base->model);
+  const std::string is = path_below(head, gated.head->model);
   if (was != is) {
     changes.push_back(
         setting_change(gated.name, "model", was, is, gated.head->where, false));
@@ -253,7 +258,7 @@ bool is_unchanged(const Judging& judging, const GatedTarget& gated,
 // What is new is shown with what would remove it.
 void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   Diagnostics left = gated.judged->diags;
-  accept_side(judging, judging.head, gated.name, left);
+  accept_side(judging, judging.head, gated.name_in_base(), left);
   const Diagnostics none;
   const std::vector<GateChange> found =
       finding_changes(gated.before ? gated.before->diags : none, left);
@@ -283,13 +288,33 @@ void add_found_changes(const Judging& judging, GatedTarget& gated) {
   }
 }
 
+// What the target was asked before, so that a change of the question does not
+// hide one of the answer.
+void add_changes_as_before(const Judging& judging, GatedTarget& gated) {
+  if (gated.base == nullptr) return;
+  gated.as_before =
+      judge_as_before(judging.base, judging.head, judging.over, gated);
+  gated.gone = no_longer_holds(*gated.before, *gated.judged);
+  if (!gated.gone.empty()) {
+    const Target& now = *gated.head;
+    gated.changes.push_back(setting_change(gated.name, "target", gated.name,
+                                           gated.name, now.where, false));
+    gated.changes.back().text = gated.gone;
+  }
+  if (!gated.as_before) return;
+  accept_side(judging, judging.head, gated.name_in_base(),
+              gated.as_before->diags);
+  gated.changes_as_before =
+      changes_as_before(*gated.before, *gated.as_before, gated.name);
+}
+
 }  // namespace
 
 void judge_gated(const Judging& judging, GatedTarget& gated) {
   const auto judge_base = [&] {
     JudgedTarget judged =
         judge_side(judging, judging.base, gated, *judging.base.host);
-    accept_side(judging, judging.base, gated.name, judged.diags);
+    accept_side(judging, judging.base, gated.name_in_base(), judged.diags);
     return judged;
   };
   if (gated.head == nullptr) {
@@ -301,8 +326,11 @@ void judge_gated(const Judging& judging, GatedTarget& gated) {
   const bool is_same = is_unchanged(judging, gated, watched);
   if (!is_same && gated.base != nullptr) gated.before = judge_base();
   if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
-  accept_side(judging, judging.head, gated.name, gated.judged->diags);
-  if (!is_same && !gated.failed_to_run) add_found_changes(judging, gated);
+  accept_side(judging, judging.head, gated.name_in_base(), gated.judged->diags);
+  if (!is_same && !gated.failed_to_run) {
+    add_found_changes(judging, gated);
+    add_changes_as_before(judging, gated);
+  }
 }
 
 }  // namespace shardplan::cli

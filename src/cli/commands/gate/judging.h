@@ -23,6 +23,7 @@ bool decides(const Setting& setting);
 // A target on the sides that have it, with the settings that hold there.
 struct GatedTarget {
   std::string name;
+  std::string was_called;  // on the base side; "": the same
   const Target* base = nullptr;
   const Target* head = nullptr;
   std::vector<Setting> base_settings;
@@ -33,8 +34,24 @@ struct GatedTarget {
   std::vector<CategoryChange> categories;  // of memory
   std::optional<JudgedTarget> judged;      // as it is now, else as it was
   std::optional<JudgedTarget> before;      // where something differs
+  // By what the base asked, where the head asks something else, and those of
+  // its changes that count where they fail.
+  std::optional<JudgedTarget> as_before;
+  std::vector<GateChange> changes_as_before;
+  // Why what the base judged is not judged any more; "" where it is.
+  std::string gone;
   bool failed_to_run = false;
+
+  const std::string& name_in_base() const {
+    return was_called.empty() ? name : was_called;
+  }
 };
+
+// A target's settings on the head side: those that decide are the base's.
+std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
+                                   const GatedTarget& target);
+// The part of a path below a side's folder.
+std::string path_below(const GateSide& side, const std::string& path);
 
 std::vector<GatedTarget> pair_targets(const GateSide& base,
                                       const GateSide& head);

@@ -57,16 +57,20 @@ bool open_folder(const std::string& path, GateSide& side,
 namespace {
 
 // The folder from where we stand up to the root, as a path from here: "", "..".
-// The nearest in which either side has a configuration; "" where none has.
+// The nearest in which the base has a configuration, so that a change cannot
+// put another one in front of it; else the nearest of the head, "" where none
+// has.
 std::string config_folder(const GitRepository& repository, Host& base,
                           Host& head) {
   const auto depth =
       std::count(repository.prefix.begin(), repository.prefix.end(), '/');
-  std::string folder;
-  for (int64_t up = 0; up <= depth; ++up) {
-    const std::string path = join_path(folder, std::string(kConfigName));
-    if (base.file_info(path) || head.file_info(path)) return folder;
-    folder = up == 0 ? ".." : "../" + folder;
+  for (Host* side : {&base, &head}) {
+    std::string folder;
+    for (int64_t up = 0; up <= depth; ++up) {
+      const std::string path = join_path(folder, std::string(kConfigName));
+      if (side->file_info(path)) return folder;
+      folder = up == 0 ? ".." : "../" + folder;
+    }
   }
   return "";
 }

@@ -39,7 +39,8 @@ bool open_folder(const std::string& path, GateSide& side,
                  const std::shared_ptr<std::mutex>& mutex, Host& host,
                  Diagnostics& diags);
 // `BASE..HEAD`, or BASE alone: its merge base with HEAD. The configuration is
-// the nearest, from where we stand up to the root, that either side has.
+// the nearest, from where we stand up to the root, that the base has, else the
+// head.
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags);
 

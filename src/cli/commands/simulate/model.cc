@@ -231,10 +231,12 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
   if (!rules) return std::nullopt;
   Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
   // The session of the smaller model remarks on the mesh, where it is recorded.
-  const std::vector<std::string> remarks = inputs.manifest.remarks;
-  const auto mesh = planned_mesh(request, inputs, diags);
-  if (!mesh) return std::nullopt;
-  inputs.manifest.remarks = remarks;
+  Diagnostics of_mesh = diags.fresh();
+  const auto mesh = planned_mesh(request, inputs, of_mesh);
+  if (!mesh) {
+    diags.add_all(of_mesh);
+    return std::nullopt;
+  }
   auto pass = forward_pass(options, *model.model.architecture, given,
                            &inputs.rules, *mesh, diags);
   if (!pass) return std::nullopt;

@@ -31,6 +31,7 @@
 #include "resolve/match.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
+#include "session/fit.h"
 #include "session/serving.h"
 #include "session/session.h"
 #include "session/step.h"
@@ -255,7 +256,8 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
             sweep_point(manifest, mesh, input.groups, input.options, *budget);
         point.batch = workload.batch;
         point.seq = workload.seq;
-        set_step(swept_step(*bracket, step), estimated_bytes(*bracket), point);
+        set_step(swept_step(*bracket, step), estimated_bytes(*bracket),
+                 fit_of(*budget, &*bracket), point);
         points.push_back(std::move(point));
       }
     }
@@ -329,10 +331,7 @@ bool add_served(const Options& options, const SweepMesh& mesh,
           point.serving->weights;
       point.bytes[static_cast<size_t>(Category::KvCache)] = cache;
       point.total = point.serving->weights + cache;
-      point.headroom = point.serving->cache;
-      const bool runs = serving->starts() && serving->missing_for_steps == 0;
-      point.fits = runs && serving->holds(0);
-      point.may_fit = runs && !point.fits && serving->holds(2);
+      point.fit = fit_of(*serving);
       points.push_back(std::move(point));
     }
   }
@@ -631,10 +630,10 @@ Exit run_sweep(Context& context) {
   if (!sweep) return Exit::CouldNotRun;
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.fits; });
-  const auto perhaps =
-      std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.may_fit; });
+                    [](const SweepPoint& point) { return point.fit.surely(); });
+  const auto perhaps = std::count_if(
+      sweep->points.begin(), sweep->points.end(),
+      [](const SweepPoint& point) { return point.fit.perhaps(); });
   const bool limited = sweep->devices.front().limit.has_value();
   Report report;
   report.command = "sweep";
@@ -663,7 +662,6 @@ Exit run_sweep(Context& context) {
                                             ? sweep->points.size()
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
-  report.notes = sweep->inputs.manifest.remarks;
   if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/views/budget_tables.h"
 
 namespace shardplan::cli {
 namespace {
@@ -118,25 +119,25 @@ std::string reserved_text(const ReservedMemory& reserved,
       reserved.total[2] <= limit->usable) {
     return "";
   }
-  return "what is allocated fits; with what is reserved beyond it, " +
+  return "allocations fit, but with what the allocator and the runtime reserve "
+         "the step needs " +
          text(reserved.total[0]) + " to " + text(reserved.total[2]) +
-         (reserved.total[0] > limit->usable ? ", it does not fit "
-                                            : ", it may not fit ") +
+         (reserved.total[0] > limit->usable ? ", which does not fit "
+                                            : ", which may not fit ") +
          text(limit->usable);
 }
 
-std::string fit_text(const MemoryBracket& bracket, const DeviceLimit& limit) {
-  const std::string of = bytes_text(static_cast<double>(limit.usable));
-  if (bracket.upper() <= limit.usable) {
-    return "fits " + of + ": " +
-           bytes_text(static_cast<double>(limit.usable - bracket.upper())) +
-           " are left at the most";
-  }
-  if (bracket.lower() > limit.usable) return "does not fit " + of;
-  return "may not fit " + of + ": the bracket is on both sides of it";
+}  // namespace
+
+Fit fit_asked(const BudgetAnswer& budget, const std::optional<StepAnswer>& step,
+              const std::optional<Serving>& serving) {
+  if (serving) return fit_of(*serving);
+  return fit_of(budget.budget, step ? &step->bracket : nullptr);
 }
 
-}  // namespace
+std::string step_fit_text(const StepAnswer& answer, const Fit& fit) {
+  return fit_text(fit) + (answer.left_out.empty() ? "" : ", of text alone");
+}
 
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer) {
@@ -156,7 +157,8 @@ std::vector<std::pair<std::string, Cell>> step_summary(
   return summary;
 }
 
-void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
+void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
+              Report& report) {
   const MemoryBracket& bracket = answer.bracket;
   for (auto& entry : step_summary(answer)) {
     report.summary.push_back(std::move(entry));
@@ -189,8 +191,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
         bytes_text(static_cast<double>(bracket.host[2])));
   }
   if (budget.limit) {
-    report.notes.push_back(fit_text(bracket, *budget.limit) +
-                           (answer.left_out.empty() ? "" : ", of text alone"));
+    report.closing.push_back(step_fit_text(answer, fit));
   }
   if (answer.reserved) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);

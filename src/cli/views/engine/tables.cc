@@ -192,6 +192,7 @@ ColumnsOf<DegreeVerdict> degree_columns() {
 // Degrees of one kind that nothing is to be said of, in one row.
 struct ShownDegrees {
   std::string of;
+  std::string others;  // that they hold with
   std::vector<int64_t> degrees;
   bool legal = true;
   std::vector<std::string> reasons;
@@ -201,12 +202,14 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
   std::vector<ShownDegrees> rows;
   for (const DegreeVerdict& v : serving.verdicts) {
     const std::string of(degree_name(v.of));
+    const std::string others =
+        others_text(serving.mesh, v.of, serving.has_experts());
     const auto like = [&](const ShownDegrees& row) {
       return row.of == of && row.legal == v.legal && row.reasons == v.reasons;
     };
     const auto found = std::find_if(rows.begin(), rows.end(), like);
     if (found == rows.end()) {
-      rows.push_back({of, {v.degree}, v.legal, v.reasons});
+      rows.push_back({of, others, {v.degree}, v.legal, v.reasons});
     } else {
       found->degrees.push_back(v.degree);
     }
@@ -223,7 +226,10 @@ Table shown_degrees_table(const Serving& serving) {
        }},
       {{"degrees", "", Align::Left},
        [](const ShownDegrees& d) {
-         return list_text(d.degrees, d.degrees.size());
+         const std::string text = list_text(d.degrees, d.degrees.size());
+         if (d.others.empty()) return text;
+         return text + (d.others.starts_with("without") ? " " : " with ") +
+                d.others;
        }},
       {{"reasons", "", Align::Left, true, true},
        [](const ShownDegrees& d) { return Prose{joined(d.reasons, "; ")}; }},

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strings as JSON spells them (base/text.h).
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/plain_json.h"
+#include "base/text.h"
+
+namespace shardplan {
+
+bool follows_hash(std::string_view text, size_t at) {
+  while (at > 0) {
+    size_t before = at - 1;
+    while (before > 0 &&
+           (static_cast<unsigned char>(text[before]) & 0xC0U) == 0x80U) {
+      --before;
+    }
+    if (text[before] == '#') return true;
+    size_t next = before;
+    const char32_t code_point = decode_utf8(text, next);
+    if (code_point < 0x80 || code_point_width(code_point) != 0) return false;
+    at = before;
+  }
+  return false;
+}
+
+namespace {
+
+constexpr char32_t kReplaced = 0xFFFD;
+
+void append_code_unit(std::string& out, uint32_t unit) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += "\\u";
+  for (const unsigned shift : {12U, 8U, 4U, 0U}) {
+    out += kDigits[(unit >> shift) & 0xFU];
+  }
+}
+
+void append_unicode_escape(std::string& out, char32_t code_point) {
+  const auto number = static_cast<uint32_t>(code_point);
+  if (number < 0x10000) {
+    append_code_unit(out, number);
+  } else {
+    append_code_unit(out, 0xD800U + ((number - 0x10000U) >> 10U));
+    append_code_unit(out, 0xDC00U + ((number - 0x10000U) & 0x3FFU));
+  }
+}
+
+// One character that is not plain, at `at`, which moves behind it.
+void append_special(std::string& out, std::string_view text, size_t& at) {
+  const size_t start = at;
+  const char32_t code_point = decode_utf8(text, at);
+  switch (code_point) {
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '#':
+      if (follows_hash(text, start)) {
+        append_unicode_escape(out, code_point);
+      } else {
+        out += '#';
+      }
+      return;
+    default:
+      break;
+  }
+  if (!is_printable(code_point)) {
+    append_unicode_escape(out, code_point);
+  } else if (code_point == kReplaced) {
+    out += "\xEF\xBF\xBD";
+  } else {
+    out += text.substr(start, at - start);
+  }
+}
+
+}  // namespace
+
+void append_printable_json(std::string& out, std::string_view text) {
+  out += '"';
+  for (size_t at = 0; true;) {
+    const size_t plain = plain_json(text.substr(at));
+    out += text.substr(at, plain);
+    at += plain;
+    if (at == text.size()) break;
+    append_special(out, text, at);
+  }
+  out += '"';
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
+  out += '"';
+  while (true) {
+    const size_t plain = plain_json(text);
+    out += text.substr(0, plain);
+    if (plain == text.size()) break;
+    const char c = text[plain];
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte >= 8 && byte <= 13 && byte != 11) {
+      out += '\\';
+      out += kShort[byte - 8U];
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += kHex[byte >> 4U];
+      out += kHex[byte & 15U];
+    } else {
+      out += c;
+    }
+    text.remove_prefix(plain + 1);
+  }
+  out += '"';
+}
+
+}  // namespace shardplan

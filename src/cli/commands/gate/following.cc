@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/gate/following.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "core/plan.h"
+#include "io/paths.h"
+
+namespace shardplan::cli {
+namespace {
+
+// What a target holds, to be compared with others.
+struct Held {
+  std::string what;   // "" where it cannot be judged
+  std::string rules;  // their text
+};
+
+std::string hash_of_parameters(const Manifest& manifest) {
+  Sha256 hash;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    hash.update(manifest.name(i));
+    hash.update(std::string_view("\0", 1));
+    hash.update(type_text(manifest.type(i)));
+    hash.update(std::string_view("\0", 1));
+  }
+  return hash.hex();
+}
+
+Held held_by(const JudgedTarget& judged) {
+  if (!judged.session || judged.diags.cannot_run()) return {};
+  const Session& session = *judged.session;
+  Held held;
+  held.what = hash_of_parameters(session.manifest) + " " +
+              mesh_text(session.plan.mesh) + " " +
+              std::to_string(static_cast<int>(judged.options.planning.mode)) +
+              (judged.budget ? " budget" : "") + (judged.step ? " step" : "") +
+              " " + judged.options.engine.name.value_or("");
+  if (session.rules) {
+    for (const SourcePtr& source : session.rules->sources) {
+      held.rules += std::string(source->text()) + '\x1f';
+    }
+  }
+  return held;
+}
+
+// How sure it is that one target became the other; 0: it did not.
+int likeness(const Held& before, const Held& after) {
+  if (before.what.empty() || before.what != after.what) return 0;
+  return before.rules == after.rules ? 2 : 1;
+}
+
+}  // namespace
+
+void follow_targets(const GateSide& base, const GateSide& head,
+                    const std::vector<Setting>& over, int jobs,
+                    std::vector<GatedTarget>& targets) {
+  std::vector<size_t> gone;
+  std::vector<size_t> added;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i].head == nullptr) gone.push_back(i);
+    if (targets[i].base == nullptr) added.push_back(i);
+  }
+  if (gone.empty() || added.empty()) return;
+  std::vector<Held> held(targets.size());
+  std::vector<size_t> asked = gone;
+  asked.insert(asked.end(), added.begin(), added.end());
+  parallel_for(
+      static_cast<int64_t>(asked.size()), thread_count(jobs), [&](int64_t k) {
+        const size_t i = asked[static_cast<size_t>(k)];
+        const GatedTarget& gated = targets[i];
+        const bool of_base = gated.head == nullptr;
+        std::vector<Setting> settings =
+            of_base ? gated.base_settings : gated.head_settings;
+        settings.insert(settings.end(), over.begin(), over.end());
+        held[i] = held_by(judge_target(of_base ? *gated.base : *gated.head,
+                                       settings, Fixes::Leave,
+                                       of_base ? *base.host : *head.host));
+      });
+  const auto follow = [&](size_t before, size_t after) {
+    targets[after].base = targets[before].base;
+    targets[after].was_called = targets[before].name;
+    targets[after].base_settings = targets[before].base_settings;
+    targets[after].head_settings = head_settings(base, head, targets[after]);
+  };
+  std::vector<bool> followed(targets.size());
+  for (const int least : {2, 1}) {
+    for (const size_t before : gone) {
+      if (followed[before]) continue;
+      for (const size_t after : added) {
+        if (targets[after].base != nullptr ||
+            likeness(held[before], held[after]) < least) {
+          continue;
+        }
+        follow(before, after);
+        followed[before] = true;
+        break;
+      }
+    }
+  }
+  // One target split in several.
+  for (const size_t after : added) {
+    for (const size_t before : gone) {
+      if (targets[after].base != nullptr || !followed[before] ||
+          likeness(held[before], held[after]) == 0) {
+        continue;
+      }
+      follow(before, after);
+    }
+  }
+  size_t i = 0;
+  std::erase_if(targets, [&](const GatedTarget&) { return followed[i++]; });
+}
+
+namespace {
+
+// What a target asks about, rather than how it is run: on another mesh, in
+// another mode or over other tokens the same rules have another answer.
+constexpr std::array<std::string_view, 9> kQuestion = {
+    "mode",  "mesh", "devices",    "slices", "topology",
+    "batch", "seq",  "source-seq", "engine"};
+// Named by either side, these decide alone.
+constexpr std::array<std::string_view, 7> kOfFiles = {
+    "rules",        "pattern", "dialect",    "axes",
+    "architecture", "scheme",  "state-rules"};
+
+template <size_t N>
+bool is_among(const Setting& setting,
+              const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), setting.flag->name) !=
+         names.end();
+}
+
+std::vector<Setting> all_but(const std::vector<Setting>& settings,
+                             const std::function<bool(const Setting&)>& out) {
+  std::vector<Setting> rest;
+  for (const Setting& setting : settings) {
+    if (!out(setting)) rest.push_back(setting);
+  }
+  return rest;
+}
+
+bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
+  return std::any_of(settings.begin(), settings.end(),
+                     [&](const Setting& s) { return s.flag->name == name; });
+}
+
+bool is_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Setting& one, const Setting& other) {
+                      return one.flag == other.flag && one.value == other.value;
+                    });
+}
+
+// The settings of `from` that `is_taken`, and all others of `rest`.
+std::vector<Setting> taken_from(
+    const std::vector<Setting>& from, const std::vector<Setting>& rest,
+    const std::function<bool(const Setting&)>& is_taken) {
+  std::vector<Setting> settings = all_but(rest, is_taken);
+  for (const Setting& setting : from) {
+    if (is_taken(setting)) settings.push_back(setting);
+  }
+  return settings;
+}
+
+// A path of the base side as it is on the head side.
+std::string moved(const GateSide& base, const GateSide& head,
+                  const std::string& path) {
+  const std::string rest = path_below(base, path);
+  return head.folder.empty() ? rest : join_path(head.folder, rest);
+}
+
+}  // namespace
+
+std::optional<JudgedTarget> judge_as_before(const GateSide& base,
+                                            const GateSide& head,
+                                            const std::vector<Setting>& over,
+                                            const GatedTarget& gated) {
+  const std::vector<Setting>& was = gated.base_settings;
+  const std::vector<Setting>& is = gated.head_settings;
+  if (has_flag(was, "plan") || has_flag(is, "plan")) return std::nullopt;
+  // Without an optimizer nobody asks about the state.
+  const bool trains_no_more =
+      has_flag(was, "optimizer") && !has_flag(is, "optimizer");
+  const auto is_question = [&](const Setting& setting) {
+    return is_among(setting, kQuestion) ||
+           (trains_no_more && setting.flag->name == "optimizer");
+  };
+  const auto is_other = [&](const Setting& s) { return !is_question(s); };
+  const bool same_model = path_below(base, gated.base->model) ==
+                          path_below(head, gated.head->model);
+  if (same_model && is_alike(all_but(was, is_other), all_but(is, is_other))) {
+    return std::nullopt;
+  }
+  Target target = *gated.head;
+  const std::string model = moved(base, head, gated.base->model);
+  if (head.host->file_info(model)) target.model = model;
+  // The head's way of doing it where that goes with what the base asked.
+  const auto is_of_head = [](const Setting& s) {
+    return is_among(s, kOfFiles);
+  };
+  for (std::vector<Setting> settings :
+       {taken_from(was, is, is_question), taken_from(is, was, is_of_head)}) {
+    settings.insert(settings.end(), over.begin(), over.end());
+    JudgedTarget judged =
+        judge_target(target, settings, Fixes::Leave, *head.host);
+    if (judged.session && !judged.diags.cannot_run()) return judged;
+  }
+  return std::nullopt;
+}
+
+std::vector<GateChange> changes_as_before(const JudgedTarget& before,
+                                          const JudgedTarget& after,
+                                          const std::string& target) {
+  const bool same_mesh = before.session->plan.mesh == after.session->plan.mesh;
+  std::vector<GateChange> changes;
+  for (GateChange& change :
+       target_changes(target, side_of(before), side_of(after))) {
+    const bool counts = change.kind == GateKind::Memory ||
+                        change.kind == GateKind::Placement ||
+                        (change.kind == GateKind::Finding && same_mesh);
+    if (!counts) continue;
+    change.text += (change.text.empty() ? "" : "; ") +
+                   std::string("by what the target asked before the change");
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::string no_longer_holds(const JudgedTarget& before,
+                            const JudgedTarget& after) {
+  const Manifest& was = before.session->manifest;
+  const Manifest& is = after.session->manifest;
+  std::unordered_set<std::string_view> names;
+  for (size_t i = 0; i < is.size(); ++i) names.insert(is.name(i));
+  size_t there = 0;
+  for (size_t i = 0; i < was.size(); ++i) {
+    if (names.contains(was.name(i))) ++there;
+  }
+  if (2 * there >= was.size()) return "";
+  return "its model has " + count_text(static_cast<int64_t>(there)) +
+         " of the " + plural(static_cast<int64_t>(was.size()), "parameter") +
+         " that it had";
+}
+
+}  // namespace shardplan::cli
