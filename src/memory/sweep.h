@@ -90,6 +90,7 @@ struct SweepPoint {
   CategoryBytes bytes{};  // of the fullest class of devices
   int64_t total = 0;
   Fit fit;                             // of what is asked for
+  std::vector<std::string> refused;    // why no framework runs it
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
   // By which points on as many devices are compared: bytes, and with an engine,

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "memory/divisions.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
@@ -109,6 +110,13 @@ std::string problem_of(const Sample& sample, const Engine& engine,
         return "";
       }
       return head_problem(sample, degree);
+    case DimRole::StateGroups: {
+      Divisions divisions;
+      divisions.count(Divided::StateGroups) = dim.count;
+      divisions.degree(Degree::Tensor) = degree;
+      const auto refused = refusals(divisions, engine.name);
+      return refused.empty() ? "" : refused.front().text;
+    }
     case DimRole::Vocabulary: {
       const int64_t padded =
           ceil_div(dim.size, engine.vocab_multiple) * engine.vocab_multiple;

@@ -91,12 +91,19 @@ struct Serving {
   std::vector<DegreeVerdict> verdicts;
 
   const ServedStage& stage() const { return stages[decides]; }
-  // Sequences in all groups at one end of the bracket; 0 where it holds none.
+  // Sequences of one data-parallel group at one end of the bracket: those of
+  // the stage that has the fewest there, infinite without a cache, and 0 where
+  // the weights of a stage alone exceed the share.
+  double group_sequences(size_t end) const;
+  // The same in all groups. A sequence lives in one group, so what several
+  // groups have left over of whole sequences holds nothing.
   double sequences(size_t end) const;
   // Sequences that the fullest group is asked to hold: a sequence is in one.
   int64_t sequences_of_group() const { return ceil_div(batch, mesh.dp); }
   // Whether every stage of a group holds these at one end of the bracket.
-  bool holds(size_t end) const;
+  bool holds(size_t end) const {
+    return group_sequences(end) >= static_cast<double>(sequences_of_group());
+  }
   // Bytes that the fullest stage has left with them; negative: that it lacks.
   int64_t spare(size_t end) const;
   bool has_experts() const {
@@ -126,6 +133,7 @@ std::optional<Serving> serve(const Manifest& manifest,
 struct TriedServing {
   std::string flags;                  // "--kv-dtype f8_e4m3"
   std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
+  double group_sequences = 0;         // the estimate of one group
   bool starts = false;
   Fit fit;  // of what is asked for
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "memory/divisions.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
@@ -68,6 +69,7 @@ WeightPart part_of(DimRole role) {
       return WeightPart::Vocabulary;
     case DimRole::Heads:
     case DimRole::KvHeads:
+    case DimRole::StateGroups:
       return WeightPart::Attention;
     case DimRole::Dense:
       return WeightPart::Dense;
@@ -197,6 +199,7 @@ std::string_view weight_part_title(WeightPart part) {
 
 DimRole role_of_label(std::string_view label, bool expert) {
   const std::string_view own = label.substr(label.rfind('.') + 1);
+  if (own == kStateGroups) return DimRole::StateGroups;
   for (const LabelRole& row : kLabels) {
     if (!own.ends_with(row.ending)) continue;
     return row.role == DimRole::Dense && expert ? DimRole::Width : row.role;
@@ -263,6 +266,7 @@ int64_t degree_of(DimRole role, const Degrees& degrees) {
   switch (role) {
     case DimRole::Heads:
     case DimRole::KvHeads:
+    case DimRole::StateGroups:
       return degrees.attention;
     case DimRole::Vocabulary:
     case DimRole::Dense:
