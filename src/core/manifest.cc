@@ -212,24 +212,6 @@ const ParameterKind* kind_of(const Manifest& manifest, size_t index) {
 
 }  // namespace
 
-Manifest without_tensors(const Manifest& manifest) {
-  Manifest rest;
-  rest.title = manifest.title;
-  rest.model_name = manifest.model_name;
-  rest.model_type = manifest.model_type;
-  rest.format = manifest.format;
-  rest.facts = manifest.facts;
-  rest.kinds = manifest.kinds;
-  rest.mesh = manifest.mesh;
-  rest.remarks = manifest.remarks;
-  rest.sources = manifest.sources;
-  return rest;
-}
-
-bool explains(const Manifest& manifest, size_t index) {
-  return kind_of(manifest, index) != nullptr;
-}
-
 std::optional<size_t> find_unexplained(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (kind_of(manifest, i) == nullptr) return i;
@@ -237,8 +219,8 @@ std::optional<size_t> find_unexplained(const Manifest& manifest) {
   return std::nullopt;
 }
 
-size_t label_parameters(Manifest& manifest) {
-  size_t labelled = 0;
+bool label_parameters(Manifest& manifest) {
+  bool any = false;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const ParameterKind* const kind = kind_of(manifest, i);
     if (kind == nullptr) continue;
@@ -248,9 +230,9 @@ size_t label_parameters(Manifest& manifest) {
                                         : std::optional(dim.axis));
     }
     manifest.set_axes(i, std::move(labels));
-    ++labelled;
+    any = true;
   }
-  return labelled;
+  return any;
 }
 
 }  // namespace shardplan

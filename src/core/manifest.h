@@ -45,9 +45,8 @@ struct DimKind {
   // Side by side; where there is a count, in each of these.
   std::vector<DimPart> parts = {};
   // Elements, as stored, that share a scale or belong to one word of packed
-  // values: none is to be cut. 1: any cut will do. 0: nothing is said, because
-  // the tensor is not known to be quantised.
-  int64_t block = 0;
+  // values: none is to be cut. 1: any cut will do.
+  int64_t block = 1;
   // What logical axis rules call it (model/architecture/axis_labels.h); ""
   // where it is never cut.
   std::string axis = {};
@@ -180,17 +179,12 @@ class Manifest {
   bool plain_ = true;
 };
 
-// What is said of the whole of a manifest, without its tensors.
-Manifest without_tensors(const Manifest& manifest);
-
 // The first parameter that no architecture explains (Manifest::kinds); empty
 // where all are explained.
 std::optional<size_t> find_unexplained(const Manifest& manifest);
-// Whether one explains this parameter.
-bool explains(const Manifest& manifest, size_t index);
-// Gives the parameters that an architecture explains their labels as logical
-// axes, and says how many those are.
-size_t label_parameters(Manifest& manifest);
+// Gives the parameters their labels as logical axes. False, and none has any,
+// where one is not explained.
+bool label_parameters(Manifest& manifest);
 
 // StoredTensor: numbers as a checkpoint holds them, in a mapped file.
 //

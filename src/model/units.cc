@@ -117,10 +117,13 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
   }
   // The config's word of a tensor counts more than the size of blocks that it
   // names, since it may store some layers with other blocks, or none.
-  std::optional<std::vector<Unit>> blocks;
-  if (kind != nullptr) blocks = blocks_of_kind(*kind, tensor);
-  if (!blocks) blocks = block_units(tensor, facts, hints);
-  units.insert(units.end(), blocks->begin(), blocks->end());
+  const bool is_said =
+      kind != nullptr &&
+      std::any_of(kind->begin(), kind->end(),
+                  [](const DimKind& dim) { return dim.block != 1; });
+  const std::vector<Unit> blocks = is_said ? blocks_of_kind(*kind, tensor)
+                                           : block_units(tensor, facts, hints);
+  units.insert(units.end(), blocks.begin(), blocks.end());
   if (const auto layer = layer_unit(tensor, facts, hints)) {
     units.push_back(*layer);
   }
@@ -445,12 +448,8 @@ bool has_blocks(const QuantBlocks& told, const Shape& shape,
 
 }  // namespace
 
-std::optional<std::vector<Unit>> blocks_of_kind(const ParameterKind& kind,
-                                                const NamedTensor& tensor) {
-  if (std::all_of(kind.begin(), kind.end(),
-                  [](const DimKind& dim) { return dim.block == 0; })) {
-    return std::nullopt;
-  }
+std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
+                                 const NamedTensor& tensor) {
   std::vector<Unit> units;
   const DType dtype = tensor.type.dtype;
   const bool plain = dtype == DType::F32 || dtype == DType::BF16 ||

@@ -155,10 +155,9 @@ std::vector<Unit> expert_units(const NamedTensor& tensor,
 std::vector<Unit> block_units(const NamedTensor& tensor,
                               const ModelFacts& facts,
                               const LayoutHints& hints);
-// The same by what an architecture says of it; empty where it says nothing,
-// because the config does not say that the tensor is quantised.
-std::optional<std::vector<Unit>> blocks_of_kind(const ParameterKind& kind,
-                                                const NamedTensor& tensor);
+// The same by what an architecture says of it.
+std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
+                                 const NamedTensor& tensor);
 // What an architecture says of a parameter; null where none explains it.
 const ParameterKind* find_kind(std::string_view name, const TensorType& type,
                                const LayoutHints& hints);

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "core/fold.h"
 #include "io/load.h"
 #include "resolve/match.h"
 
@@ -20,7 +21,10 @@ constexpr const char* kEveryModel = "@all_models";
 // Whether an architecture explains some parameter of the model.
 bool is_explained(const Manifest& manifest) {
   for (size_t i = 0; manifest.kinds != nullptr && i < manifest.size(); ++i) {
-    if (explains(manifest, i)) return true;
+    if (manifest.kinds->contains(
+            {folded_name(manifest.name(i)), manifest.type(i).shape})) {
+      return true;
+    }
   }
   return false;
 }

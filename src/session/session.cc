@@ -121,11 +121,14 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           *rules, diags)) {
     return std::nullopt;
   }
-  const size_t labelled =
-      rules->architecture_labels ? label_parameters(manifest) : 0;
-  if (labelled > 0 && labelled < manifest.size()) {
-    const size_t other = *find_unexplained(manifest);
-    const auto others = static_cast<int64_t>(manifest.size() - labelled);
+  const bool labelled =
+      rules->architecture_labels && label_parameters(manifest);
+  if (const auto found = labelled ? find_unexplained(manifest) : std::nullopt) {
+    const size_t other = *found;
+    int64_t others = 0;
+    for (size_t i = other; i < manifest.size(); ++i) {
+      if (manifest.axes(i) == nullptr) ++others;
+    }
     manifest.remarks.push_back(
         plural(others, "parameter") + (others == 1 ? " does" : " do") +
         " not follow from the model's config, such as " +
@@ -134,7 +137,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
         ": rules for the labels of an architecture do not place " +
         (others == 1 ? "it" : "them"));
   }
-  if (rules->architecture_labels && manifest.size() > 0 && labelled == 0) {
+  if (rules->architecture_labels && manifest.size() > 0 && !labelled) {
     auto problem = diags.error(
         Code::Usage, rules->architecture_labels_where,
         "these rules place dimensions by the labels that architectures give "

@@ -18,6 +18,7 @@
 #include "io/hf_config/plain.h"
 #include "io/load.h"
 #include "io/paths.h"
+#include "io/shards.h"
 #include "model/architecture/walk.h"
 #include "model/architectures.h"
 #include "model/naming/rename.h"

@@ -104,7 +104,7 @@ class Writer {
     // A dimension without a block may be cut anywhere, which is known here.
     for (ModelTensor& tensor : tensors_) {
       for (DimKind& dim : tensor.kind) {
-        dim.block = std::max<int64_t>(dim.block, 1);
+        if (dim.block == 1) dim.block = 0;
       }
     }
     return std::move(tensors_);
