@@ -39,8 +39,9 @@ std::vector<std::string> names_without_rule(const std::string& set,
   std::vector<std::string> missed;
   if (manifest.kinds == nullptr) return missed;
   Diagnostics quiet;
+  const std::vector<std::string> files = {set};
   const auto rules =
-      load_rules({set}, request.dialect, rule_reading(request), host, quiet);
+      load_rules(files, request.dialect, rule_reading(request), host, quiet);
   if (!rules) return missed;
   const auto matcher = Matcher::compile(*rules, false, quiet);
   SHARDPLAN_CHECK(matcher.has_value());

@@ -435,7 +435,12 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   if (leaf == "bias" || leaf == "weight") {
     return is_module_buffer(cut_last(name), leaf == "bias", type);
   }
-  if (leaf == "masked_bias") return is_single(shape);
+  if (leaf == "masked_bias" || leaf == "scale_attn") return is_single(shape);
+  if (leaf == "causal_mask") return is_causal_mask(shape);
+  if (leaf == "position_ids") {
+    return shape.size() <= 2 &&
+           (type.dtype == DType::I64 || type.dtype == DType::I32);
+  }
   if (leaf == "inv_freq") return shape.size() == 1 && is_float(type.dtype);
   if (leaf == "e_score_correction_bias") {
     return shape.size() == 1 && is_float(type.dtype);

@@ -325,12 +325,45 @@ bool drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   return true;
 }
 
+// Buffers that earlier versions of transformers saved and no config implies:
+// causal masks, positions. Without a shard only their names tell.
+bool is_called_buffer(std::string_view name) {
+  constexpr std::string_view kEnds[] = {".attn.bias",
+                                        ".attn.masked_bias",
+                                        ".attention.bias",
+                                        ".attention.masked_bias",
+                                        ".attn.causal_mask",
+                                        ".attn.scale_attn",
+                                        ".position_ids",
+                                        ".rotary_emb.inv_freq",
+                                        ".attention.rotary_emb.inv_freq"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Takes these from the names that only the index has; the manifest remarks on
+// them.
+void set_buffers_apart(std::vector<std::string>& only_index,
+                       Manifest& manifest) {
+  const auto first = std::stable_partition(
+      only_index.begin(), only_index.end(),
+      [](const std::string& name) { return !is_called_buffer(name); });
+  if (first == only_index.end()) return;
+  const auto count = static_cast<int64_t>(only_index.end() - first);
+  manifest.remarks.push_back(
+      plural(count, "tensor") + " of the index, such as " +
+      in_backticks(*first) +
+      ": masks and positions of earlier versions, buffers and not parameters");
+  only_index.erase(first, only_index.end());
+}
+
 // What the index and the config beside it both name is read. What the index
 // alone names has no shape and is left out, which a warning says; what the
 // config alone implies is not in the checkpoint, which the total size must
 // confirm.
 bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
-  const NameDifference names = difference_of(index, manifest);
+  NameDifference names = difference_of(index, manifest);
+  set_buffers_apart(names.only_index, manifest);
   if (names.only_index.empty() && names.only_config.empty()) return true;
   const auto say = [&](Diagnostics::Builder& report) {
     if (!names.only_index.empty()) {

@@ -325,6 +325,10 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
     return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
                                 " of GPTQ is not known");
   }
+  if (says(gptq, "lm_head")) {
+    return gptq.refuse("lm_head", "a head that GPTQ quantises is not known")
+        .help(std::string(kUseTensors));
+  }
   const auto words = gptq.find("pack_dtype");
   if (words && words->text() != "int32") {
     return gptq.refuse("pack_dtype", "words of " + in_backticks(words->text()) +
