@@ -395,11 +395,15 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   const auto count = [](const std::vector<std::string>& list) {
     return plural(static_cast<int64_t>(list.size()), "tensor");
   };
+  const auto they = [](const std::vector<std::string>& list) {
+    return std::string(list.size() == 1 ? "it is" : "they are");
+  };
   if (names.only_index.empty()) {
-    auto report = diags.report(
-        Code::InconsistentCheckpoint, Severity::Warning, index.weight_map_where,
-        "the index lacks " + count(names.only_config) +
-            " that the config.json beside it implies: they are left out");
+    auto report = diags.report(Code::InconsistentCheckpoint, Severity::Warning,
+                               index.weight_map_where,
+                               "the index lacks " + count(names.only_config) +
+                                   " that the config.json beside it implies: " +
+                                   they(names.only_config) + " left out");
     report.fact("`total_size` is that of the others");
     say(report);
     return true;
@@ -407,8 +411,8 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   auto report = diags.report(
       Code::InconsistentCheckpoint, Severity::Warning, index.weight_map_where,
       "the index names " + count(names.only_index) +
-          " that do not follow from the config.json beside it: they are left "
-          "out of every number");
+          " beyond those that follow from the config.json beside it: " +
+          they(names.only_index) + " left out of every number");
   if (said > *bytes) {
     report.fact("`total_size` leaves " +
                 bytes_text(static_cast<double>(said - *bytes)) + " for them");
