@@ -22,6 +22,7 @@
 #include "io/plan/plan_file.h"
 #include "memory/stages.h"
 #include "resolve/resolve.h"
+#include "session/default_rules.h"
 
 namespace shardplan {
 namespace {
@@ -88,32 +89,15 @@ bool reads_stdin_twice(const PlanRequest& request) {
          1;
 }
 
-// The shipped set that is written for the model's type, "@llama"; empty where
-// no config says the type, or no set has it.
-std::string fitting_set(const Manifest& manifest) {
-  std::string_view type = manifest.model_type;
-  constexpr std::string_view kTextPart = "_text";
-  if (type.ends_with(kTextPart)) type.remove_suffix(kTextPart.size());
-  const std::vector<std::string> sets = shipped_names("models");
-  return std::find(sets.begin(), sets.end(), type) == sets.end()
-             ? ""
-             : "@" + std::string(type);
-}
-
-// By the labels of dimensions.
-constexpr const char* kEveryModel = "@all_models";
-
 // Where none are given, those that are shipped for the model's type, else those
-// for every architecture; the manifest remarks on it.
+// for every architecture, which a note says.
 std::optional<RuleSet> read_rules(const PlanRequest& request,
                                   Manifest& manifest, Host& host,
                                   Diagnostics& diags) {
   std::vector<std::string> files = request.rules;
   if (files.empty() && request.pattern == nullptr) {
-    std::string set = fitting_set(manifest);
-    const bool by_labels = set.empty() && !find_unexplained(manifest);
-    if (by_labels) set = kEveryModel;
-    if (set.empty()) {
+    const DefaultSet set = default_set(manifest, request, host);
+    if (set.name.empty()) {
       auto report = diags.error(Code::Usage, {}, "no rules were given");
       const auto other = find_unexplained(manifest);
       if (manifest.kinds != nullptr && other) {
@@ -131,11 +115,10 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
               "`shardplan list rules` shows all")
           .help("`--pattern` takes rules in one line");
     }
-    files.push_back(set);
+    files.push_back(set.name);
     diags.report(Code::Remark, {},
-                 "no rules given; using the shipped set `" + set + "` for " +
-                     (by_labels ? "every model that follows from a config"
-                                : "a " + in_backticks(manifest.model_type)));
+                 "no rules given; using the shipped set " +
+                     in_backticks(set.name) + " for " + set.why);
   }
   std::optional<RuleSet> rules =
       load_rules(files, request.dialect, rule_reading(request), host, diags);
@@ -147,8 +130,24 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           *rules, diags)) {
     return std::nullopt;
   }
-  if (rules->architecture_labels && manifest.size() > 0 &&
-      !label_parameters(manifest)) {
+  const bool labelled =
+      rules->architecture_labels && label_parameters(manifest);
+  if (const auto found = labelled ? find_unexplained(manifest) : std::nullopt) {
+    const size_t other = *found;
+    int64_t others = 0;
+    for (size_t i = other; i < manifest.size(); ++i) {
+      if (manifest.axes(i) == nullptr) ++others;
+    }
+    diags.report(
+        Code::Remark, {},
+        plural(others, "parameter") + (others == 1 ? " does" : " do") +
+        " not follow from the model's config, such as " +
+        in_backticks(std::string(manifest.name(other))) + " " +
+        shape_text(manifest.type(other).shape) +
+        ": rules for the labels of an architecture do not place " +
+        (others == 1 ? "it" : "them"));
+  }
+  if (rules->architecture_labels && manifest.size() > 0 && !labelled) {
     auto problem = diags.error(
         Code::Usage, rules->architecture_labels_where,
         "these rules place dimensions by the labels that architectures give "
