@@ -81,7 +81,67 @@ struct TensorEntry {
   Span dtype_where, shape_where, offsets_where;
   Shape shape;
   std::vector<int64_t> offsets;
+  bool has_unknown_key = false;
+
+  // Keeps what was allocated for another one.
+  void clear() {
+    has_dtype = has_shape = has_offsets = has_unknown_key = false;
+    shape.clear();
+    offsets.clear();
+  }
 };
+
+// Tensors of few types fill a header, and one writer spells them alike: of an
+// entry that begins as one that was read before only the offsets are read.
+struct KnownEntry {
+  std::string begin;  // `{"dtype":"F32","shape":[2,3],"data_offsets":[`
+  uint32_t type = 0;  // number
+  int64_t bytes = 0;
+};
+
+// The rest of such an entry: `0,24]}`.
+struct KnownOffsets {
+  int64_t begin = 0;
+  int64_t end = 0;
+  size_t length = 0;  // of the text; 0: it is anything else
+};
+
+// A whole number as JSON spells it that surely fits 63 bits; negative where
+// there is none.
+int64_t take_number(std::string_view text, size_t& at) {
+  constexpr size_t kAlwaysFits = 18;  // digits
+  const size_t first = at;
+  int64_t value = 0;
+  for (; at < text.size() && is_digit(text[at]); ++at) {
+    if (at - first == kAlwaysFits) return -1;
+    value = value * 10 + (text[at] - '0');
+  }
+  if (at == first || (text[first] == '0' && at > first + 1)) return -1;
+  return value;
+}
+
+KnownOffsets known_offsets(std::string_view text) {
+  size_t at = 0;
+  const auto take = [&](char c) {
+    const bool is_there = at < text.size() && text[at] == c;
+    if (is_there) ++at;
+    return is_there;
+  };
+  const auto skip_blanks = [&] {
+    while (take(' ')) {
+    }
+  };
+  KnownOffsets offsets;
+  offsets.begin = take_number(text, at);
+  if (offsets.begin < 0 || !take(',')) return {};
+  skip_blanks();
+  offsets.end = take_number(text, at);
+  if (offsets.end < 0 || !take(']')) return {};
+  skip_blanks();
+  if (!take('}')) return {};
+  offsets.length = at;
+  return offsets;
+}
 
 class HeaderReader {
  public:
@@ -104,10 +164,17 @@ class HeaderReader {
  private:
   bool read_metadata(Span key);
   bool read_tensor(const std::string& name, Span where);
-  bool read_tensor_key(const std::string& key, Span where, TensorEntry& tensor);
+  bool read_tensor_key(const std::string& key, Span where);
+  bool read_sizes(std::string_view what, std::string_view item,
+                  std::vector<int64_t>& sizes, Span& place);
+  std::optional<DType> dtype_of(const std::string& text);
+  bool take_known();
+  void remember(Span entry);
+  void let_go_before(Span where);
   // Adds a tensor whose entry is complete.
-  void add(const std::string& name, Span where, const TensorEntry& tensor);
-  void check_length(const DataRange& range, const TensorType& type, Span where);
+  // False where there is something to report.
+  bool add(const std::string& name, Span where);
+  bool check_length(const DataRange& range, const TensorType& type, Span where);
   void check_ranges();
   void check_names();
   void note_unknown_keys();
@@ -124,6 +191,12 @@ class HeaderReader {
   Diagnostics& diags_;
   JsonReader json_;
   Manifest manifest_;
+  TensorEntry tensor_;  // reused
+  TensorType type_;     // reused
+  std::string last_dtype_text_;
+  std::optional<DType> last_dtype_;
+  std::vector<KnownEntry> known_;
+  size_t next_known_ = 0;
   std::vector<DataRange> ranges_;
   std::vector<int64_t> begins_;  // per parameter
   std::vector<int64_t> buffer_begins_;
@@ -148,7 +221,8 @@ bool HeaderReader::read() {
                 [&](const std::string& key, Span where) {
                   if (key == "__metadata__") return read_metadata(where);
                   return read_tensor(key, where) && errors_ < kMaxErrors;
-                }) &&
+                },
+                [&] { return take_known(); }) &&
       json_.finish();
   if (!well_formed) return false;
   check_names();
@@ -176,103 +250,176 @@ bool HeaderReader::read_metadata(Span key) {
 }
 
 bool HeaderReader::read_tensor(const std::string& name, Span where) {
-  TensorEntry tensor;
-  if (!json_.map("`" + name + "`", [&](const std::string& key, Span place) {
-        return read_tensor_key(key, place, tensor);
-      })) {
+  if (json_.token() != JsonReader::Token::BeginObject) {
+    return json_.map("`" + name + "`",
+                     [](const std::string&, Span) { return false; });
+  }
+  Span entry = json_.span();
+  tensor_.clear();
+  if (!json_.map("the entry of a tensor",
+                 [&](const std::string& key, Span place) {
+                   return read_tensor_key(key, place);
+                 })) {
     return false;
   }
   for (const auto& [present, key] :
-       {std::pair(tensor.has_dtype, "dtype"),
-        std::pair(tensor.has_shape, "shape"),
-        std::pair(tensor.has_offsets, "data_offsets")}) {
+       {std::pair(tensor_.has_dtype, "dtype"),
+        std::pair(tensor_.has_shape, "shape"),
+        std::pair(tensor_.has_offsets, "data_offsets")}) {
     if (!present) {
       ranges_complete_ = false;
       fail(where, "`" + name + "` has no `" + key + "`");
       return true;
     }
   }
-  add(name, where, tensor);
+  entry.end = json_.span().end;
+  if (add(name, where)) remember(entry);
   return true;
 }
 
-bool HeaderReader::read_tensor_key(const std::string& key, Span where,
-                                   TensorEntry& tensor) {
+bool HeaderReader::read_sizes(std::string_view what, std::string_view item,
+                              std::vector<int64_t>& sizes, Span& place) {
+  place = json_.span();
+  const bool good = json_.list(
+      what, [&] { return json_.size(item, sizes.emplace_back()); });
+  place.end = json_.span().end;
+  return good;
+}
+
+bool HeaderReader::read_tensor_key(const std::string& key, Span where) {
   const auto first = [&](bool& seen) {
     if (!std::exchange(seen, true)) return true;
     diags_.error(Code::DuplicateKey, where, "`" + key + "` is given twice");
     return false;
   };
   if (key == "dtype") {
-    tensor.dtype_where = json_.span();
-    return first(tensor.has_dtype) && json_.string("`dtype`", tensor.dtype);
+    tensor_.dtype_where = json_.span();
+    return first(tensor_.has_dtype) && json_.string("`dtype`", tensor_.dtype);
   }
-  const auto read_sizes = [&](std::vector<int64_t>& sizes, Span& place) {
-    place = json_.span();
-    const bool good = json_.list("`" + key + "`", [&] {
-      return json_.size("an entry of `" + key + "`", sizes.emplace_back());
-    });
-    place.end = json_.span().end;
-    return good;
-  };
   if (key == "shape") {
-    return first(tensor.has_shape) &&
-           read_sizes(tensor.shape, tensor.shape_where);
+    return first(tensor_.has_shape) &&
+           read_sizes("`shape`", "an entry of `shape`", tensor_.shape,
+                      tensor_.shape_where);
   }
   if (key == "data_offsets") {
-    return first(tensor.has_offsets) &&
-           read_sizes(tensor.offsets, tensor.offsets_where);
+    return first(tensor_.has_offsets) &&
+           read_sizes("`data_offsets`", "an entry of `data_offsets`",
+                      tensor_.offsets, tensor_.offsets_where);
   }
+  tensor_.has_unknown_key = true;
   if (unknown_keys_++ == 0) unknown_key_ = where;
   return json_.skip();
 }
 
-void HeaderReader::add(const std::string& name, Span where,
-                       const TensorEntry& tensor) {
-  if (where.begin - let_go_ > kWindow) {
-    let_go_ = where.begin;
-    header_->let_go(let_go_);
+// Behind a key. False where the value is to be read as a whole, also where
+// something is wrong with it.
+bool HeaderReader::take_known() {
+  if (known_.empty() || json_.text() == "__metadata__") return false;
+  const std::string_view ahead = json_.ahead();
+  for (const KnownEntry& known : known_) {
+    if (!ahead.starts_with(known.begin)) continue;
+    const KnownOffsets offsets =
+        known_offsets(ahead.substr(known.begin.size()));
+    const std::string_view name = json_.text();
+    const Span where = json_.span();
+    if (offsets.length == 0 || offsets.end - offsets.begin != known.bytes ||
+        is_known_buffer(name, manifest_.types()[known.type])) {
+      return false;
+    }
+    let_go_before(where);
+    if (!manifest_.add_numbered(name, known.type, where)) return false;
+    ranges_.push_back({offsets.begin, offsets.end,
+                       static_cast<uint32_t>(where.begin),
+                       static_cast<uint32_t>(where.end)});
+    begins_.push_back(offsets.begin);
+    json_.take(known.begin.size() + offsets.length);
+    return true;
   }
+  return false;
+}
+
+// The entry that was read last and has added a tensor.
+void HeaderReader::remember(Span entry) {
+  constexpr uint64_t kLongest = 256;
+  constexpr size_t kMost = 16;
+  const Span offsets = tensor_.offsets_where;
+  const std::string_view behind =
+      Span{header_.get(), offsets.end, entry.end}.text();
+  if (tensor_.has_unknown_key || entry.end - entry.begin > kLongest ||
+      behind.find_first_not_of(" ") + 1 != behind.size()) {
+    return;
+  }
+  const Span begin{header_.get(), entry.begin, offsets.begin + 1};
+  KnownEntry known{std::string(begin.text()),
+                   manifest_.type_number(manifest_.size() - 1), type_.bytes()};
+  if (known_.size() < kMost) {
+    known_.push_back(std::move(known));
+  } else {
+    known_[next_known_++ % kMost] = std::move(known);
+  }
+}
+
+void HeaderReader::let_go_before(Span where) {
+  if (where.begin - let_go_ <= kWindow) return;
+  let_go_ = where.begin;
+  header_->let_go(let_go_);
+}
+
+std::optional<DType> HeaderReader::dtype_of(const std::string& text) {
+  if (text != last_dtype_text_) {
+    last_dtype_text_ = text;
+    last_dtype_ = find_dtype(text);
+    // Blocks are GGUF's.
+    if (last_dtype_ && dtype_block(*last_dtype_).elements > 1) {
+      last_dtype_.reset();
+    }
+  }
+  return last_dtype_;
+}
+
+bool HeaderReader::add(const std::string& name, Span where) {
+  let_go_before(where);
   DataRange range{0, 0, static_cast<uint32_t>(where.begin),
                   static_cast<uint32_t>(where.end)};
-  if (tensor.offsets.size() == 2 && tensor.offsets[0] <= tensor.offsets[1]) {
-    range.begin = tensor.offsets[0];
-    range.end = tensor.offsets[1];
+  const std::vector<int64_t>& offsets = tensor_.offsets;
+  if (offsets.size() == 2 && offsets[0] <= offsets[1]) {
+    range.begin = offsets[0];
+    range.end = offsets[1];
     ranges_.push_back(range);
   } else {
     ranges_complete_ = false;
-    fail(tensor.offsets_where,
+    fail(tensor_.offsets_where,
          "`data_offsets` must be a begin and an end that is not before it");
-    return;
+    return false;
   }
-  std::optional<DType> dtype = find_dtype(tensor.dtype);
-  // Blocks are GGUF's.
-  if (dtype && dtype_block(*dtype).elements > 1) dtype.reset();
+  const std::optional<DType> dtype = dtype_of(tensor_.dtype);
   if (!dtype) {
     ++errors_;
-    auto report = diags_.error(Code::UnknownDtype, tensor.dtype_where,
-                               "unknown dtype `" + tensor.dtype + "`");
-    const std::string near = nearest_dtype(tensor.dtype);
+    auto report = diags_.error(Code::UnknownDtype, tensor_.dtype_where,
+                               "unknown dtype `" + tensor_.dtype + "`");
+    const std::string near = nearest_dtype(tensor_.dtype);
     if (!near.empty()) report.help("did you mean `" + near + "`?");
-    return;
+    return false;
   }
-  const TensorType type{*dtype, tensor.shape};
-  const bool buffer = is_known_buffer(name, type);
-  if (!manifest_.add(name, type, where, buffer)) {
-    fail(tensor.shape_where,
+  type_.dtype = *dtype;
+  type_.shape = tensor_.shape;
+  const bool buffer = is_known_buffer(name, type_);
+  if (!manifest_.add(name, type_, where, buffer)) {
+    fail(tensor_.shape_where,
          "with `" + name + "` the tensors exceed 2^63 bytes");
-    return;
+    return false;
   }
   (buffer ? buffer_begins_ : begins_).push_back(range.begin);
-  check_length(range, type, tensor.offsets_where);
+  return check_length(range, type_, tensor_.offsets_where) && !buffer;
 }
 
-void HeaderReader::check_length(const DataRange& range, const TensorType& type,
+bool HeaderReader::check_length(const DataRange& range, const TensorType& type,
                                 Span where) {
-  if (range.end - range.begin == type.bytes()) return;
+  if (range.end - range.begin == type.bytes()) return true;
   fail(where, tensor_text(range) + " is " + type_text(type) + " and takes " +
                   count_text(type.bytes()) + " bytes, but its offsets span " +
                   count_text(range.end - range.begin));
+  return false;
 }
 
 // Sorted by place, each tensor must begin where the one before ends.
@@ -448,12 +595,7 @@ std::optional<Manifest> together(std::vector<Shard> shards,
     shards.front().manifest = Manifest();
   }
   adopt_shards(shards, manifest);
-  if (!check_distinct(shards, diags)) return std::nullopt;
-  for (const Shard& shard : shards) {
-    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
-      if (!copy_tensor(shard.manifest, i, manifest, diags)) return std::nullopt;
-    }
-  }
+  if (!append_shards(shards, manifest, diags)) return std::nullopt;
   return manifest;
 }
 
