@@ -53,9 +53,8 @@ class JsonScanner {
 
   // What follows where a value is to begin, which next() would read; empty
   // where something else is to come. Of text that next() has read as a whole
-  // value before, and that stands here again or with other digits, take() skips
-  // so many bytes: that value is the token then, as an object that has been
-  // closed.
+  // value before, and that stands here again, take() skips so many bytes: that
+  // value is the token then, as an object that has been closed.
   // REQUIRES: these bytes are an object, and the scanner is no deeper than it
   // was there.
   std::string_view ahead();
@@ -150,25 +149,15 @@ class JsonReader {
   Token token() const { return scanner_.token(); }
   Span span() const { return scanner_.span(); }
   std::string_view text() const { return scanner_.text(); }
-  // As of the scanner.
-  std::string_view ahead() { return scanner_.ahead(); }
-  void take(size_t bytes) { scanner_.take(bytes); }
 
   // Calls `entry(key, place of the key)` at the first token of each value,
   // which it must read or skip; false from it ends the reading.
   template <typename Entry>
   bool map(std::string_view what, Entry entry) {
-    return map(what, entry, [] { return false; });
-  }
-  // The same; `take()` is asked first, at each key, and is true where it has
-  // taken the value (ahead(), take()).
-  template <typename Entry, typename Take>
-  bool map(std::string_view what, Entry entry, Take take) {
     if (!expect(Token::BeginObject, what, "a map")) return false;
     std::string key;
     while (advance()) {
       if (token() == Token::EndObject) return true;
-      if (take()) continue;
       key = text();
       const Span where = span();
       if (!advance() || !entry(key, where)) return false;
