@@ -7,21 +7,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "io/formats.h"
 #include "io/load.h"
-#include "io/paths.h"
-#include "io/shards.h"
 #include "syntax/json.h"
 
 namespace shardplan {
