@@ -124,6 +124,7 @@ struct Plan {
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   // Strict: scalars are placed without asking the rules.
   bool strict = true;
+  RunAs run_as = RunAs::Compiler;  // of the rules
   AxisNames
       declared_axes;  // axes that rules may name though the mesh lacks them
   std::vector<PlanRule> rules;

@@ -389,6 +389,7 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
   Plan plan{mesh,
             options.on_indivisible,
             options.strict,
+            rules.run_as,
             known_axes(rules, mesh, options),
             {},
             {},
@@ -460,6 +461,7 @@ bool is_small_on(const Placement& placement) {
 RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   RuleSet rules;
   rules.declared_axes = saved.declared_axes;
+  rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
     if (std::find(known.begin(), known.end(), axis) == known.end()) {

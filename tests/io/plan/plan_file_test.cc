@@ -63,6 +63,7 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
   Plan plan{testing::mesh("fsdp=2,tp=4"),
             OnIndivisible::Prefix,
             true,
+            RunAs::Hooks,
             {"ep"},
             {},
             {},
@@ -109,7 +110,8 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
 
 TEST_CASE("writing stops when nobody takes the text") {
   const Manifest manifest = testing::manifest({{"a", "f32[]"}});
-  Plan plan{testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {0}};
+  Plan plan{
+      testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}, {0}};
   plan.placements.push_back(placement("f32[]", ""));
   CHECK_FALSE(
       write_plan(manifest, plan, [](std::string_view) { return false; }));
@@ -117,7 +119,8 @@ TEST_CASE("writing stops when nobody takes the text") {
 
 TEST_CASE("a large plan is written in pieces") {
   Manifest manifest;
-  Plan plan{testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}};
+  Plan plan{
+      testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}, {}};
   plan.placements.push_back(placement("f32[2]", "tp"));
   for (int i = 0; i < 20000; ++i) {
     REQUIRE(manifest.add("layers/" + std::to_string(i) + "/wq",
@@ -149,9 +152,9 @@ TEST_CASE("a plan is recognised by its beginning") {
 Plan any_plan(const Manifest& manifest) {
   const Mesh mesh = testing::draw_mesh();
   Plan plan{mesh,        draw_of({OnIndivisible::Pad, OnIndivisible::Chunk}),
-            draw_bool(), {"ep"},
-            {},          {},
-            {}};
+            draw_bool(), draw_of({RunAs::Compiler, RunAs::Hooks}),
+            {"ep"},      {},
+            {},          {}};
   const auto rules = draw_in(0, 3);
   for (int i = 0; i < rules; ++i) {
     PlanRule rule;
@@ -243,6 +246,7 @@ TEST_CASE("a plan that was written is read back as it was") {
     ENSURE(saved->plan.mesh == plan.mesh);
     ENSURE(saved->plan.on_indivisible == plan.on_indivisible);
     ENSURE(saved->plan.strict == plan.strict);
+    ENSURE(saved->plan.run_as == plan.run_as);
     ENSURE(saved->plan.declared_axes == plan.declared_axes);
     ENSURE(saved->plan.rules == plan.rules);
     ENSURE(saved->plan.placement_of == plan.placement_of);
