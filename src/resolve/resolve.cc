@@ -389,7 +389,6 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
   Plan plan{mesh,
             options.on_indivisible,
             options.strict,
-            rules.run_as,
             known_axes(rules, mesh, options),
             {},
             {},
@@ -398,6 +397,7 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
     plan.rules.push_back(plan_rule(rules.rules[i], matches.rules[i]));
   }
   plan.declarations = options.declarations;
+  plan.run_as = rules.run_as;
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const AxisNames declared_axes = plan.declared_axes;

@@ -91,7 +91,7 @@ TEST_CASE("a mesh of 2^40 devices is measured without overflow") {
 //   hashlib.sha256(json.dumps(x, separators=(",", ":"), ensure_ascii=False,
 //                             sort_keys=True).encode()).hexdigest()
 TEST_CASE("the fingerprint is the SHA-256 of the canonical JSON") {
-  Plan plan{mesh("fsdp=4,tp=2"), {}, true, {}, {}, {}, {}, {}};
+  Plan plan{mesh("fsdp=4,tp=2"), {}, true, {}, {}, {}, {}};
   CHECK(fingerprint(Manifest(), plan) ==
         "e9299acfbc49b43484b58446aa14ab5227c5a52a77183017963fb6c36e0d8eb7");
   const Manifest manifest = testing::manifest({{"wq", "bf16[8, 6]"},
@@ -110,7 +110,7 @@ TEST_CASE("the fingerprint is the SHA-256 of the canonical JSON") {
 
 TEST_CASE("the fingerprint is that of what is placed, not of how it came") {
   const Manifest manifest = testing::manifest({{"a", "u8[4]"}});
-  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {}, {0}};
+  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {0}};
   plan.placements = {
       placed_in_plan("u8[4]", "tp", plan.mesh, OnIndivisible::Drop)};
   const std::string before = fingerprint(manifest, plan);
@@ -141,7 +141,7 @@ TEST_CASE("a stored dimension is measured instead of the logical one") {
 TEST_CASE("the fingerprint holds stored shapes that are not the logical ones") {
   const Manifest manifest = testing::manifest(
       {{"a", "bf16[10, 4]"}, {"b", "bf16[10, 4]"}, {"c", "bf16[4]"}});
-  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {}, {0, 1, 2}};
+  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {0, 1, 2}};
   for (const char* of : {"bf16[10, 4]", "bf16[10, 4]", "bf16[4]"}) {
     plan.placements.emplace_back().type = type(of);
   }

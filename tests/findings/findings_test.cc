@@ -34,7 +34,7 @@ TEST_CASE("names are shown by the first and how many more") {
 }
 
 TEST_CASE("what was requested is counted padded, unknown axes gone") {
-  const Plan plan{testing::mesh("tp=4"), {}, true, {}, {}, {}, {}, {}};
+  const Plan plan{testing::mesh("tp=4"), {}, true, {}, {}, {}, {}};
   Placement placement;
   placement.type = testing::type("u8[10, 8]");
   placement.requested = testing::spec("tp, zz");

@@ -214,7 +214,7 @@ class PlanReader {
   SavedPlan saved_{
       Manifest(),
       // The mesh is replaced before anything is placed on it.
-      {Mesh({{"none", 1}}), OnIndivisible::Drop, true, {}, {}, {}, {}, {}}};
+      {Mesh({{"none", 1}}), OnIndivisible::Drop, true, {}, {}, {}, {}}};
   Plan& plan_ = saved_.plan;
   Manifest& manifest_ = saved_.manifest;
 };
@@ -651,7 +651,8 @@ std::optional<SavedPlan> PlanReader::read() {
               [&](JsonReader& json) {
                 return read_names(json, "`other_names`", plan_.other_names);
               }) &&
-      section("run_as", [&](JsonReader& json) { return read_run_as(json); }) &&
+      section("run_as",
+              [&](JsonReader& json) { return read_run_as(json); }) &&
       section("declare",
               [&](JsonReader& json) {
                 return json.list("`declare`", [&] {

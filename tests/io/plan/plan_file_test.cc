@@ -63,7 +63,6 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
   Plan plan{testing::mesh("fsdp=2,tp=4"),
             OnIndivisible::Prefix,
             true,
-            RunAs::Hooks,
             {"ep"},
             {},
             {},
@@ -110,8 +109,7 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
 
 TEST_CASE("writing stops when nobody takes the text") {
   const Manifest manifest = testing::manifest({{"a", "f32[]"}});
-  Plan plan{
-      testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}, {0}};
+  Plan plan{testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {0}};
   plan.placements.push_back(placement("f32[]", ""));
   CHECK_FALSE(
       write_plan(manifest, plan, [](std::string_view) { return false; }));
@@ -119,8 +117,7 @@ TEST_CASE("writing stops when nobody takes the text") {
 
 TEST_CASE("a large plan is written in pieces") {
   Manifest manifest;
-  Plan plan{
-      testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}, {}};
+  Plan plan{testing::mesh("tp=2"), OnIndivisible::Drop, true, {}, {}, {}, {}};
   plan.placements.push_back(placement("f32[2]", "tp"));
   for (int i = 0; i < 20000; ++i) {
     REQUIRE(manifest.add("layers/" + std::to_string(i) + "/wq",
@@ -152,9 +149,10 @@ TEST_CASE("a plan is recognised by its beginning") {
 Plan any_plan(const Manifest& manifest) {
   const Mesh mesh = testing::draw_mesh();
   Plan plan{mesh,        draw_of({OnIndivisible::Pad, OnIndivisible::Chunk}),
-            draw_bool(), draw_of({RunAs::Compiler, RunAs::Hooks}),
-            {"ep"},      {},
-            {},          {}};
+            draw_bool(), {"ep"},
+            {},          {},
+            {}};
+  plan.run_as = draw_of({RunAs::Compiler, RunAs::Hooks});
   const auto rules = draw_in(0, 3);
   for (int i = 0; i < rules; ++i) {
     PlanRule rule;
