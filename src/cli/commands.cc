@@ -74,7 +74,7 @@ std::vector<Command> planning_commands() {
        "run a forward pass sharded and unsharded, and compare",
        {kModel},
        {"shardplan simulate checkpoint/ --rules @llama --mesh fsdp=2,tp=4",
-        "shardplan simulate config.json -r @llama -m fsdp=16,tp=8 --shrink",
+        "shardplan simulate config.json -r @llama -m fsdp=16,tp=8",
         "shardplan simulate checkpoint/ -r @llama -m tp=8 --dtype bf16 --vary "
         "tp",
         "shardplan simulate model.json --graph block.yaml -r @llama -m tp=8"},

@@ -32,9 +32,9 @@ constexpr std::string_view kOrder[] = {
     "no-strict", "declare", "jobs", "max-memory", "shard", "why", "semantics",
     "names", "before", "after", "target", "config", "isolated",
     // Simulation
-    "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink",
-    "capacity", "values", "seed", "dtype", "reduce-dtype", "overlap", "expect",
-    "vary", "plot",
+    "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink", "full",
+    "capacity", "values", "seed", "dtype", "reduce-dtype", "as", "overlap",
+    "expect", "vary", "plot",
     // Inputs of `explain`
     "matmul", "algorithm", "ranks", "kind", "inner",
     // Memory

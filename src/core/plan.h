@@ -132,6 +132,7 @@ struct Plan {
   Declarations declarations = {};      // what `stored_dims` follow from
   // Names in the rules' specs that are no mesh axes, but stand for some.
   AxisNames other_names = {};
+  RunAs run_as = RunAs::Compiler;  // of the rules
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];

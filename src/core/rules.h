@@ -107,6 +107,16 @@ enum class LogicalMerge : uint8_t {
   ReplaceAll,    // MaxText's override_logical_axis_rules
 };
 
+// Who runs the sharded model, and so decides about collectives.
+enum class RunAs : uint8_t {
+  // A compiler or library that inserts what specs make necessary (XLA,
+  // DTensor).
+  Compiler,
+  // Hooks of modules, which run exactly the collectives that their styles name
+  // (transformers' `tp_plan`, PyTorch's parallel styles).
+  Hooks,
+};
+
 // The size of an axis that is given apart from the mesh.
 struct AxisSize {
   AxisRequest axis;
@@ -150,6 +160,7 @@ struct RuleSet {
   // `labels: architecture`: logical names are also those that architectures
   // give to dimensions.
   bool architecture_labels = false;
+  RunAs run_as = RunAs::Compiler;
   Span architecture_labels_where = {};
   LogicalMerge logical_merge = LogicalMerge::Append;
   std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults

@@ -148,12 +148,20 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
     case Unseen::Kind::LostTerm:
       return name + " is the same without " +
              name_of_value(graph, found.operand) + ", to 2^-30";
+    case Unseen::Kind::LostOperand:
+      return name + " is the same if " + name_of_value(graph, found.operand) +
+             " doubles, to 2^-30";
+    case Unseen::Kind::PastBound:
+      return name + " is off by " + fmt::format("{:.2g}", found.ratio) +
+             " times what rounding explains";
     case Unseen::Kind::LostParts:
       return "no two devices along " + axes + " add anything to " + name;
     case Unseen::Kind::AlikeShards:
       return "all devices along " + axes + " have the same of " + name;
     case Unseen::Kind::OneToken:
       return "every sequence has one token, which sees nothing but itself";
+    case Unseen::Kind::NotAsHooks:
+      return "partitioned as a compiler would, not as the hooks run";
     case Unseen::Kind::NoNumbers:
       break;
   }
@@ -168,12 +176,21 @@ std::string hidden_text(Unseen::Kind kind) {
       return "what it is computed from does not show in it";
     case Unseen::Kind::LostTerm:
       return "it could be added on every device, or on none";
+    case Unseen::Kind::LostOperand:
+      return "the operation saturates: its result hides what it is computed "
+             "from";
+    case Unseen::Kind::PastBound:
+      return "its error in the working precision exceeds the rounding bound, "
+             "and no difference in double precision explains it";
     case Unseen::Kind::LostParts:
-      return "a part could stand for the sum";
+      return "a part could stand for the whole";
     case Unseen::Kind::AlikeShards:
       return "devices could have each other's shards";
     case Unseen::Kind::OneToken:
       return "its attention is 1 whatever queries and keys are";
+    case Unseen::Kind::NotAsHooks:
+      return "hooks run the collectives that the plan names and no others; a "
+             "compiler adds those that are missing";
     case Unseen::Kind::NoNumbers:
       break;
   }
@@ -184,6 +201,9 @@ std::string hidden_text(Unseen::Kind kind) {
 std::string unseen_help(const RunInput& input, Unseen::Kind kind, int first) {
   if (kind == Unseen::Kind::OneToken) {
     return "give sequences more tokens: `--tokens BxS`";
+  }
+  if (kind == Unseen::Kind::NotAsHooks) {
+    return "`--as compiler` judges the placement of the parameters alone";
   }
   if (kind == Unseen::Kind::NoNumbers) return "give no dimension size 0";
   if (kind == Unseen::Kind::AlikeShards && input.tokens_given) {
@@ -207,10 +227,14 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
   for (const Unseen& each : input.outcome.unseen)
     kinds[each.kind].push_back(&each);
   for (const auto& [kind, all] : kinds) {
-    auto finding = diags.report(Code::Inconclusive,
-                                place_of_value(graph, all.front()->value),
-                                "these values could not have shown a fault: " +
-                                    unseen_text(graph, *all.front()));
+    const std::string what = unseen_text(graph, *all.front());
+    const bool of_run = kind == Unseen::Kind::NotAsHooks;
+    auto finding = diags.report(
+        Code::Inconclusive,
+        of_run ? Span() : place_of_value(graph, all.front()->value),
+        of_run || kind == Unseen::Kind::PastBound
+            ? what
+            : "these values could not have shown a fault: " + what);
     std::map<std::string, int64_t> families;
     std::vector<std::string> order;
     for (const Unseen* each : all) {
@@ -317,6 +341,30 @@ void check_decisions(const RunInput& input, Diagnostics& diags) {
           "float32, summed in one order, turns over fewer");
 }
 
+namespace {
+
+// Experts without tokens: the rest is judged.
+void report_unused_experts(const RunInput& input, Diagnostics& diags) {
+  const auto& all = input.outcome.unused_experts;
+  if (all.empty()) return;
+  const Graph& graph = graph_of(input);
+  const UnusedExperts& first = all.front();
+  auto note = diags.report(
+      Code::Inconclusive, Severity::Note, place_of_value(graph, first.value),
+      count_text(first.unused) + " of " + plural(first.experts, "expert") +
+          " got no token in " + name_of_value(graph, first.value));
+  note.fact("what they compute was not seen; everything else was compared");
+  if (all.size() > 1) {
+    note.fact("so it is " + count_text(static_cast<int64_t>(all.size())) +
+              " times in all");
+  }
+  note.help(
+      "more tokens reach more experts: `--tokens BxS`; `--values field` "
+      "compares every operation on numbers of its own");
+}
+
+}  // namespace
+
 // What keeps a run from telling, and values that its working precision cannot
 // hold.
 void check_doubts(const RunInput& input, Diagnostics& diags) {
@@ -332,6 +380,7 @@ void check_doubts(const RunInput& input, Diagnostics& diags) {
     report_overflow(input, *sharded, !overflow, diags);
   }
   report_unseen(input, diags);
+  if (!outcome.mismatch) report_unused_experts(input, diags);
 }
 
 void check_amplification(const RunInput& input, Diagnostics& diags) {
@@ -496,6 +545,10 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
                  (at.fault ? "; differs first on " + device : ""));
   }
   if (at.fault) finding.fact(fault_evidence(*at.fault));
+  if (input.source != ValueSource::Field &&
+      outcome.structural_error <= kMismatch) {
+    finding.fact("the outputs agree: what is computed from it hides it");
+  }
   if (at.choice) {
     finding.fact("it chooses " + count_text(at.choice->own) +
                  " where the unsharded run chooses " +
@@ -536,10 +589,11 @@ void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
         .report(Code::UnexpectedOutputs, {},
                 in_backticks(output_name(input.graph, error.value)) +
                     " is not what " + in_backticks(input.path) + " holds")
-        .fact(fmt::format("of its largest number, the unsharded run is off by "
-                          "{:.2g}, the sharded one by {:.2g}",
-                          error.unsharded, error.sharded))
-        .fact("float32 agrees within 1e-5")
+        .fact(fmt::format("in double precision it is off by {:.2g} of its "
+                          "largest number",
+                          error.exact))
+        .fact(fmt::format("rounding in the recording explains {:.2g}",
+                          error.tolerance))
         .help(
             "weights, tokens and config must be those of the recording; with "
             "`--layers` a part of the model is run");

@@ -18,8 +18,6 @@ constexpr int64_t kLeastLayers = 2;
 // Small enough to be quick, large enough for numbers to differ.
 constexpr int64_t kMinWidth = 8;
 constexpr int64_t kMinHead = 4;
-// An all-reduce sends twice what is summed.
-constexpr int64_t kWeightsOverActivations = 4;
 
 using GivenValues = std::map<std::string, ConfigValue, std::less<>>;
 
@@ -49,14 +47,14 @@ class Shrinking {
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
       const auto size = model_size(model_, name);
       if (size && !given_.contains(name)) {
-        give(name, shrunk_size(*size, devices_, least_width()));
+        give(name, shrunk_size(*size, devices_, kMinWidth));
       }
     }
     // Of embeddings that are as wide as the model, or narrower.
     if (const auto embedded = model_size(model_, "embedded")) {
       give("embedded", embedded == hidden
                            ? given_.at("hidden").integer
-                           : shrunk_size(*embedded, devices_, least_width()));
+                           : shrunk_size(*embedded, devices_, kMinWidth));
     }
     if (const auto positions = model_size(model_, "positions")) {
       give("positions", shrunk_size(*positions, devices_,
@@ -91,20 +89,11 @@ class Shrinking {
     give("hidden", fits ? width : *hidden);
   }
 
-  // Weights stay larger than activations where they were: else it would be
-  // cheaper to send weights, and other collectives would be seen.
-  int64_t least_width() const {
-    const auto tokens = checked_mul(pass_.batch, pass_.length);
-    const auto width =
-        tokens ? checked_mul(*tokens, kWeightsOverActivations) : std::nullopt;
-    return std::max(kMinWidth, width.value_or(kMinWidth));
-  }
-
   // The smallest that keeps the rest of what heads and KV heads are wide
   // together, and its own by every axis. Half of a head is turned against the
   // other half, so it stays even where it was.
   int64_t smaller_head(int64_t heads, int64_t size) const {
-    const int64_t least = std::max(kMinHead, ceil_div(least_width(), heads));
+    const int64_t least = std::max(kMinHead, ceil_div(kMinWidth, heads));
     const int64_t kv_heads = model_size(model_, "kv_heads").value_or(1);
     const auto part = model_value(model_, "rotary_part");
     // Of a part of a head, pairs as well.

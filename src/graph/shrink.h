@@ -9,10 +9,8 @@
 // (heads * head_dim) and that they are as wide as the residual stream where
 // they were. So every spec that the large model has is legal for the small one,
 // and one that is corrected there is corrected here. Of the layers the first
-// are left, as many as the pass or shrunk_layers says. Weights stay larger than
-// the activations of the pass where they were, so that the same of them are
-// sent. Not kept: everything that is about magnitude, as bytes, and what
-// `--min-size` leaves out.
+// are left, as many as the pass or shrunk_layers says. Not kept: everything
+// that is about magnitude, as bytes, and what `--min-size` leaves out.
 #pragma once
 
 #include <cstdint>

@@ -397,6 +397,7 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
     plan.rules.push_back(plan_rule(rules.rules[i], matches.rules[i]));
   }
   plan.declarations = options.declarations;
+  plan.run_as = rules.run_as;
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const AxisNames declared_axes = plan.declared_axes;
@@ -460,6 +461,7 @@ bool is_small_on(const Placement& placement) {
 RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   RuleSet rules;
   rules.declared_axes = saved.declared_axes;
+  rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
     if (std::find(known.begin(), known.end(), axis) == known.end()) {

@@ -49,6 +49,13 @@ std::optional<Divergence> divergence_of(const Program& program, int number,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);
 
+// The same of what they have once partial sums are taken, in `layout`.
+std::optional<Divergence> difference_of(const Program& program, int number,
+                                        const Layout& layout,
+                                        const DeviceTensors& parts,
+                                        const Tensor& unsharded,
+                                        Arithmetic arithmetic);
+
 // The first register for which it is so. Both runs advance until they part, and
 // nothing is kept. In floating point, choices are those of the unsharded run.
 // `begin` is called before every phase; where it gives false, nothing more is

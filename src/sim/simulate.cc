@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "graph/buffers.h"
 #include "graph/composites.h"
+#include "sim/compare.h"
 #include "sim/locate.h"
 #include "sim/reduction_fault.h"
 #include "sim/verdict.h"
@@ -128,29 +129,16 @@ class Simulator {
             options_.reduce};
   }
 
-  // Replicas must agree as well: what one of them computes is not looked at
-  // when the whole is put together.
-  bool replicas_agree(const Execution& run, const std::vector<Tensor>& outputs,
-                      Arithmetic arithmetic) const {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const int number = program_.outputs[i];
-      if (divergence_of(program_, number,
-                        run.registers[static_cast<size_t>(number)], outputs[i],
-                        arithmetic)) {
-        return false;
-      }
-    }
-    return true;
+  // Whether a register that differs holds what a reduction could have made.
+  bool is_whole(int number) const {
+    return number >= 0 && program_.registers[static_cast<size_t>(number)]
+                              .layout.partial.empty();
   }
 
-  // Both runs again, to find where they part.
-  void locate(Arithmetic arithmetic) {
-    ValueCache cache = value_cache();
-    PairedRuns runs(program_, lives_, cache, how(arithmetic));
-    result_.mismatch = first_divergence(runs, [&](int phase) {
-      return begin("looking for the difference", phase);
-    });
-    if (result_.mismatch && result_.mismatch->number >= 0) {
+  // What the runs were found to differ in, and why.
+  void judge(const Comparison& comparison, Arithmetic arithmetic) {
+    result_.mismatch = comparison.found();
+    if (result_.mismatch && is_whole(result_.mismatch->number)) {
       ValueCache fresh = value_cache();
       PairedRuns again(program_, lives_, fresh, how(arithmetic));
       result_.mismatch->fault = reduction_fault_of(
@@ -161,6 +149,11 @@ class Simulator {
       result_.mismatch =
           Divergence{graph_.outputs.at(0), 0, result_.structural_error, false};
     }
+    if (!result_.mismatch) return;
+    result_.bound_ratio.reset();
+    std::erase_if(result_.unseen, [](const Unseen& each) {
+      return each.kind == Unseen::Kind::PastBound;
+    });
   }
 
   void count(const Execution& run) {
@@ -185,28 +178,13 @@ class Simulator {
     }
   }
 
-  // Whether the devices choose from what the unsharded run chooses from, and
-  // the same: once the choice is replayed, nobody else would see it.
-  bool chooses_same(PairedRuns& exact, const Instruction& at,
-                    const DeviceTensors& made) const {
-    for (const int number : at.operands) {
-      const Register& from = program_.registers[static_cast<size_t>(number)];
-      if (!from.layout.partial.empty() ||
-          divergence_of(program_, number, exact.sharded.tensors(number),
-                        whole_of(exact.unsharded, from.value),
-                        exact.options.arithmetic)) {
-        return false;
-      }
-    }
-    if (exact.options.arithmetic == Arithmetic::Field) return true;
-    return !choice_parted(exact.unsharded, at, made);
-  }
-  std::optional<Divergence> choice_parted(const Evaluation& exact,
-                                          const Instruction& at,
-                                          const DeviceTensors& made) const {
-    const GraphNode& node = graph_.nodes[static_cast<size_t>(at.node)];
-    return wrong_choice(program_, at, whole_of(exact, node.operands[0]),
-                        whole_of(exact, node.result), made);
+  // Whether the devices choose among whole scores: once the choice is replayed,
+  // nobody else would see it.
+  bool chooses_among_all(const Instruction& at) const {
+    return std::all_of(at.operands.begin(), at.operands.end(), [&](int number) {
+      return program_.registers[static_cast<size_t>(number)]
+          .layout.partial.empty();
+    });
   }
 
   // What the values of node n of the unsharded run in doubles keep from being
@@ -342,9 +320,11 @@ class Simulator {
         [&](int value) { return whole_of(working.unsharded, value); },
         options_);
     bounded_ = ratio.has_value();
-    if (ratio) {
-      result_.bound_ratio = std::max(result_.bound_ratio.value_or(0), *ratio);
-    }
+    if (!ratio) return;
+    result_.bound_ratio = std::max(result_.bound_ratio.value_or(0), *ratio);
+    if (!(*ratio > 1)) return;
+    result_.unseen.push_back(
+        {Unseen::Kind::PastBound, graph_.nodes[n].result, -1, {}, *ratio});
   }
 
   // Of a node that sends tokens to experts: how many find no room.
@@ -359,11 +339,21 @@ class Simulator {
     result_.routed += choices.elements();
     // [experts, .., capacity, features]
     result_.dropped += count_dropped(choices, made[0], made[made.size() - 2]);
+    std::vector<bool> used(static_cast<size_t>(made[0]));
+    for (const double choice : values_of(choices)) {
+      if (choice >= 0 && choice < static_cast<double>(made[0])) {
+        used[static_cast<size_t>(choice)] = true;
+      }
+    }
+    const auto unused = std::count(used.begin(), used.end(), false);
+    if (unused > 0) {
+      result_.unused_experts.push_back({node.result, unused, made[0]});
+    }
   }
 
   // Stretch by phase; false where it was stopped.
-  bool advance_floats(ValueCache& cache, PairedRuns& exact,
-                      PairedRuns& working) {
+  bool advance_floats(ValueCache& cache, PairedRuns& exact, PairedRuns& working,
+                      Comparison& comparison) {
     for (int s = 0; s < lives_.phases; ++s) {
       if (!begin("running", s)) return false;
       advance_unsharded(exact, s);
@@ -371,8 +361,9 @@ class Simulator {
       count_routed(s, exact.unsharded);
       exact.sharded.advance(s, [&](const Instruction& at, DeviceTensors& made) {
         look_at_devices(exact, at, made);
+        comparison.look(exact, at, made);
         if (!is_decision(program_, at)) return;
-        agree_ = agree_ && chooses_same(exact, at, made);
+        agree_ = agree_ && chooses_among_all(at);
         const int value =
             program_.registers[static_cast<size_t>(at.result)].value;
         replay(program_, at, whole_of(exact.unsharded, value), made);
@@ -389,6 +380,7 @@ class Simulator {
       working.sharded.advance(
           s, [&](const Instruction& at, DeviceTensors& made) {
             look_for_overflow(at, made);
+            comparison.look_working(exact, working, at, made);
             const int value =
                 program_.registers[static_cast<size_t>(at.result)].value;
             if (is_decision(program_, at)) {
@@ -397,6 +389,7 @@ class Simulator {
             }
             probe(at, made, exact, working);
           });
+      comparison.end_phase();
       bound(s, working);
       if (s + 1 == lives_.phases) break;
       release_results(exact, s);
@@ -419,37 +412,36 @@ class Simulator {
 
   void run_in_floats() {
     ValueCache cache = value_cache();
+    Comparison comparison(program_);
     {
       PairedRuns exact(program_, lives_, cache, how(Arithmetic::F64));
       PairedRuns working(program_, lives_, cache, how(Arithmetic::F32));
-      if (!advance_floats(cache, exact, working)) return;
+      if (!advance_floats(cache, exact, working, comparison)) return;
       say("comparing");
-      const std::vector<Tensor> y64 = outputs_of(exact.unsharded);
+      result_.exact_unsharded = outputs_of(exact.unsharded);
+      const std::vector<Tensor>& y64 = result_.exact_unsharded;
       look_at_outputs(y64);
       const Execution run64 = exact.sharded.finish();
       const Execution run32 = working.sharded.finish();
-      result_.structural_error =
-          structural_error(y64, outputs_of(program_, run64));
+      result_.exact_sharded = outputs_of(program_, run64);
+      result_.structural_error = structural_error(y64, result_.exact_sharded);
       result_.unsharded = outputs_of(working.unsharded);
       result_.sharded = outputs_of(program_, run32);
       result_.error_amplification =
           error_amplification(y64, result_.unsharded, result_.sharded);
       count(run32);
-      agree_ = agree_ && result_.structural_error <= kMismatch &&
-               replicas_agree(run64, y64, Arithmetic::F64);
+      agree_ = agree_ && result_.structural_error <= kMismatch;
     }
     for (const int value : graph_.probes) {
       const auto found = probed_.find(value);
       if (found != probed_.end()) result_.probes.push_back(found->second);
     }
     if (!bounded_) result_.bound_ratio.reset();
-    // Beside what is not finite, values in between may show what outputs hide.
-    if (agree_ && !result_.non_finite) return;
-    locate(Arithmetic::F64);
-    if (result_.mismatch) result_.bound_ratio.reset();
+    judge(comparison, Arithmetic::F64);
   }
 
   void run_in_field() {
+    Comparison comparison(program_);
     {
       ValueCache cache = value_cache();
       PairedRuns runs(program_, lives_, cache, how(Arithmetic::Field));
@@ -459,21 +451,20 @@ class Simulator {
         count_routed(s, runs.unsharded);
         runs.sharded.advance(s,
                              [&](const Instruction& at, DeviceTensors& made) {
+                               comparison.look(runs, at, made);
                                if (!is_decision(program_, at)) return;
-                               agree_ = agree_ && chooses_same(runs, at, made);
+                               agree_ = agree_ && chooses_among_all(at);
                              });
+        comparison.end_phase();
         if (s + 1 == lives_.phases) break;
         release_results(runs, s);
         release_values(cache, s);
       }
-      const Execution run = runs.sharded.finish();
-      count(run);
-      agree_ = agree_ && replicas_agree(run, outputs_of(runs.unsharded),
-                                        Arithmetic::Field);
+      count(runs.sharded.finish());
     }
-    if (!agree_) {
+    judge(comparison, Arithmetic::Field);
+    if (result_.mismatch) {
       result_.structural_error = 1;
-      locate(Arithmetic::Field);
       return;
     }
     for (size_t n = 0; n < graph_.nodes.size() && !result_.mismatch; ++n) {

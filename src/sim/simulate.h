@@ -98,6 +98,13 @@ struct MovedBytes {
 // them: where they differ, one is a bug of ours (SP900).
 void check_price(const MovedBytes& row);
 
+// Experts that no token was sent to: what is computed for them was not seen.
+struct UnusedExperts {
+  int value = 0;  // of the graph: the tokens that are sent to experts
+  int64_t unused = 0;
+  int64_t experts = 0;
+};
+
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
@@ -118,9 +125,12 @@ struct Simulation {
   std::vector<ProbeError> probes;     // in the order of the graph's probes
   int64_t routed = 0;                 // choices of experts that tokens made,
   int64_t dropped = 0;                // of which so many found no room
-  // The whole outputs in working precision; none in the field.
+  std::vector<UnusedExperts> unused_experts;
+  // The whole outputs in working precision, and in doubles; none in the field.
   std::vector<Tensor> unsharded;
   std::vector<Tensor> sharded;
+  std::vector<Tensor> exact_unsharded;
+  std::vector<Tensor> exact_sharded;
   int64_t flops = 0;  // of the busiest device
   int64_t unsharded_flops = 0;
   std::vector<MovedBytes> collectives;

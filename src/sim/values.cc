@@ -155,6 +155,9 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
 
 namespace {
 
+// Of a recording in two bytes, more than this is no rounding.
+constexpr double kMostNarrowRounding = 0.05;
+
 double output_error(const Tensor& output, const Tensor& expected) {
   const std::vector<double> got = values_of(output);
   const std::vector<double> wanted = values_of(expected);
@@ -174,6 +177,34 @@ double output_error(const Tensor& output, const Tensor& expected) {
     largest = std::max(largest, std::abs(wanted[i]));
   }
   return difference == 0 ? 0 : difference / largest;
+}
+
+// NaN where one is.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+// Half a unit in the last place of 1.
+double roundoff_of(DType dtype) {
+  switch (dtype) {
+    case DType::BF16:
+      return unit_roundoff(Storage::BF16);
+    case DType::F16:
+      return unit_roundoff(Storage::F16);
+    default:
+      return unit_roundoff(Storage::F32);
+  }
+}
+
+// What rounding may make of a recording; `own`: what it makes of our run in
+// float32. A recording in doubles was not rounded by more than its sums.
+double expected_tolerance(DType dtype, double own) {
+  if (dtype == DType::F64 || !std::isfinite(own)) return kExpectedTolerance;
+  const double coarser = roundoff_of(dtype) / unit_roundoff(Storage::F32);
+  const double rounding =
+      std::min(kTimesOwnRounding * own, kMostRounding) * coarser;
+  // Of two bytes, every number that is recorded is rounded itself.
+  return std::max(
+      {kExpectedTolerance, coarser > 1 ? roundoff_of(dtype) : 0,
+       coarser > 1 ? std::min(rounding, kMostNarrowRounding) : rounding});
 }
 
 // Reports what cannot be compared.
@@ -227,11 +258,12 @@ void report_none(const Graph& graph, const Manifest& expected,
 }  // namespace
 
 std::optional<std::vector<ExpectedError>> compare_expected(
-    const Graph& graph, std::span<const Tensor> unsharded,
-    std::span<const Tensor> sharded, const Manifest& expected,
+    const Graph& graph, const RunOutputs& outputs, const Manifest& expected,
     const StoredTensors& numbers, Diagnostics& diags) {
-  SHARDPLAN_CHECK(unsharded.size() == graph.outputs.size() &&
-                  sharded.size() == graph.outputs.size() &&
+  SHARDPLAN_CHECK(outputs.exact_unsharded.size() == graph.outputs.size() &&
+                  outputs.exact_sharded.size() == graph.outputs.size() &&
+                  outputs.unsharded.size() == graph.outputs.size() &&
+                  outputs.sharded.size() == graph.outputs.size() &&
                   numbers.size() == expected.size());
   std::unordered_map<std::string_view, size_t> places;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -255,8 +287,15 @@ std::optional<std::vector<ExpectedError>> compare_expected(
       continue;
     }
     const Tensor wanted = load(numbers[found->second], Element::F64);
-    errors.push_back({value, output_error(unsharded[i], wanted),
-                      output_error(sharded[i], wanted)});
+    const double own =
+        output_error(outputs.unsharded[i],
+                     converted(outputs.exact_unsharded[i], Element::F64));
+    errors.push_back(
+        {value, output_error(outputs.unsharded[i], wanted),
+         output_error(outputs.sharded[i], wanted),
+         larger(output_error(outputs.exact_unsharded[i], wanted),
+                output_error(outputs.exact_sharded[i], wanted)),
+         expected_tolerance(expected.type(found->second).dtype, own)});
   }
   if (!comparable) return std::nullopt;
   if (errors.empty()) {

@@ -48,21 +48,35 @@ Tensor random_value(const Value& value, ValueSource source, int64_t seed,
 // Outputs that another program recorded, compared with those of the runs: does
 // the graph compute what the model's own framework does?
 
-// Float32 on both sides: frameworks differ in the order of their sums, which
-// moves the outputs of the tiny checkpoints of tests/data by about 1e-6.
+// Of a recording in float32 or doubles: frameworks differ in the order of their
+// sums, which moves the outputs of the tiny checkpoints of tests/data by about
+// 1e-6.
 inline constexpr double kExpectedTolerance = 1e-5;
+// A recording is rounded as its type is, and not in the order of our sums: it
+// may be off by so many times what our own run in float32 is.
+inline constexpr double kTimesOwnRounding = 32;
+// Beyond this no rounding is taken for the reason, of float32.
+inline constexpr double kMostRounding = 1e-3;
 
 // How far an output is from what was recorded: the largest |y - expected| over
 // the largest finite |expected|. NaN where either is; 0/0 is 0, and infinities
 // agree with themselves only.
 struct ExpectedError {
-  int value = 0;  // of the graph; an output of it
-  double unsharded = 0;
-  double sharded = 0;
+  int value = 0;         // of the graph; an output of it
+  double unsharded = 0;  // in working precision
+  double sharded = 0;    // the same
+  double exact = 0;      // of both runs in doubles, the larger one
+  double tolerance = kExpectedTolerance;  // what rounding may make of `exact`
 
-  bool agrees(double tolerance = kExpectedTolerance) const {
-    return unsharded < tolerance && sharded < tolerance;
-  }
+  bool agrees() const { return exact < tolerance; }
+};
+
+// The results of the runs: in doubles, and in working precision.
+struct RunOutputs {
+  std::span<const Tensor> exact_unsharded;
+  std::span<const Tensor> exact_sharded;
+  std::span<const Tensor> unsharded;
+  std::span<const Tensor> sharded;
 };
 
 // The outputs that `expected` holds under their names ("logits"), in the order
@@ -72,8 +86,7 @@ struct ExpectedError {
 // REQUIRES: one tensor of each run per output of the graph, one stored tensor
 // per parameter of the manifest.
 std::optional<std::vector<ExpectedError>> compare_expected(
-    const Graph& graph, std::span<const Tensor> unsharded,
-    std::span<const Tensor> sharded, const Manifest& expected,
+    const Graph& graph, const RunOutputs& outputs, const Manifest& expected,
     const StoredTensors& numbers, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/elementwise.h"
+#include "graph/op.h"
 #include "sim/execute.h"
 #include "spmd/layout.h"
 
@@ -265,18 +266,27 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
              element_count(value_of(graph, node.operands[0]).shape);
 }
 
-// The operand without which a sum or a difference is the same.
-std::optional<size_t> lost_operand(std::string_view op,
+// Whether operands are looked at one by one: of operations that work element by
+// element and may lose one, as sums and maxima do, and functions that saturate.
+bool may_lose_operands(const GraphNode& node) {
+  return node.op->rule == elementwise_rule && !node.op->is_mask &&
+         node.op->linearity != Linearity::Multilinear;
+}
+
+// The operand that may be twice as large and the result is the same. Of a sum
+// that is the one without which it is the same.
+std::optional<size_t> lost_operand(const GraphNode& node,
                                    const std::vector<Tensor>& whole) {
-  const Tensor& result = whole.back();
-  for (size_t lost = 0; lost < 2; ++lost) {
-    Tensor rest = broadcast_to(whole[1 - lost], result.shape);
-    if (op == "subtract" && lost == 0) {
-      const Tensor negative = make_unfilled(rest.element, rest.shape);
-      map_unary<double>(rest, negative, 1, [](double x) { return -x; });
-      rest = negative;
-    }
-    if (structural_error(result, rest) <= kMismatch) return lost;
+  const RunContext context{Arithmetic::F64, &node.rule, {}, 1};
+  std::vector<Tensor> operands(whole.begin(), whole.end() - 1);
+  for (size_t lost = 0; lost < operands.size(); ++lost) {
+    const Tensor plain = operands[lost];
+    const Tensor twice = make_unfilled(plain.element, plain.shape);
+    map_unary<double>(plain, twice, 1, [](double x) { return 2 * x; });
+    operands[lost] = twice;
+    const Tensor other = node.op->run(operands, node.attributes, context);
+    if (structural_error(whole.back(), other) <= kMismatch) return lost;
+    operands[lost] = plain;
   }
   return std::nullopt;
 }
@@ -327,41 +337,95 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
   if (kinds.back().all_zero) {
     return Unseen{Unseen::Kind::ZeroResult, node.result};
   }
-  const std::string_view op = node.op->name;
-  if ((op != "add" && op != "subtract") || kinds.back().elements == 0) {
+  if (!may_lose_operands(node) || kinds.back().elements == 0) {
     return std::nullopt;
   }
-  const auto lost = lost_operand(op, whole);
+  const auto lost = lost_operand(node, whole);
   if (!lost) return std::nullopt;
-  return Unseen{Unseen::Kind::LostTerm, node.result, node.operands[*lost]};
+  const bool is_sum = node.op->name == "add" || node.op->name == "subtract";
+  return Unseen{is_sum ? Unseen::Kind::LostTerm : Unseen::Kind::LostOperand,
+                node.result, node.operands[*lost]};
 }
+
+namespace {
+
+// The axes over which an operation reduces, whether or not the result is to be
+// reduced over them: under shard_map that may have been forgotten.
+AxisNames reduced_axes(const Program& program, const Instruction& at) {
+  const Layout& layout =
+      program.registers[static_cast<size_t>(at.result)].layout;
+  AxisNames axes = layout.partial;
+  const auto& factors =
+      program.graph->nodes[static_cast<size_t>(at.node)].rule.factors;
+  for (size_t f = 0; f < factors.size() && f < at.factor_axes.size(); ++f) {
+    if (factors[f].kind != FactorKind::Sum &&
+        factors[f].kind != FactorKind::Max) {
+      continue;
+    }
+    for (const AxisName& axis : at.factor_axes[f]) {
+      if (program.mesh.size_of(axis) > 1 && !contains(axes, axis)) {
+        axes.push_back(axis);
+      }
+    }
+  }
+  return in_mesh_order(program.mesh, axes);
+}
+
+bool has_whole(const Program& program, const Layout& layout,
+               const DeviceTensors& made, const Tensor& whole) {
+  for (size_t d = 0; d < made.size(); ++d) {
+    const Tensor own =
+        shard_of(program.mesh, layout, whole, static_cast<int64_t>(d));
+    if (own.shape != made[d].shape) return false;
+    if (structural_error(own, made[d]) > kMismatch) return false;
+  }
+  return true;
+}
+
+// Whether a device's part of a maximum is not the maximum.
+bool is_less(const Tensor& part, const Tensor& whole) {
+  return structural_error(whole, part) > kMismatch;
+}
+
+}  // namespace
 
 std::optional<Unseen> unseen_parts(const Program& program,
                                    const Instruction& at,
                                    const DeviceTensors& made,
                                    const Tensor& whole) {
-  const Register& result = program.registers[static_cast<size_t>(at.result)];
   if (at.kind != Instruction::Kind::Compute || at.overlap != Overlap::Off ||
-      result.layout.partial.empty() ||
-      result.layout.reduction != Reduction::Sum || whole.elements() == 0 ||
+      whole.elements() == 0 ||
       selects(program.graph->nodes[static_cast<size_t>(at.node)].op->name)) {
     return std::nullopt;
   }
+  const Register& result = program.registers[static_cast<size_t>(at.result)];
+  const AxisNames axes = reduced_axes(program, at);
+  if (axes.empty()) return std::nullopt;
   // Parts that are handed on were looked at where they came up.
   for (const int number : at.operands) {
     const Layout& from = program.registers[static_cast<size_t>(number)].layout;
     if (!from.partial.empty()) return std::nullopt;
   }
-  for (const auto& group : device_groups(program.mesh, result.layout.partial)) {
+  const Unseen unseen{Unseen::Kind::LostParts, result.value, -1, axes};
+  if (axes != in_mesh_order(program.mesh, result.layout.partial)) {
+    // Where all devices have the whole already, nothing shows that it is not
+    // reduced; else the comparison does.
+    return result.layout.partial.empty() &&
+                   has_whole(program, result.layout, made, whole)
+               ? std::optional(unseen)
+               : std::nullopt;
+  }
+  const bool is_sum = result.layout.reduction == Reduction::Sum;
+  for (const auto& group : device_groups(program.mesh, axes)) {
     int seen = 0;
     for (const int device : group) {
-      const Tensor sum = shard_of(program.mesh, result.layout, whole, device);
-      seen += is_seen(made[static_cast<size_t>(device)], sum);
-      if (seen > 1) return std::nullopt;
+      const Tensor all = shard_of(program.mesh, result.layout, whole, device);
+      const Tensor& part = made[static_cast<size_t>(device)];
+      seen += is_sum ? is_seen(part, all) : is_less(part, all);
+      if (seen > (is_sum ? 1 : 0)) return std::nullopt;
     }
   }
-  return Unseen{Unseen::Kind::LostParts, result.value, -1,
-                result.layout.partial};
+  return unseen;
 }
 
 std::optional<Unseen> unseen_shards(const Program& program,

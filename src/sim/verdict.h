@@ -110,17 +110,23 @@ struct Unseen {
     ZeroResult,  // an operation on numbers that are not gives nothing but
                  // zeros, or an output or a probe is zero
     LostTerm,    // `operand` is added, and nothing changes
-    LostParts,   // of a sum over `axes`, no two devices' parts are seen
+    LostOperand,  // `operand` is twice as large, and nothing changes: it
+                  // saturates
+    PastBound,    // a product is off by more than its rounding bound, `ratio`
+                  // times, and nothing else shows it
+    LostParts,    // of a sum over `axes`, no two devices' parts are seen
     AlikeShards,  // devices along `axes` hold the same, and could have each
                   // other's
     OneToken,     // attention among one token gives its value, whatever the
                   // scores are
+    NotAsHooks,   // the plan is one of hooks, whose collectives were not run
     NoNumbers,    // there is nothing to compare
   };
   Kind kind = Kind::NoNumbers;
   int value = 0;     // of the graph
-  int operand = -1;  // LostTerm: a value, too
+  int operand = -1;  // LostTerm, LostOperand: a value, too
   AxisNames axes = {};
+  double ratio = 0;  // PastBound
 };
 
 // Of node `n` of the unsharded run. `whole`: its operands, then its result;
@@ -130,8 +136,9 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
                                      const std::vector<NumberKinds>& kinds,
                                      const std::vector<bool>& integers);
 
-// Of what an instruction made on the devices: of partial sums (`whole`: the
-// value in the unsharded run), of an input or a parameter that is cut.
+// Of what an instruction made on the devices: of what is reduced over devices,
+// or ought to be (`whole`: the value in the unsharded run); of an input or a
+// parameter that is cut.
 std::optional<Unseen> unseen_parts(const Program& program,
                                    const Instruction& at,
                                    const DeviceTensors& made,

@@ -74,6 +74,7 @@ class Partitioner {
       const auto v = static_cast<size_t>(value);
       OperandChoice& operand = operands.emplace_back();
       operand.shape = &graph_.values[v].shape;
+      operand.is_weight = weights_[v];
       operand.available.push_back(program_.layouts[v]);
       for (const int number : versions_[v]) {
         const Layout& layout = layout_of_register(number);

@@ -213,7 +213,13 @@ class Chooser {
 
   NodeChoice choose() {
     collect();
+    const auto all = candidates_;
+    keep_products();
     assign(0);
+    if (!best_) {
+      candidates_ = all;
+      assign(0);
+    }
     SHARDPLAN_CHECK(best_.has_value());
     return std::move(best_->second);
   }
@@ -290,13 +296,7 @@ class Chooser {
   // all tensors, as experts are: tokens may then go to their weights (expert
   // parallelism) instead of weights to tokens.
   bool shards_a_common_factor(const AxisName& axis, size_t batch) const {
-    const auto& factors = node_.rule.factors;
-    const bool is_product = std::any_of(
-        factors.begin(), factors.end(),
-        [](const Factor& factor) { return factor.kind == FactorKind::Sum; });
-    if (!is_product || node_.op->linearity != Linearity::Multilinear) {
-      return false;
-    }
+    if (!is_product()) return false;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const FactorAxes axes = held_by(i);
       for (size_t f = 0; f < axes.size(); ++f) {
@@ -304,6 +304,89 @@ class Chooser {
       }
     }
     return false;
+  }
+
+  bool is_product() const {
+    const auto& factors = node_.rule.factors;
+    return node_.op->linearity == Linearity::Multilinear &&
+           std::any_of(factors.begin(), factors.end(),
+                       [](const Factor& factor) {
+                         return factor.kind == FactorKind::Sum;
+                       });
+  }
+
+  // What is said of axes before anything is weighed.
+  struct Bound {
+    AxisNames stay;  // on a factor
+    AxisNames leave;
+  };
+
+  // The factors of a product keep axes, or lose them, whatever the bytes say.
+  void keep_products() {
+    if (!is_product()) return;
+    std::vector<FactorAxes> held;
+    for (size_t i = 0; i < operands_.size(); ++i) held.push_back(held_by(i));
+    std::vector<Bound> bounds(candidates_.size());
+    AxisNames bound;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      for (size_t f = 0; f < held[i].size(); ++f) {
+        for (const AxisName& axis : held[i][f]) {
+          if (contains(batch_axes_, axis) || contains(bound, axis)) continue;
+          const auto stays = stays_on(held, i, f, axis);
+          if (!stays) continue;
+          (*stays ? bounds[f].stay : bounds[f].leave).push_back(axis);
+          if (*stays) bound.push_back(axis);
+        }
+      }
+    }
+    for (size_t f = 0; f < bounds.size(); ++f) limit(f, bounds[f]);
+  }
+
+  // Candidates of a factor that are as said, where there are any.
+  void limit(size_t factor, const Bound& bound) {
+    std::vector<AxisNames> fitting;
+    for (const AxisNames& axes : candidates_[factor]) {
+      const bool leaves = std::none_of(
+          axes.begin(), axes.end(),
+          [&](const AxisName& axis) { return contains(bound.leave, axis); });
+      if (leaves && contains_all(axes, bound.stay)) fitting.push_back(axes);
+    }
+    if (!fitting.empty()) candidates_[factor] = std::move(fitting);
+  }
+
+  // Whether operand `i` keeps an axis that it has on a factor; empty where the
+  // bytes decide.
+  std::optional<bool> stays_on(const std::vector<FactorAxes>& held, size_t i,
+                               size_t f, const AxisName& axis) const {
+    const bool is_sum = node_.rule.factors[f].kind == FactorKind::Sum;
+    bool elsewhere = false;
+    for (size_t j = 0; j < held.size(); ++j) {
+      if (j == i) continue;
+      if (contains(held[j][f], axis)) {
+        // Both operands are cut alike.
+        return is_sum || operands_[i].is_weight || operands_[j].is_weight
+                   ? std::optional(true)
+                   : std::nullopt;
+      }
+      elsewhere = elsewhere || has_axis(held[j], axis);
+    }
+    if (!operands_[i].is_weight) return std::nullopt;
+    const FactorAxes asked = factor_axes(mesh_, node_.rule, node_.rule.result,
+                                         wanted_ ? wanted_->spec : suggested_);
+    const bool for_rows = !contains(asked[f], axis) && has_axis(asked, axis);
+    if (is_sum) return !elsewhere && !for_rows;
+    if (!elsewhere) return true;
+    // Two dimensions of the result are to have the axis.
+    if (wanted_ && has_axis(asked, axis)) return !for_rows;
+    return std::none_of(
+        held[i][f].begin(), held[i][f].end(),
+        [&](const AxisName& other) { return contains(batch_axes_, other); });
+  }
+
+  static bool has_axis(const FactorAxes& factors, const AxisName& axis) {
+    return std::any_of(
+        factors.begin(), factors.end(),
+        [&](const AxisNames& axes) { return contains(axes, axis); });
   }
 
   bool is_common(size_t factor) const {

@@ -35,6 +35,15 @@ std::vector<std::vector<bool>> find_batch_dims(
 // number of steps that this takes before the operation, slices among them so
 // that nothing is cut before someone needs it, then the operations of one
 // device.
+//
+// In a product with a weight, bytes do not decide what happens to the weight:
+// with a larger batch the collectives would be others, and neither XLA nor
+// Megatron changes them. An axis of the weight
+// - that shards the batch gathers it (FSDP), and so does one that shards other
+//   rows of the activation where it cuts what is summed over;
+// - that shards the activation along the same dimension stays: row-parallel
+//   products leave partial sums;
+// - that the activation does not have stays as well.
 
 struct OperandChoice {
   const Shape* shape = nullptr;
@@ -42,6 +51,7 @@ struct OperandChoice {
   // Dimensions that are a batch whose axes stay, whatever they also shard; all
   // false where the operation has no weight and does not keep batches.
   std::vector<bool> batch;
+  bool is_weight = false;
 };
 
 struct NodeChoice {

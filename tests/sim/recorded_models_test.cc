@@ -147,11 +147,9 @@ Checkpoint read_checkpoint(const std::string& name) {
   return result;
 }
 
-void check_agreement(const Checkpoint& checkpoint,
-                     const std::vector<Tensor>& unsharded,
-                     const std::vector<Tensor>& sharded) {
+void check_agreement(const Checkpoint& checkpoint, const RunOutputs& outputs) {
   Diagnostics diags;
-  const auto errors = compare_expected(checkpoint.graph(), unsharded, sharded,
+  const auto errors = compare_expected(checkpoint.graph(), outputs,
                                        checkpoint.expected.manifest,
                                        checkpoint.expected.tensors, diags);
   CAPTURE(messages(diags));
@@ -188,7 +186,7 @@ TEST_CASE("every tiny checkpoint gives the logits of its framework") {
     for (const int output : graph.outputs) {
       outputs.push_back(values[static_cast<size_t>(output)]);
     }
-    check_agreement(checkpoint, outputs, outputs);
+    check_agreement(checkpoint, {outputs, outputs, outputs, outputs});
   }
 }
 
@@ -214,8 +212,9 @@ TEST_CASE("so does every one of them sharded with its family's rules") {
     REQUIRE(run_recorded.simulation);
     CHECK_FALSE(run_recorded.simulation->mismatch);
     CHECK_FALSE(run_recorded.moves.empty());
-    check_agreement(checkpoint, run_recorded.simulation->unsharded,
-                    run_recorded.simulation->sharded);
+    const Simulation& run = *run_recorded.simulation;
+    check_agreement(checkpoint, {run.exact_unsharded, run.exact_sharded,
+                                 run.unsharded, run.sharded});
   }
 }
 
@@ -235,10 +234,11 @@ TEST_CASE("a wrong weight is noticed") {
       });
   REQUIRE(run_recorded.simulation);
   Diagnostics diags;
+  const Simulation& run = *run_recorded.simulation;
   const auto errors = compare_expected(
-      checkpoint.graph(), run_recorded.simulation->unsharded,
-      run_recorded.simulation->sharded, checkpoint.expected.manifest,
-      checkpoint.expected.tensors, diags);
+      checkpoint.graph(),
+      {run.exact_unsharded, run.exact_sharded, run.unsharded, run.sharded},
+      checkpoint.expected.manifest, checkpoint.expected.tensors, diags);
   REQUIRE(errors);
   CHECK_FALSE(errors->front().agrees());
 }

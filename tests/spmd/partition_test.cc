@@ -50,6 +50,48 @@ TEST_CASE(
         "reduce-scatter over tp of v5 (partial sum)");
 }
 
+// XLA and Megatron-LM do the same at every size.
+TEST_CASE("partition: the batch does not change what a product sends") {
+  struct Case {
+    const char* x;
+    const char* w;
+    const char* wanted;  // "": none
+    const char* sent;
+  };
+  const Case cases[] = {
+      {"dp, None, tp", "tp, None", "",
+       "all-reduce over tp of v2 (partial sum)"},
+      {"dp, None, tp", "tp, None", "dp, None, None",
+       "all-reduce over tp of v2 (partial sum)"},
+      {"dp, None, tp", "tp, None", "dp, tp, None",
+       "reduce-scatter over tp of v2 (partial sum)"},
+      {"dp, None, tp", "tp, None", "dp, None, tp",
+       "reduce-scatter over tp of v2 (partial sum)"},
+      {"dp, None, None", "tp, None", "",
+       "all-reduce over tp of v2 (partial sum)"},
+      {"dp, None, None", "None, tp", "dp, None, None",
+       "all-gather over tp of v2 (declared)"},
+      {"dp, tp, None", "None, tp", "", "all-gather over tp of x0 (implicit)"},
+      {"dp, tp, None", "None, tp", "dp, tp, None",
+       "all-gather over tp of w1 (implicit)"},
+      {"dp, tp, None", "tp, None", "", "all-gather over tp of w1 (implicit)"},
+      {"dp, None, None", "tp, dp", "",
+       "all-gather over dp of w1 (weight use); "
+       "all-reduce over tp of v2 (partial sum)"}};
+  for (const Case& each : cases) {
+    for (const int64_t tokens : {4, 64, 256, 4096, 1 << 20}) {
+      SmallGraph g("dp=2,tp=4");
+      const int x = g.input({4, tokens, 64}, each.x);
+      const int y = g.einsum("bsk,kn->bsn", x, g.parameter({64, 64}, each.w));
+      if (*each.wanted != 0) g.want(y, each.wanted);
+      CAPTURE(each.x);
+      CAPTURE(each.w);
+      CAPTURE(tokens);
+      CHECK(moves(g.plan()) == each.sent);
+    }
+  }
+}
+
 TEST_CASE("partition: FSDP gathers weights, and sums nothing") {
   Mlp mlp("fsdp=4", "fsdp, None", "fsdp, None", "fsdp, None");
   CHECK(moves(mlp.g.plan()) ==

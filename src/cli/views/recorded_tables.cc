@@ -67,15 +67,18 @@ void append_expected(const SimulateInput& input,
   table.id = "expected";
   table.columns = {{"value", "value"},
                    {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right}};
+                   {"sharded", "sharded", Align::Right},
+                   {"exact", "exact", Align::Right},
+                   {"tolerance", "tolerance", Align::Right}};
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const ExpectedError& error : expected) {
     const std::string& name = output_name(input.graph, error.value);
-    rows.push_back(
-        {name, error_cell(error.unsharded), error_cell(error.sharded)});
+    rows.push_back({name, error_cell(error.unsharded),
+                    error_cell(error.sharded), error_cell(error.exact),
+                    error_cell(error.tolerance)});
     const std::string& file = input.expected->path;
-    if (!std::isfinite(error.unsharded) || !std::isfinite(error.sharded)) {
+    if (!std::isfinite(error.exact)) {
       report.notes.push_back(
           fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
                       "zero, in one "
@@ -83,12 +86,15 @@ void append_expected(const SimulateInput& input,
                       name, file));
       continue;
     }
-    report.closing.push_back(fmt::format(
-        "`{}` is within {} of `{}`", name,
-        error.agrees()
-            ? std::string("1e-5")
-            : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
-        file));
+    report.closing.push_back(fmt::format("`{}` is within {} of `{}`", name,
+                                       error.exact < kExpectedTolerance
+                                           ? std::string("1e-5")
+                                           : fmt::format("{:.2g}", error.exact),
+                                       file));
+    if (error.agrees() && error.exact >= kExpectedTolerance) {
+      report.closing.back() += fmt::format(
+          "; rounding in the recording explains {:.2g}", error.tolerance);
+    }
   }
   table.rows = rows_of(std::move(rows));
   report.tables.push_back(std::move(table));

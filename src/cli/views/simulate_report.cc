@@ -212,6 +212,7 @@ Summary simulation_summary(const SimulateInput& input,
       {"devices", Count{input.session.plan.mesh.devices()}},
       {"mesh", MeshCell{input.session.plan.mesh}},
       {"verdict", verdict_name(verdict_of(outcome))},
+      {"run_as", std::string("compiler")},
       {"structural_error", ratio_cell(outcome.structural_error)},
       {"error_amplification",
        exact ? Cell() : ratio_cell(outcome.error_amplification)},
@@ -239,6 +240,11 @@ Summary simulation_summary(const SimulateInput& input,
   return summary;
 }
 
+bool has(const Simulation& outcome, Unseen::Kind kind) {
+  return std::any_of(outcome.unseen.begin(), outcome.unseen.end(),
+                     [&](const Unseen& each) { return each.kind == kind; });
+}
+
 std::string verdict_line(const SimulateInput& input,
                          const Simulation& outcome) {
   if (outcome.mismatch) {
@@ -246,6 +252,14 @@ std::string verdict_line(const SimulateInput& input,
   }
   if (outcome.non_finite) {
     return "inconclusive: the unsharded run itself is not finite";
+  }
+  if (has(outcome, Unseen::Kind::NotAsHooks)) {
+    return "inconclusive: partitioned as a compiler would, not as the hooks "
+           "run";
+  }
+  if (has(outcome, Unseen::Kind::PastBound)) {
+    return "inconclusive: they agree in double precision, and rounding does "
+           "not explain the error in the working precision";
   }
   if (!outcome.unseen.empty()) {
     return "inconclusive: they agree, and these values could not have shown "
@@ -363,6 +377,11 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   if (input.model) {
     report.headline = {std::move(headline),
                        run_text(*input.model) + "; " + values};
+    if (input.model->shrunk_by_default) {
+      report.headline.push_back(
+          "sizes are smaller ones that divide as the real ones do; `--full` "
+          "runs the real ones");
+    }
   } else {
     report.headline = {std::move(headline) + "; " + values};
   }

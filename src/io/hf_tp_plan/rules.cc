@@ -670,6 +670,7 @@ class Reader {
 
 bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
           Diagnostics& diags) {
+  rules.run_as = RunAs::Hooks;
   const bool good = Reader(reading, rules, diags).read(source);
   rules.sources.push_back(std::move(source));
   return good;

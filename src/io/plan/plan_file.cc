@@ -302,6 +302,10 @@ bool PlanWriter::write() {
     line_key("other_names");
     names(plan_.other_names);
   }
+  if (plan_.run_as == RunAs::Hooks) {
+    line_key("run_as");
+    text(kRunByHooks);
+  }
   if (plan_.declarations.any()) {
     line_key("declare");
     names(declaration_texts(plan_.declarations));

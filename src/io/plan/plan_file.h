@@ -44,6 +44,9 @@ inline constexpr std::string_view kPlanSchema = "shardplan.plan/1";
 inline constexpr std::array<std::string_view, 4> kFactsFromNames = {
     "none", "inferred", "manifest", "config"};
 
+// `run_as`; a plan that does not say so is run by a compiler.
+inline constexpr std::string_view kRunByHooks = "hooks";
+
 inline std::string_view facts_from_name(FactsFrom from) {
   return kFactsFromNames.at(static_cast<size_t>(from));
 }

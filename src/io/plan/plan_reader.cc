@@ -195,6 +195,7 @@ class PlanReader {
   bool read_axis(JsonReader& json);
   bool make_mesh_of(Span where);
   bool read_policy(JsonReader& json);
+  bool read_run_as(JsonReader& json);
   bool read_placement(JsonReader& json);
   bool read_placement_key(JsonReader& json, const std::string& key,
                           Placement& placement);
@@ -413,6 +414,16 @@ bool PlanReader::read_policy(JsonReader& json) {
     return json.malformed(json.span(), "no policy is named `" + name + "`");
   }
   plan_.on_indivisible = *policy;
+  return true;
+}
+
+bool PlanReader::read_run_as(JsonReader& json) {
+  std::string name;
+  if (!json.string("`run_as`", name)) return false;
+  if (name != kRunByHooks) {
+    return json.malformed(json.span(), "`run_as` is `hooks` or not there");
+  }
+  plan_.run_as = RunAs::Hooks;
   return true;
 }
 
@@ -643,6 +654,8 @@ std::optional<SavedPlan> PlanReader::read() {
               [&](JsonReader& json) {
                 return read_names(json, "`other_names`", plan_.other_names);
               }) &&
+      section("run_as",
+              [&](JsonReader& json) { return read_run_as(json); }) &&
       section("declare",
               [&](JsonReader& json) {
                 return json.list("`declare`", [&] {

@@ -152,6 +152,7 @@ Plan any_plan(const Manifest& manifest) {
             draw_bool(), {"ep"},
             {},          {},
             {}};
+  plan.run_as = draw_of({RunAs::Compiler, RunAs::Hooks});
   const auto rules = draw_in(0, 3);
   for (int i = 0; i < rules; ++i) {
     PlanRule rule;
@@ -243,6 +244,7 @@ TEST_CASE("a plan that was written is read back as it was") {
     ENSURE(saved->plan.mesh == plan.mesh);
     ENSURE(saved->plan.on_indivisible == plan.on_indivisible);
     ENSURE(saved->plan.strict == plan.strict);
+    ENSURE(saved->plan.run_as == plan.run_as);
     ENSURE(saved->plan.declared_axes == plan.declared_axes);
     ENSURE(saved->plan.rules == plan.rules);
     ENSURE(saved->plan.placement_of == plan.placement_of);

@@ -236,6 +236,11 @@ SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
       diags);
   (answer.found ? answer.doubt : answer.why) =
       answer.found ? doubt_in(diags) : reason_in(diags);
+  if (answer.found && session.plan.run_as == RunAs::Hooks) {
+    const std::string other =
+        "partitioned as a compiler would, not as the hooks run";
+    answer.doubt = answer.doubt.empty() ? other : other + "; " + answer.doubt;
+  }
   return answer;
 }
 

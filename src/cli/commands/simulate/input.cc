@@ -180,6 +180,15 @@ std::string allowed_text(const std::optional<int64_t>& max_memory) {
 
 }  // namespace
 
+double least_bytes_held(const Graph& graph, bool exact) {
+  Counter counter(graph, exact);
+  Int128 most = 0;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    most = std::max(most, counter.next(static_cast<int>(n)));
+  }
+  return static_cast<double>(most);
+}
+
 bool fits_memory(const Graph& graph, bool exact,
                  const std::optional<int64_t>& max_memory, Diagnostics& diags) {
   const int64_t limit = has_limit() ? memory_left() : kUnknown;
@@ -447,7 +456,8 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
       {flags.layers.has_value(), "--layers"},
       {flags.batch.has_value(), "--tokens"},
       {flags.capacity.has_value(), "--capacity"},
-      {flags.shrink, "--shrink"}};
+      {flags.shrink, "--shrink"},
+      {flags.full, "--full"}};
   bool fit = true;
   for (const auto& [is_given, name] : given) {
     if (!is_given) continue;

@@ -48,6 +48,9 @@ InputIds recorded_ids(const ExpectedOutputs& expected);
 bool fits_memory(const Graph& graph, bool exact,
                  const std::optional<int64_t>& max_memory, Diagnostics& diags);
 
+// The most that must be held while one operation is computed, in bytes.
+double least_bytes_held(const Graph& graph, bool exact);
+
 // What `simulate` runs: a graph, the session of its model, and the program that
 // the plan makes of them.
 

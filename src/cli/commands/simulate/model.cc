@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
@@ -14,6 +17,7 @@
 #include "graph/shrink.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
+#include "io/safetensors/file.h"
 #include "model/forward/inputs.h"
 #include "model/forward/recognise.h"
 #include "syntax/document.h"
@@ -212,51 +216,89 @@ std::optional<Recognised> recognise(Context& context) {
 struct Opened {
   Session session;
   ForwardPass pass;
+  bool shrunk = false;
+  bool by_default = false;  // nobody asked for it
 };
 
-// With --shrink the mesh is needed before the model is placed: a smaller one
-// takes the place of the one that was read.
-std::optional<Opened> open_shrunk(Context& context, Recognised& model,
-                                  const InputShapes& given) {
-  Diagnostics& diags = context.diags;
-  const Options& options = context.options;
-  if (options.planning.saved_plan) {
-    return diags
-        .error(Code::Usage, {}, "--shrink makes another model than the plan's")
-        .help("give `--rules` and `--mesh` instead of `--plan`");
-  }
-  const PlanRequest& request = options.planning;
-  std::optional<RuleSet> rules =
-      read_given_rules(request, model.manifest, context.host, diags);
-  if (!rules) return std::nullopt;
-  Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
-  // The session of the smaller model remarks on the mesh, where it is recorded.
-  Diagnostics of_mesh = diags.fresh();
-  const auto mesh = planned_mesh(request, inputs, of_mesh);
-  if (!mesh) {
-    diags.add_all(of_mesh);
-    return std::nullopt;
-  }
-  auto pass = forward_pass(options, *model.model.architecture, given,
-                           &inputs.rules, *mesh, diags);
-  if (!pass) return std::nullopt;
-  if (!pass->layers) {
-    pass->layers = shrunk_layers(model.model, inputs.manifest);
-  }
-  auto smaller = shrink(model.model, {inputs.manifest, *pass},
-                        options.simulate.shrink_mesh.value_or(*mesh), diags);
-  if (!smaller) return std::nullopt;
-  model.model = std::move(smaller->model);
-  auto session =
-      open_session(request, options.memory,
-                   {std::move(smaller->manifest), std::move(inputs.rules), {}},
-                   context.host, diags, context.progress);
-  if (!session) return std::nullopt;
-  return Opened{*std::move(session), *pass};
+// Products of weights and tokens, on all devices, up to which a model without
+// weights is run as it is: a second or so.
+constexpr double kQuickProducts = 4e9;
+
+// Whether a run of the real sizes takes long.
+bool is_large(const Manifest& manifest, const ForwardPass& pass,
+              const Mesh& mesh) {
+  return static_cast<double>(manifest.total_elements()) *
+             static_cast<double>(pass.batch) *
+             static_cast<double>(pass.length) *
+             static_cast<double>(mesh.devices()) >
+         kQuickProducts;
 }
 
-std::optional<Opened> open_whole(Context& context, Recognised& model,
-                                 const InputShapes& given) {
+// The placement of a tensor that has been made smaller.
+Placement made_smaller(Placement placement, const TensorType& type,
+                       const Plan& plan) {
+  placement.type = type;
+  for (StoredDim& stored : placement.stored_dims) {
+    const auto dim = static_cast<size_t>(stored.dim);
+    const int64_t shards =
+        dim < placement.spec.dims.size()
+            ? shard_count(plan.mesh, placement.spec.dims[dim])
+            : 1;
+    stored.size = (type.shape[dim] + shards - 1) / shards * shards;
+  }
+  measure(placement, plan.mesh, plan.on_indivisible);
+  return placement;
+}
+
+// Where the parameters of a smaller model go: as those of the large one, which
+// graph/shrink.h makes legal.
+Plan plan_of_smaller(const Session& large, const Manifest& small) {
+  std::unordered_map<std::string_view, size_t> numbers;
+  for (size_t i = 0; i < large.manifest.size(); ++i) {
+    numbers.emplace(large.manifest.name(i), i);
+  }
+  Plan plan = large.plan;
+  plan.placements.clear();
+  plan.placement_of.clear();
+  std::map<std::tuple<uint32_t, DType, Shape>, uint32_t> known;
+  for (size_t i = 0; i < small.size(); ++i) {
+    const uint32_t before = large.plan.placement_of[numbers.at(small.name(i))];
+    const auto [entry, is_new] = known.emplace(
+        std::tuple(before, small.type(i).dtype, small.type(i).shape),
+        static_cast<uint32_t>(plan.placements.size()));
+    if (is_new) {
+      plan.placements.push_back(made_smaller(large.plan.placements[before],
+                                             small.type(i), large.plan));
+    }
+    plan.placement_of.push_back(entry->second);
+  }
+  return plan;
+}
+
+// Puts a smaller model in the place of the one that was read and placed.
+bool make_smaller(Opened& opened, Recognised& model,
+                  const SimulateRequest& flags, Diagnostics& diags) {
+  Session& session = opened.session;
+  ForwardPass& pass = opened.pass;
+  if (!pass.layers) pass.layers = shrunk_layers(model.model, session.manifest);
+  auto smaller = shrink(model.model, {session.manifest, pass},
+                        flags.shrink_mesh.value_or(session.plan.mesh), diags);
+  if (!smaller) return false;
+  session.plan = plan_of_smaller(session, smaller->manifest);
+  session.manifest = std::move(smaller->manifest);
+  model.model = std::move(smaller->model);
+  return true;
+}
+
+// Whether the run computes with the weights of a checkpoint.
+bool uses_weights(const Context& context) {
+  const auto& values = context.options.simulate.values;
+  return (!values || *values == ValueSource::Checkpoint) &&
+         has_weights(context.options.planning.model, context.host);
+}
+
+std::optional<Opened> open(Context& context, Recognised& model,
+                           const InputShapes& given) {
   const Options& options = context.options;
   auto session = open_session(options.planning, options.memory,
                               {std::move(model.manifest), {}, {}}, context.host,
@@ -266,7 +308,17 @@ std::optional<Opened> open_whole(Context& context, Recognised& model,
                                  session->rules ? &*session->rules : nullptr,
                                  session->plan.mesh, context.diags);
   if (!pass) return std::nullopt;
-  return Opened{*std::move(session), *pass};
+  Opened opened{*std::move(session), *pass, false, false};
+  const SimulateRequest& flags = options.simulate;
+  const bool large =
+      is_large(opened.session.manifest, *pass, opened.session.plan.mesh);
+  opened.by_default =
+      !flags.shrink && !flags.full && large && !uses_weights(context);
+  opened.shrunk = flags.shrink || opened.by_default;
+  if (opened.shrunk && !make_smaller(opened, model, flags, context.diags)) {
+    return std::nullopt;
+  }
+  return opened;
 }
 
 }  // namespace
@@ -274,7 +326,6 @@ std::optional<Opened> open_whole(Context& context, Recognised& model,
 std::optional<WholeModel> read_whole_model(Context& context,
                                            const InputIds& ids,
                                            const InputShapes& given) {
-  const SimulateRequest& flags = context.options.simulate;
   auto model = recognise(context);
   if (!model) return std::nullopt;
   ModelRun run;
@@ -282,7 +333,6 @@ std::optional<WholeModel> read_whole_model(Context& context,
   if (const auto tied = model_value(model->model, "tied")) {
     run.tied = tied->integer != 0;
   }
-  run.shrunk = flags.shrink;
   run.all_layers = model_size(model->model, "layers").value_or(0);
   InputShapes shapes = given;
   if (!ids.empty()) {
@@ -290,9 +340,10 @@ std::optional<WholeModel> read_whole_model(Context& context,
                         Shape{static_cast<int64_t>(ids.size()),
                               static_cast<int64_t>(ids.front().size())});
   }
-  auto opened = flags.shrink ? open_shrunk(context, *model, shapes)
-                             : open_whole(context, *model, shapes);
+  auto opened = open(context, *model, shapes);
   if (!opened) return std::nullopt;
+  run.shrunk = opened->shrunk;
+  run.shrunk_by_default = opened->by_default;
   const ForwardPass& pass = opened->pass;
   run.only_layers = pass.layers;
   auto description = write_forward(

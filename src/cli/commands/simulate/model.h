@@ -49,6 +49,7 @@ struct ModelRun {
   int64_t length = 0;         // 0 where no tokens are read
   int64_t target_length = 0;  // of a decoder; 0 where it is that length
   bool shrunk = false;
+  bool shrunk_by_default = false;  // and nobody asked for it
 };
 
 struct WholeModel {

@@ -10,6 +10,7 @@
 
 #include "base/diagnostic.h"
 #include "core/mesh.h"
+#include "core/rules.h"
 #include "graph/elementwise.h"
 #include "io/graph/graph_reader.h"
 #include "sim/values.h"
@@ -45,6 +46,8 @@ struct SimulateRequest {
   std::optional<int64_t> length;    // the same
   std::optional<int64_t> capacity;  // --capacity
   bool shrink = false;              // --shrink
+  bool full = false;                // --full
+  std::optional<RunAs> run_as;      // --as; not given: as the rules are run
   // The mesh whose divisibility --shrink keeps; not given: that of the run.
   std::optional<Mesh> shrink_mesh;
 

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/simulate/cost.h"
 #include "cli/commands/simulate/input.h"
 #include "cli/commands/simulate/model.h"
 #include "cli/commands/simulate/request.h"
@@ -55,27 +56,64 @@ void doubt_one_token(const SimulateInput& input, Simulation& outcome) {
       {Unseen::Kind::OneToken, input.graph.outputs.front()});
 }
 
+// Hooks run the collectives that their plan names and no others, so that a
+// program with the collectives of a compiler says nothing about them.
+void doubt_hooks(const Context& context, const SimulateInput& input,
+                 Simulation& outcome) {
+  if (input.session.plan.run_as != RunAs::Hooks ||
+      context.options.simulate.run_as == RunAs::Compiler) {
+    return;
+  }
+  outcome.unseen.push_back({Unseen::Kind::NotAsHooks, 0});
+}
+
+// Whether the run can be as asked: hooks are not run literally.
+bool can_run_as(const Context& context, const SimulateInput& input) {
+  if (context.options.simulate.run_as != RunAs::Hooks) return true;
+  if (input.session.plan.run_as == RunAs::Hooks) {
+    context.diags
+        .error(Code::Usage, {},
+               "`--as hooks` cannot run this plan: `simulate` does not run the "
+               "hooks of a plan literally")
+        .help("`--as compiler` partitions the model as a compiler would");
+  } else {
+    context.diags
+        .error(Code::Usage, {},
+               "`--as hooks` needs a plan of hooks, such as a `tp_plan`")
+        .fact("a compiler inserts the collectives that these rules need")
+        .help("leave out `--as`");
+  }
+  return false;
+}
+
 }  // namespace
 
 Exit run_simulate(Context& context) {
   const std::optional<SimulateInput> input = read_simulation(context);
-  if (!input || !has_errors_to_show(context, *input)) return Exit::CouldNotRun;
+  if (!input || !can_run_as(context, *input) ||
+      !has_errors_to_show(context, *input)) {
+    return Exit::CouldNotRun;
+  }
   const auto values = simulation_values(context, *input);
   if (!values) return Exit::CouldNotRun;
   context.progress.stage("partitioning");
   const Program program = partition(input->graph, input->session.plan.mesh,
                                     input->placed.wanted, input->how);
+  announce_cost(context, *input, program);
   const ProgramInput to_check = program_input(*input, program);
   lint(to_check, context.diags);
   Simulation outcome =
       simulate(program, *values, simulate_options(context, *input));
   doubt_one_token(*input, outcome);
+  doubt_hooks(context, *input, outcome);
   lint(run_input(*input, to_check, outcome), context.diags);
   std::vector<ExpectedError> expected;
   if (input->expected) {
     const ExpectedOutputs& recorded = *input->expected;
     auto errors =
-        compare_expected(input->graph, outcome.unsharded, outcome.sharded,
+        compare_expected(input->graph,
+                         {outcome.exact_unsharded, outcome.exact_sharded,
+                          outcome.unsharded, outcome.sharded},
                          recorded.manifest, recorded.numbers, context.diags);
     if (!errors) return Exit::CouldNotRun;
     expected = *std::move(errors);
@@ -107,6 +145,7 @@ std::vector<std::string> overlap_names() {
 std::vector<std::string> value_names() {
   return {"random", "init", "field", "checkpoint"};
 }
+std::vector<std::string> run_as_names() { return {"compiler", "hooks"}; }
 std::vector<std::string> storage_names() { return {"f32", "bf16", "f16"}; }
 
 // `batch=2,length=16`
@@ -212,6 +251,13 @@ std::vector<Flag> what_is_run() {
        [](const Setting&, Options& o, Diagnostics&) {
          o.simulate.shrink = true;
        }},
+      {"full", 0, Takes::Nothing, "", "Simulation",
+       "of a whole model: its real sizes, whatever that takes; without weights "
+       "the default is as --shrink where they are large",
+       "simulate", false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.simulate.full = true;
+       }},
       {"capacity", 0, Takes::Text, "N", "Simulation",
        "tokens of a sequence that each expert has room for (default: all)",
        "simulate", false, true, nullptr,
@@ -255,6 +301,14 @@ std::vector<Flag> what_numbers() {
 
 std::vector<Flag> how_and_what_for() {
   return {
+      {"as", 0, Takes::Choice, "WHO", "Simulation",
+       "who runs the model: compiler, which inserts collectives where specs "
+       "need them, or hooks of a plan (default: whoever runs such rules)",
+       "simulate", false, true, run_as_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.run_as =
+             s.value == "hooks" ? RunAs::Hooks : RunAs::Compiler;
+       }},
       {"overlap", 0, Takes::Choice, "FORM", "Simulation",
        "interleave products with the collective that feeds or drains them "
        "(default off)",
@@ -297,6 +351,10 @@ const std::vector<Flag>& simulate_flags() {
 
 void validate_simulate(std::span<const Setting> /*given*/,
                        const Options& options, Diagnostics& diags) {
+  if (options.simulate.full && options.simulate.shrink) {
+    diags.error(Code::Usage, {}, "`--full` and `--shrink` exclude each other")
+        .help("`--full` runs the real sizes, `--shrink` smaller ones");
+  }
   const auto& plot = options.simulate.plot;
   if (plot && !plot->ends_with(".svg")) {
     diags

@@ -104,6 +104,8 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
   options.simulate.algorithm = change.algorithm;
   options.simulate.shrink_mesh = base.session.plan.mesh;
   if (base.model) {
+    options.simulate.shrink = base.model->shrunk;
+    options.simulate.full = !base.model->shrunk;
     options.simulate.batch = base.model->batch;
     options.simulate.length = base.model->length;
   }

@@ -169,18 +169,35 @@ TEST_CASE("a model made smaller is read as often as the large one") {
   CHECK(shrunk.host.bytes_read == large.host.bytes_read);
 }
 
+// Without weights; its default sizes are small enough to be run as they are.
+TEST_CASE("a large model is made smaller unless its real sizes are asked for") {
+  Reading small("tp=2");
+  const auto as_it_is = small.read();
+  REQUIRE_MESSAGE(as_it_is, messages(small.diags));
+  CHECK_FALSE(as_it_is->run.shrunk);
+  Reading large("tp=2");
+  large.options.simulate.batch = 1024;
+  large.options.simulate.length = 1024;
+  const auto model = large.read();
+  REQUIRE_MESSAGE(model, messages(large.diags));
+  CHECK(model->run.shrunk);
+  CHECK(model->run.shrunk_by_default);
+  CHECK(model->run.all_layers == 3);
+  Reading full("tp=2");
+  full.options.simulate.batch = 1024;
+  full.options.simulate.length = 1024;
+  full.options.simulate.full = true;
+  const auto whole = full.read();
+  REQUIRE_MESSAGE(whole, messages(full.diags));
+  CHECK_FALSE(whole->run.shrunk);
+}
+
 TEST_CASE("what is not a model of a family is refused") {
   Reading unknown("tp=2");
   unknown.host.files["config.json"] =
       R"({"a": {"shape": [4, 4], "dtype": "f32"}})";
   CHECK_FALSE(unknown.read());
   CHECK(messages(unknown.diags).find("SP016 ") != std::string::npos);
-  Reading planned("tp=2");
-  planned.options.simulate.shrink = true;
-  planned.options.planning.saved_plan = "x.plan.json";
-  CHECK_FALSE(planned.read());
-  CHECK(messages(planned.diags) ==
-        "SP010 --shrink makes another model than the plan's");
 }
 
 }  // namespace

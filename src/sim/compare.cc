@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "graph/elementwise.h"
+#include "graph/graph.h"
+#include "sim/execute.h"
+#include "sim/locate.h"
+#include "spmd/layout.h"
+
+namespace shardplan {
+namespace {
+
+// Errors of doubles are 2^-29 of those of float32. A difference above this part
+// of them is not rounding: the middle, so that chance decides neither.
+constexpr double kRoundingPart = 0x1p-14;
+
+Layout without_sums(Layout layout) {
+  layout.partial.clear();
+  layout.reduction = Reduction::Sum;
+  return layout;
+}
+
+// What devices have of a value once its partial sums are added up.
+DeviceTensors added_up(const Program& program, const Layout& layout,
+                       const DeviceTensors& made, Arithmetic arithmetic) {
+  const bool alike = std::all_of(
+      made.begin(), made.end(),
+      [&](const Tensor& part) { return part.shape == made[0].shape; });
+  if (layout.partial.empty() || !alike) return made;
+  const Arithmetic exact =
+      arithmetic == Arithmetic::Field ? Arithmetic::Field : Arithmetic::F64;
+  DeviceTensors sums(made.size());
+  for (const auto& group : device_groups(program.mesh, layout.partial)) {
+    Tensor sum;
+    for (const int device : group) {
+      const Tensor& part = made[static_cast<size_t>(device)];
+      if (sum.storage == nullptr) {
+        sum = copy(converted(part, Element::F64));
+      } else if (layout.reduction == Reduction::Sum) {
+        add_into(sum, converted(part, Element::F64), exact);
+      } else {
+        max_into(sum, converted(part, Element::F64));
+      }
+    }
+    for (const int device : group) sums[static_cast<size_t>(device)] = sum;
+  }
+  return sums;
+}
+
+// The largest difference of numbers that are finite on both sides.
+double largest_difference(const Tensor& expected, const Tensor& got) {
+  const std::vector<double> y = values_of(expected);
+  const std::vector<double> s = values_of(got);
+  double worst = 0;
+  for (size_t i = 0; i < y.size() && i < s.size(); ++i) {
+    const double difference = std::abs(y[i] - s[i]);
+    if (std::isfinite(difference)) worst = std::max(worst, difference);
+  }
+  return worst;
+}
+
+double largest_difference(const Program& program, const Layout& layout,
+                          const Tensor& whole, const DeviceTensors& made) {
+  double worst = 0;
+  for (size_t d = 0; d < made.size(); ++d) {
+    const Tensor own =
+        shard_of(program.mesh, layout, whole, static_cast<int64_t>(d));
+    worst = std::max(worst, largest_difference(own, made[d]));
+  }
+  return worst;
+}
+
+}  // namespace
+
+Comparison::Comparison(const Program& program)
+    : program_(program), is_output_(program.graph->values.size()) {
+  for (const int value : program.graph->outputs) {
+    is_output_[static_cast<size_t>(value)] = true;
+  }
+}
+
+void Comparison::look(const PairedRuns& runs, const Instruction& at,
+                      const DeviceTensors& made) {
+  if (whole_) return;
+  const Register& of = program_.registers[static_cast<size_t>(at.result)];
+  const bool of_sum = !of.layout.partial.empty();
+  if (of_sum && (sum_ || at.kind != Instruction::Kind::Compute)) return;
+  const Tensor whole = whole_of(runs.unsharded, of.value);
+  const Arithmetic arithmetic = runs.options.arithmetic;
+  if (arithmetic != Arithmetic::Field && is_decision(program_, at)) {
+    const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
+    auto wrong = wrong_choice(
+        program_, at, whole_of(runs.unsharded, node.operands[0]), whole, made);
+    if (wrong) candidates_.push_back({*std::move(wrong), false, kInfinity});
+    return;
+  }
+  const Layout layout = without_sums(of.layout);
+  const DeviceTensors sums = added_up(program_, of.layout, made, arithmetic);
+  auto parted =
+      difference_of(program_, at.result, layout, sums, whole, arithmetic);
+  if (!parted) return;
+  const double size = arithmetic == Arithmetic::Field ||
+                              is_output_[static_cast<size_t>(of.value)]
+                          ? kInfinity
+                          : largest_difference(program_, layout, whole, sums);
+  candidates_.push_back({*std::move(parted), of_sum, size});
+}
+
+void Comparison::look_working(const PairedRuns& exact,
+                              const PairedRuns& working, const Instruction& at,
+                              const DeviceTensors& made) {
+  const auto found = std::find_if(
+      candidates_.begin(), candidates_.end(),
+      [&](const Candidate& each) { return each.at.number == at.result; });
+  if (found == candidates_.end() || std::isinf(found->size)) return;
+  const Register& of = program_.registers[static_cast<size_t>(at.result)];
+  const Tensor whole = whole_of(exact.unsharded, of.value);
+  const double error = std::max(
+      largest_difference(whole, whole_of(working.unsharded, of.value)),
+      largest_difference(
+          program_, without_sums(of.layout), whole,
+          added_up(program_, of.layout, made, working.options.arithmetic)));
+  if (found->size <= kRoundingPart * error) candidates_.erase(found);
+}
+
+void Comparison::end_phase() {
+  for (Candidate& each : candidates_) {
+    std::optional<Divergence>& place = each.of_sum ? sum_ : whole_;
+    if (!place) place = std::move(each.at);
+  }
+  candidates_.clear();
+}
+
+}  // namespace shardplan

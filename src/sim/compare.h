@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares everything that devices make with the unsharded run, while both
+// advance. Outputs alone are not enough: an operation that saturates or cancels
+// (a sigmoid far from zero, a clamp, 0 times x) hides what is wrong before it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/simulate.h"
+#include "sim/transfers.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+class Comparison {
+ public:
+  explicit Comparison(const Program& program);
+
+  // What an instruction made, in the runs that decide: in doubles or in the
+  // field. Choices must not have been replayed yet.
+  void look(const PairedRuns& runs, const Instruction& at,
+            const DeviceTensors& made);
+  // The same instruction in working precision. A difference between runs in
+  // doubles that is far smaller than the errors of float32 is rounding: such
+  // are those of numbers that cancel. Outputs get no such allowance.
+  void look_working(const PairedRuns& exact, const PairedRuns& working,
+                    const Instruction& at, const DeviceTensors& made);
+  // To be called after each phase.
+  void end_phase();
+
+  // The first difference that rounding does not explain, in the order of the
+  // program; of values that are whole before those of partial sums.
+  const std::optional<Divergence>& found() const {
+    return whole_ ? whole_ : sum_;
+  }
+
+ private:
+  struct Candidate {
+    Divergence at;
+    bool of_sum = false;
+    double size = 0;  // max |s64 - y64| over all devices
+  };
+
+  const Program& program_;
+  std::vector<bool> is_output_;        // by value
+  std::vector<Candidate> candidates_;  // of the phase
+  std::optional<Divergence> whole_;
+  std::optional<Divergence> sum_;
+};
+
+}  // namespace shardplan
