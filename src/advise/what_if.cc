@@ -369,15 +369,15 @@ struct WhatIf::Impl {
     sought = {&finding, error_key(finding, planned.plan), {}};
     const size_t all = grouping.groups.size();
     if (parameters.size() >= all) {
-      std::vector<int64_t> counts(all);
-      for (const uint32_t i : parameters) ++counts[grouping.group_of[i]];
+      std::vector<int64_t> of_groups(all);
+      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
       for (uint32_t g = 0; g < all; ++g) {
-        if (counts[g] > 0) sought.groups.emplace_back(g, counts[g]);
+        if (of_groups[g] > 0) sought.groups.emplace_back(g, of_groups[g]);
       }
     } else {
-      std::map<uint32_t, int64_t> counts;
-      for (const uint32_t i : parameters) ++counts[grouping.group_of[i]];
-      sought.groups.assign(counts.begin(), counts.end());
+      std::map<uint32_t, int64_t> of_groups;
+      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
+      sought.groups.assign(of_groups.begin(), of_groups.end());
     }
     work += static_cast<int64_t>(parameters.size());
     return sought;
