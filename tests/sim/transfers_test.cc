@@ -585,7 +585,7 @@ TEST_CASE("price: sums are sent in the reduce type, all else as it is kept") {
   const auto bytes = [&](Storage storage, Storage reduce) {
     std::map<CollectiveKind, int64_t> result;
     for (const CollectivePrice& one : price(program, storage, reduce)) {
-      result[one.kind] += one.bytes;
+      result[one.kind] += static_cast<int64_t>(one.bytes);
     }
     return result;
   };
@@ -627,7 +627,8 @@ TEST_CASE(
         execute(program, *values, {Arithmetic::F32, 1, false, storage, reduce});
     std::vector<int64_t> priced(program.instructions.size());
     for (const CollectivePrice& one : price(program, storage, reduce)) {
-      priced[static_cast<size_t>(one.instruction)] = one.bytes;
+      priced[static_cast<size_t>(one.instruction)] =
+          static_cast<int64_t>(one.bytes);
     }
     for (size_t i = 0; i < priced.size(); ++i) {
       CAPTURE(i);
