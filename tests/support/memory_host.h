@@ -149,7 +149,8 @@ class MemoryHost : public Host {
     const std::string prefix = name.empty() ? "" : name + "/";
     std::set<std::string> entries;
     for (const auto& [file, text] : files) {
-      if (file.rfind(prefix, 0) != 0 || file[0] == '/') continue;
+      const bool outside = file[0] == '/' && prefix.empty();
+      if (file.rfind(prefix, 0) != 0 || outside) continue;
       const size_t end = file.find('/', prefix.size());
       entries.insert(file.substr(prefix.size(), end - prefix.size()));
     }
