@@ -251,7 +251,7 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
         point.batch = workload.batch;
         point.seq = workload.seq;
         set_step(swept_step(*bracket, step), estimated_bytes(*bracket), point);
-        for (const Refusal& refusal :
+        for (const DivisionProblem& refusal :
              steps.refused({workload.batch, workload.seq}, step.microbatches,
                            step.framework->name)) {
           point.refused.push_back(refusal.text);
