@@ -366,8 +366,8 @@ struct Losers {
   PerDevice held;    // bytes
   PerDevice copied;  // of them, beyond an even share of each parameter
   int dim = 0;
-  Span where;
-  std::vector<std::string> names;
+  Span where = {};
+  std::vector<std::string> names = {};
   int64_t count = 0;  // of parameters
 };
 

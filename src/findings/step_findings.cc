@@ -77,8 +77,9 @@ Diagnostic* find_over_memory(Diagnostics& diags) {
   return nullptr;
 }
 
-void report_refusals(const std::vector<Refusal>& refusals, Diagnostics& diags) {
-  for (const Refusal& refusal : refusals) {
+void report_divisions(const std::vector<DivisionProblem>& problems,
+                      Diagnostics& diags) {
+  for (const DivisionProblem& refusal : problems) {
     auto report = diags.report(Code::WorkloadDoesNotDivide, {}, refusal.text);
     report.fact("refused by " + refusal.source);
     switch (refusal.what) {

@@ -42,6 +42,7 @@ Diagnostic* find_over_memory(Diagnostics& diags);
 void report_step(const StepFinding& finding, Diagnostics& diags);
 
 // SP309: what does not divide, of the step of a framework ("any").
-void report_refusals(const std::vector<Refusal>& refusals, Diagnostics& diags);
+void report_divisions(const std::vector<DivisionProblem>& problems,
+                      Diagnostics& diags);
 
 }  // namespace shardplan

@@ -100,8 +100,8 @@ std::string product_text(const DivisionRule& rule, const Divisions& divisions) {
   return text;
 }
 
-std::optional<Refusal> refusal_by(const DivisionRule& rule,
-                                  const Divisions& divisions) {
+std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
+                                               const Divisions& divisions) {
   const int64_t count = divisions.counts[static_cast<size_t>(rule.what)];
   const bool holds = !rule.with || degree_at(divisions, *rule.with) > 1;
   if (count == 0 || !holds) return std::nullopt;
@@ -113,7 +113,7 @@ std::optional<Refusal> refusal_by(const DivisionRule& rule,
   if (rule.or_one && count == 1) return std::nullopt;
   if (rule.or_multiple && product && *product % count == 0) return std::nullopt;
   const DividedNames& names = kDividedNames[static_cast<size_t>(rule.what)];
-  Refusal refusal;
+  DivisionProblem refusal;
   refusal.text = count_text(count) + " " +
                  std::string(count == 1 ? names.one : names.many) +
                  (count == 1 ? " does" : " do") + " not divide by " +
@@ -156,9 +156,9 @@ void count_states(const Manifest& manifest, Divisions& divisions) {
   }
 }
 
-std::vector<Refusal> refusals(const Divisions& divisions,
-                              std::string_view framework) {
-  std::vector<Refusal> found;
+std::vector<DivisionProblem> division_problems(const Divisions& divisions,
+                                               std::string_view framework) {
+  std::vector<DivisionProblem> found;
   // What the framework itself says is more exact than what all do.
   for (const bool own : {true, false}) {
     for (const DivisionRule& rule : division_rules()) {
@@ -166,9 +166,9 @@ std::vector<Refusal> refusals(const Divisions& divisions,
       if (own && rule.framework != framework) continue;
       const bool known = std::any_of(
           found.begin(), found.end(),
-          [&](const Refusal& each) { return each.what == rule.what; });
+          [&](const DivisionProblem& each) { return each.what == rule.what; });
       if (known) continue;
-      if (auto refusal = refusal_by(rule, divisions)) {
+      if (auto refusal = problem_by_rule(rule, divisions)) {
         found.push_back(*std::move(refusal));
       }
     }

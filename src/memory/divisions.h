@@ -68,7 +68,7 @@ inline constexpr std::string_view kStateGroups = "groups";
 // layers that differ the smallest.
 void count_states(const Manifest& manifest, Divisions& divisions);
 
-struct Refusal {
+struct DivisionProblem {
   std::string text;     // "8 state groups are not divisible by 16 (tensor 16)"
   std::string source;   // "Megatron-core, mamba_mixer.py"
   int64_t nearest = 0;  // the next larger count that divides
@@ -76,7 +76,7 @@ struct Refusal {
 };
 // Of the rules that hold for every framework, and of those of the named one; of
 // one quantity at most one.
-std::vector<Refusal> refusals(const Divisions& divisions,
-                              std::string_view framework);
+std::vector<DivisionProblem> division_problems(const Divisions& divisions,
+                                               std::string_view framework);
 
 }  // namespace shardplan

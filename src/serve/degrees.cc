@@ -114,7 +114,7 @@ std::string problem_of(const Sample& sample, const Engine& engine,
       Divisions divisions;
       divisions.count(Divided::StateGroups) = dim.count;
       divisions.degree(Degree::Tensor) = degree;
-      const auto refused = refusals(divisions, engine.name);
+      const auto refused = division_problems(divisions, engine.name);
       return refused.empty() ? "" : refused.front().text;
     }
     case DimRole::Vocabulary: {

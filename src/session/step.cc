@@ -403,9 +403,9 @@ Steps::Pass Steps::pass_of(const StepWorkload& workload,
   return result;
 }
 
-std::vector<Refusal> Steps::refused(const StepWorkload& workload,
-                                    int64_t microbatches,
-                                    std::string_view framework) const {
+std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
+                                            int64_t microbatches,
+                                            std::string_view framework) const {
   const Mesh& mesh = plan_.mesh;
   const MemoryRequest& memory = request_.memory;
   const ModelFacts& facts = manifest_.facts;
@@ -435,7 +435,7 @@ std::vector<Refusal> Steps::refused(const StepWorkload& workload,
                      : tensor ? Degree::Sequence
                               : Degree::Context) *= axis.size;
   }
-  return refusals(divisions, framework);
+  return division_problems(divisions, framework);
 }
 
 std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
@@ -601,7 +601,7 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   auto bracket =
       steps.bracket(workload, budget.input.options, budget.budget, step, diags);
   if (!bracket) return std::nullopt;
-  report_refusals(
+  report_divisions(
       steps.refused(workload, step.microbatches, step.framework->name), diags);
   StepAnswer answer;
   answer.from = model->from();

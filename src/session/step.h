@@ -107,9 +107,9 @@ class Steps {
   Pass pass_of(const StepWorkload& workload, int64_t microbatches) const;
 
   // What the framework refuses of such a step, since it does not divide.
-  std::vector<Refusal> refused(const StepWorkload& workload,
-                               int64_t microbatches,
-                               std::string_view framework) const;
+  std::vector<DivisionProblem> refused(const StepWorkload& workload,
+                                       int64_t microbatches,
+                                       std::string_view framework) const;
 
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be

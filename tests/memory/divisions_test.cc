@@ -86,22 +86,23 @@ TEST_CASE("what must divide, by framework") {
     CAPTURE(row.framework);
     CAPTURE(static_cast<int>(row.asked.what));
     CAPTURE(row.asked.count);
-    const auto found = refusals(divisions_of(row.asked), row.framework);
+    const auto found =
+        division_problems(divisions_of(row.asked), row.framework);
     CHECK(found.empty() == row.runs);
-    for (const Refusal& refusal : found) CHECK(!refusal.source.empty());
+    for (const DivisionProblem& refusal : found) CHECK(!refusal.source.empty());
   }
 }
 
 TEST_CASE("a refusal says the counts, and what divides next") {
-  const auto found = refusals(
+  const auto found = division_problems(
       divisions_of({D::Batch, 12, {{P::Data, 8}, {P::Microbatches, 2}}}),
       "any");
   REQUIRE(found.size() == 1);
   CHECK(found[0].text ==
         "12 sequences do not divide by 16 (data-parallel 8 x micro-batches 2)");
   CHECK(found[0].nearest == 16);
-  const auto balanced =
-      refusals(divisions_of({D::Tokens, 12, {{P::Context, 4}}}), "megatron");
+  const auto balanced = division_problems(
+      divisions_of({D::Tokens, 12, {{P::Context, 4}}}), "megatron");
   REQUIRE(balanced.size() == 1);
   CHECK(balanced[0].text ==
         "12 tokens of a sequence do not divide by 8 (2 x context-parallel 4)");
@@ -119,12 +120,12 @@ TEST_CASE("what divides next is not refused") {
     const std::string framework =
         draw_of({std::string("any"), std::string("megatron"),
                  std::string("torch"), std::string("jax")});
-    for (const Refusal& refusal : refusals(of, framework)) {
+    for (const DivisionProblem& refusal : division_problems(of, framework)) {
       ENSURE(refusal.nearest > of.count(refusal.what));
       of.count(refusal.what) = refusal.nearest;
     }
     // Of several rules about one number the largest may come second.
-    for (const Refusal& refusal : refusals(of, framework)) {
+    for (const DivisionProblem& refusal : division_problems(of, framework)) {
       ENSURE(refusal.what == D::Tokens);
     }
   }));
@@ -132,7 +133,7 @@ TEST_CASE("what divides next is not refused") {
   large.count(D::Batch) = 5;
   large.degree(P::Data) = int64_t{1} << 40;
   large.degree(P::Microbatches) = int64_t{1} << 40;
-  CHECK(refusals(large, "any").size() == 1);
+  CHECK(division_problems(large, "any").size() == 1);
 }
 
 }  // namespace

@@ -142,6 +142,14 @@ bool read_custom(MaxtextConfig& config, Host* files, Diagnostics& diags) {
 
 }  // namespace
 
+bool begins_line(std::string_view head, std::string_view key) {
+  for (size_t at = head.find(key); at != std::string_view::npos;
+       at = head.find(key, at + 1)) {
+    if (at == 0 || head[at - 1] == '\n' || head[at - 1] == '"') return true;
+  }
+  return false;
+}
+
 std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,
                                                  Diagnostics& diags) {
   auto document = parse_document(std::move(source), diags);

@@ -30,6 +30,9 @@ struct MaxtextConfig {
   std::optional<Node> missing_base;
 };
 
+// Whether some line begins with the key, in quotes or not.
+bool begins_line(std::string_view head, std::string_view key);
+
 // Without `files` nothing but the source is read. SP001 for a file that cannot
 // be read, SP012 for a custom mesh that is not found, a note for a model's.
 std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,

@@ -298,7 +298,7 @@ std::optional<int64_t> integer_of(const Node& node) {
 
 template <typename List>
 bool contains(const List& list, std::string_view text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
+  return std::find(std::begin(list), std::end(list), text) != std::end(list);
 }
 
 bool overrides_model(const MaxtextConfig& config) {
@@ -481,14 +481,6 @@ class ModelWriter {
   std::string text_;
   bool good_ = true;
 };
-
-bool begins_line(std::string_view head, std::string_view key) {
-  for (size_t at = head.find(key); at != std::string_view::npos;
-       at = head.find(key, at + 1)) {
-    if (at == 0 || head[at - 1] == '\n') return true;
-  }
-  return false;
-}
 
 bool recognize_model(std::string_view head) {
   constexpr std::string_view kSizes[] = {"decoder_block:", "base_emb_dim:",

@@ -145,14 +145,6 @@ bool read_config(const MaxtextConfig& config, RuleSet& rules,
   return good && place_sizes(rules.sizes, rules, diags);
 }
 
-bool begins_line(std::string_view head, std::string_view key) {
-  for (size_t at = head.find(key); at != std::string_view::npos;
-       at = head.find(key, at + 1)) {
-    if (at == 0 || head[at - 1] == '\n' || head[at - 1] == '"') return true;
-  }
-  return false;
-}
-
 // Keys that every config, or one that overrides another, has some of.
 bool recognize(std::string_view head) {
   constexpr std::array<std::string_view, 12> kKeys = {

@@ -253,7 +253,7 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
         point.seq = workload.seq;
         set_step(swept_step(*bracket, step), estimated_bytes(*bracket),
                  fit_of(*budget, &*bracket), point);
-        for (const Refusal& refusal :
+        for (const DivisionProblem& refusal :
              steps.refused({workload.batch, workload.seq}, step.microbatches,
                            step.framework->name)) {
           point.refused.push_back(refusal.text);
