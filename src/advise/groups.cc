@@ -179,7 +179,8 @@ std::optional<uint32_t> NumbersByName::find(std::string_view name) {
     if (number < all_.size() && all_.name(number) == name) return go_to(number);
   }
   if (numbers_.empty()) {
-    for (uint32_t i = 0; i < all_.size(); ++i) numbers_.emplace(all_.name(i), i);
+    for (uint32_t i = 0; i < all_.size(); ++i)
+      numbers_.emplace(all_.name(i), i);
   }
   const auto found = numbers_.find(name);
   if (found == numbers_.end()) return std::nullopt;

@@ -513,9 +513,9 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
       const size_t count = rule.spec.dims[dim].size();
       if (count <= kMaxAxesPerDim) continue;
-      return refuse(dim < rule.dim_where.size() ? rule.dim_where[dim]
-                                                : rule.spec_where,
-                    count, "a dimension of this spec lists", kMaxAxesPerDim);
+      return refuse(
+          dim < rule.dim_where.size() ? rule.dim_where[dim] : rule.spec_where,
+          count, "a dimension of this spec lists", kMaxAxesPerDim);
     }
     return true;
   };

@@ -119,7 +119,7 @@ struct Matcher::Impl {
   size_t rules = 0;
   // The patterns of the rules, each once, in the order of their first rules.
   std::vector<std::unique_ptr<RE2>> patterns;
-  std::vector<std::string> spelt;  // as RE2 spells them
+  std::vector<std::string> spelt;          // as RE2 spells them
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
   bool plain_names = false;
@@ -148,8 +148,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
              std::vector<int>& found) {
   found.clear();
   RE2::Set::ErrorInfo error{};
-  if (!set.Match(name, &found, &error) &&
-      error.kind != RE2::Set::kNoError) {
+  if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
     return false;
   }
   if (!std::is_sorted(found.begin(), found.end())) {
@@ -160,8 +159,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
 
 }  // namespace
 
-void Matcher::Impl::find(std::string_view name,
-                         std::vector<int>& found) const {
+void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
   const UnrefusedAllocations re2;
   if (set == nullptr || !find_in(*set, name, found)) {
     found.clear();
@@ -467,7 +465,8 @@ class SearchInParts {
       }
       for (int& pattern : found) pattern += static_cast<int>(begin);
     };
-    if (!is_made || grows_with_names(names_, end - begin, at_once)) return false;
+    if (!is_made || grows_with_names(names_, end - begin, at_once))
+      return false;
     add(find_all(names_, jobs_, at_once));
     return true;
   }
@@ -498,8 +497,8 @@ class SearchInParts {
       }
     }
     const auto tried = static_cast<int64_t>(patterns * (names - names / 2));
-    const auto all = static_cast<Int128>(end - begin) *
-                     static_cast<Int128>(names_.size());
+    const auto all =
+        static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
     growth_ += growth * all / std::max<int64_t>(tried, 1);
     return growth_ <= kMostGrowth;
   }
@@ -509,8 +508,9 @@ class SearchInParts {
     for (size_t i = 0; i < of_.size(); ++i) {
       const uint32_t list = part.of[i];
       if (list == 0) continue;
-      const auto [entry, is_new] = known.try_emplace(
-          (uint64_t{of_[i]} << 32U) | list, static_cast<uint32_t>(steps_.size()));
+      const auto [entry, is_new] =
+          known.try_emplace((uint64_t{of_[i]} << 32U) | list,
+                            static_cast<uint32_t>(steps_.size()));
       if (is_new) {
         const std::vector<int>& found = part.lists.list(list);
         steps_.push_back(
@@ -547,7 +547,7 @@ class SearchInParts {
   const Searched& names_;
   int64_t longest_;  // of the names, and more than 0
   int jobs_;
-  std::vector<uint32_t> of_;       // per name, of the steps
+  std::vector<uint32_t> of_;        // per name, of the steps
   std::vector<Step> steps_ = {{}};  // the first: nothing was found
   Int128 growth_ = 0;
 };

@@ -349,8 +349,7 @@ std::optional<Matches> match_rules(const Manifest& manifest,
         .error(Code::UnsupportedPattern, rules.rules.front().where,
                "these rules take too long to be searched for in the names")
         .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") +
-              " for " +
-              plural(static_cast<int64_t>(manifest.size()), "name"))
+              " for " + plural(static_cast<int64_t>(manifest.size()), "name"))
         .help(
             "use fewer rules, or patterns without large repetition counts "
             "behind `.*` and its like");

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <optional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
