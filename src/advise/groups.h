@@ -71,7 +71,8 @@ std::optional<Matches> rematch(const Planned& planned, const Grouping& grouping,
 
 // Numbers of parameters by their names. Findings have the names of a class or
 // of a placement, or of several of these, each in the order of the model: so
-// the next one is mostly where it is expected, and no table of all need be made.
+// the next one is mostly where it is expected, and no table of all need be
+// made.
 class NumbersByName {
  public:
   // Both must outlive it.
@@ -86,7 +87,8 @@ class NumbersByName {
 
   const Manifest& all_;
   const Folding& folding_;
-  // The next one of its class, and of its placement; else the parameters' count.
+  // The next one of its class, and of its placement; else the parameters'
+  // count.
   std::vector<uint32_t> behind_in_class_;
   std::vector<uint32_t> behind_in_placement_;
   std::array<uint32_t, 3> expected_ = {};

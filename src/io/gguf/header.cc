@@ -39,9 +39,7 @@ struct StoredTensor {
   uint64_t offset = 0;
   bool sizes_fit = true;  // 63 bits
 
-  Shape shape() const {
-    return {sizes.rend() - dims, sizes.rend()};
-  }
+  Shape shape() const { return {sizes.rend() - dims, sizes.rend()}; }
   bool is_alike(const StoredTensor& other) const {
     return type == other.type && dims == other.dims && sizes == other.sizes &&
            sizes_fit == other.sizes_fit;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "io/safetensors/file.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -19,6 +17,7 @@
 #include "base/text.h"
 #include "io/formats.h"
 #include "io/load.h"
+#include "io/safetensors/file.h"
 #include "syntax/json.h"
 
 namespace shardplan {
@@ -293,8 +292,8 @@ bool HeaderReader::read_tensor_key(const std::string& key, Span where,
   const auto read_sizes = [&](std::string_view what, std::string_view item,
                               std::vector<int64_t>& sizes, Span& place) {
     place = json.span();
-    const bool good = json.list(
-        what, [&] { return json.size(item, sizes.emplace_back()); });
+    const bool good =
+        json.list(what, [&] { return json.size(item, sizes.emplace_back()); });
     place.end = json.span().end;
     return good;
   };

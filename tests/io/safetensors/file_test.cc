@@ -72,14 +72,17 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
   CHECK(behind(c + "16,  24]  }", 24) == first + "c f32[2]; ");
   CHECK(behind(c + " 16 , 24 ] }", 24) == first + "c f32[2]; ");
   CHECK(behind(c + "16,\n24]}", 24) == first + "c f32[2]; ");
-  CHECK(behind(R"("m\u0041":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
-               24) == first + "mA f32[2]; ");
+  CHECK(
+      behind(R"("m\u0041":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
+             24) == first + "mA f32[2]; ");
   // Buffers by their names.
-  CHECK(behind(
-            R"("q.inv_freq":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
-            24) == first + "q.inv_freq f32[2] (buffer); ");
-  CHECK(behind(c + "16,25]}", 25) ==
-        "SP002 m:1:145 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
+  CHECK(
+      behind(
+          R"("q.inv_freq":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
+          24) == first + "q.inv_freq f32[2] (buffer); ");
+  CHECK(
+      behind(c + "16,25]}", 25) ==
+      "SP002 m:1:145 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
   CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be a begin") !=
         std::string::npos);
   CHECK(behind(c + "017,25]}", 25).find("starts with 0") != std::string::npos);
