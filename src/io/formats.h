@@ -57,8 +57,8 @@ std::optional<QuantisationFile> quantisation_beside(
 
 // What the architecture of a config says of the tensors of its model, a
 // checkpoint: what they are (Manifest::kinds), and which of them are buffers.
-// In silence; nothing where the config cannot be read. `directory` is where it
-// lies.
+// Where the config cannot be read, only a remark says why. `directory` is where
+// it lies.
 void explain_tensors(const Document& config, const std::string& directory,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest);
