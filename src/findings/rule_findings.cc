@@ -431,7 +431,7 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
       const auto [entry, is_new] =
           all.try_emplace({c.code, label, c.reason, placement.rule},
-                          Losers{PerDevice(input), PerDevice(input)});
+                          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
       Losers& losers = entry->second;
       if (is_new) {
         losers.dim = c.dim;

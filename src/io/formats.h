@@ -58,7 +58,7 @@ std::optional<QuantisationFile> quantisation_beside(
 
 // What the architecture of a config says of the tensors of its model, a
 // checkpoint: what they are (Manifest::kinds), and which of them are buffers.
-// In silence; nothing where the config cannot be read. `path` is its own.
+// Where the config cannot be read, only a remark says why. `path` is its own.
 void explain_tensors(const Document& config, const std::string& path,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest);

@@ -20,6 +20,7 @@
 #include "io/maxtext/config.h"
 #include "io/maxtext/dump.h"
 #include "io/orbax/checkpoint.h"
+#include "io/other_files.h"
 #include "io/paths.h"
 #include "io/plan/plan_file.h"
 #include "io/rule_text.h"
@@ -110,6 +111,10 @@ std::optional<Manifest> read_file(const std::string& path,
       head.starts_with('{')) {
     format = &kHfConfig;
   }
+  if (format == &manifest_formats().back() &&
+      refuse_other_file(path, file, diags)) {
+    return std::nullopt;
+  }
   if (format == nullptr) {
     return diags
         .error(Code::UnrecognizedFormat, {},
@@ -173,7 +178,16 @@ std::optional<Manifest> read_directory(const std::string& path,
     }
   }
   if (has(kConfigName)) {
-    return read_file(path_in(path, kConfigName, host), reading, host, diags);
+    // The names in an index of PyTorch's own files are compared with a config.
+    const bool is_compared = has(kTorchIndex) &&
+                             reading.architecture == nullptr &&
+                             reading.scheme == nullptr;
+    return read_file(path_in(path, is_compared ? kTorchIndex : kConfigName, host),
+                     reading, host, diags);
+  }
+  if (has(kDiffusersPipeline)) {
+    return read_file(path_in(path, kDiffusersPipeline, host), reading, host,
+                     diags);
   }
   return diags
       .error(Code::UnrecognizedFormat, {},
@@ -253,7 +267,7 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
   auto source = std::make_shared<SourceFile>(path == "-" ? "<stdin>" : path,
                                              std::move(bytes));
   diags.keep(source);
-  return source;
+  return refuse_lfs_pointer(*source, diags) ? nullptr : source;
 }
 
 namespace {
@@ -429,22 +443,6 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
   return nullptr;
 }
 
-// What a file of rules turned out to be instead, or empty.
-std::string_view other_than_rules(std::string_view head) {
-  if (is_plan(head)) return "a saved plan";
-  if (kGguf.recognize(head)) return "a GGUF file";
-  if (kSafetensors.recognize(head)) return "a safetensors file";
-  if (kSafetensorsIndex.recognize(head)) return "an index of shards";
-  if (is_orbax_metadata(head)) {
-    return "an Orbax `_METADATA` (the `_sharding` beside it has rules)";
-  }
-  // A config may hold a plan.
-  if (kHfConfig.recognize(head) && !kHfTpPlan.recognize(head)) {
-    return "a model's config";
-  }
-  return "";
-}
-
 const RuleDialect* recognize_dialect(const SourceFile& file,
                                      Diagnostics& diags) {
   const std::string_view head = file.text().substr(0, kRulesHeadBytes);
@@ -457,6 +455,11 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
     return nullptr;
   }
   for (const RuleDialect& dialect : rule_dialects()) {
+    const bool is_last = &dialect == &rule_dialects().back();
+    // Python without a table is not bad YAML.
+    if (is_last && file.name().ends_with(".py")) {
+      return find_dialect("python", diags);
+    }
     if (dialect.recognize(head)) return &dialect;
   }
   auto report = diags.error(Code::UnrecognizedFormat, {},

@@ -369,6 +369,25 @@ static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
   return axes;
 }
 
+// As eFormer reads specs: a semantic axis is one, though the mesh may have an
+// axis of that name. The strings of a PartitionSpec are no semantic axes there.
+static RuleSet as_eformer(const RuleSet& rules) {
+  RuleSet result = rules;
+  for (Rule& rule : result.rules) {
+    const bool is_call =
+        rule.spec_where &&
+        rule.spec_where.text().find('(') != std::string_view::npos;
+    if (is_call) continue;
+    for (AxisNames& axes : rule.spec.dims) {
+      for (AxisName& name : axes) {
+        const auto field = find_semantic_token(name, true);
+        if (field) name = partition_fields()[*field].token;
+      }
+    }
+  }
+  return result;
+}
+
 // An axis of the mesh that the rules know from elsewhere than their specs
 // (activations, PartitionAxis, logical rules) is as good as declared: a saved
 // plan has to remember that.
@@ -388,7 +407,7 @@ static void declare_mentioned(const Vocabulary& names, Plan& plan) {
 }
 
 // `folding` is by type, where anything is declared.
-static std::optional<Plan> plan_of(const Manifest& manifest,
+static std::optional<Plan> plan_by(const Manifest& manifest,
                                    const RuleSet& rules, const Matches& matches,
                                    const Mesh& mesh,
                                    const ResolveOptions& options,
@@ -424,6 +443,17 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
   }
   declare_mentioned(names, plan);
   return plan;
+}
+
+static std::optional<Plan> plan_of(const Manifest& manifest,
+                                   const RuleSet& written,
+                                   const Matches& matches, const Mesh& mesh,
+                                   const ResolveOptions& options,
+                                   const UnitFacts& known,
+                                   const Folding& folding, Diagnostics& diags) {
+  const RuleSet rules = options.parity ? as_eformer(written) : RuleSet();
+  return plan_by(manifest, options.parity ? rules : written, matches, mesh,
+                 options, known, folding, diags);
 }
 
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,

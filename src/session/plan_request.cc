@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/plan_request.h"
 
+#include <string>
+#include <vector>
+
+#include "core/mesh.h"
+
 namespace shardplan {
 
 RuleReading rule_reading(const PlanRequest& request) {
-  return {request.table, request.axes, request.answers};
+  RuleReading reading{request.table, request.axes, request.answers};
+  if (!reading.axes.empty() || request.mesh == nullptr) return reading;
+  // A mesh has names for files that give none, as `fsdp=4`. What is wrong with
+  // it is reported where it is made.
+  Diagnostics ignored;
+  const auto mesh = parse_mesh_text(*request.mesh, ignored);
+  for (const AxisRequest& axis : mesh.value_or(std::vector<AxisRequest>())) {
+    reading.axes.push_back(axis.name + "=" + std::to_string(axis.size));
+  }
+  return reading;
 }
 
 NameReading name_reading(const PlanRequest& request) {

@@ -107,6 +107,9 @@ class Parser {
                     "a table of rules is nested three or four levels deep");
     }
     std::optional<PythonValue> result = operand(depth);
+    if (result && parts_ == PythonParts::All && is_plus(is_whole)) {
+      result = sum(*std::move(result), depth, is_whole);
+    }
     if (result && parts_ == PythonParts::All && here().is("if") &&
         (!is_whole || !here().starts_line)) {
       result = choice(*std::move(result), depth, is_whole);
@@ -125,6 +128,25 @@ class Parser {
                                     std::string help) {
     return diags_.error(Code::MalformedDocument, where, std::move(message))
         .help(std::move(help));
+  }
+
+  bool is_plus(bool is_whole) const {
+    return here().is("+") && (!is_whole || !here().starts_line);
+  }
+
+  // `+ B + C`, behind A.
+  std::optional<PythonValue> sum(PythonValue first, int depth, bool is_whole) {
+    PythonValue result{PythonKind::Sum, "", {}, first.where, ""};
+    result.condition_begin = result.condition_end = at_;
+    result.items.push_back(std::move(first));
+    while (is_plus(is_whole)) {
+      ++at_;
+      auto next = operand(depth + 1);
+      if (!next) return std::nullopt;
+      result.where.end = next->where.end;
+      result.items.push_back(*std::move(next));
+    }
+    return result;
   }
 
   // `if CONDITION else B`, behind A.

@@ -82,10 +82,11 @@ enum class PythonKind : uint8_t {
   List,
   Call,
   Name,
-  // `A if CONDITION else B`, and `*A` within brackets: only where
+  // `A if CONDITION else B`, `*A` within brackets, and `A + B`: only where
   // PythonParts::All is asked for.
   Choice,
-  Starred
+  Starred,
+  Sum
 };
 
 struct PythonValue {
@@ -96,7 +97,8 @@ struct PythonValue {
   std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
   Span where;
   std::string keyword;  // of an argument by name; "**" before a map of them
-  // Choice: A and B are the items, and these tokens the condition.
+  // Choice: A and B are the items, and these tokens the condition. Sum: they
+  // begin with its first `+`.
   size_t condition_begin = 0;
   size_t condition_end = 0;
 };

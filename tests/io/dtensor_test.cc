@@ -187,6 +187,36 @@ TEST_CASE("placements are read from YAML, JSON and Python") {
                    named) == expected);
 }
 
+TEST_CASE("styles of parallelize_module place weights and biases") {
+  const std::string before =
+      "^(?:(?:.*\\.)?\\d+\\.|(?:model|transformer|language_model|module)\\.)?";
+  CHECK(rules_text(
+            "plan = {\n"
+            "  'attention': PrepareModuleInput(input_layouts=(Shard(1),)),\n"
+            "  'a.wq': ColwiseParallel(use_local_output=False),\n"
+            "  'a.wo': tp.RowwiseParallel(output_layouts=Shard(1)),\n"
+            "  'norm': SequenceParallel(),\n}\n") ==
+        before + "a\\.wq\\.weight$ -> P(tp)\n" + before +
+            "a\\.wq\\.bias$ -> P(tp)\n" + before +
+            "a\\.wo\\.weight$ -> P(None, tp)\n" + before +
+            "a\\.wo\\.bias$ -> P()\n" + before +
+            "norm\\.[^.]*$ -> P()\n.* -> P()\ntp ");
+  CHECK(rules_text("parallelize_module(model, mesh, {\n"
+                   "  'tok_embeddings': RowwiseParallel(),\n})\n")
+            .find("tok_embeddings\\.weight$ -> P(tp)\n") != std::string::npos);
+  for (const char* text :
+       {"plan = {'a': ColwiseParallel(), 'b': make()}\n",
+        "plan = {'a': ColwiseParallel(), x: RowwiseParallel()}\n",
+        "plan = {'a': ColwiseParallel()}\nplan['b'] = RowwiseParallel()\n",
+        "plan = {'a': ColwiseParallel()}\nplan.update(more)\n",
+        "plan = {'a': ColwiseParallel()}\nplan = f(plan)\n",
+        "p = {'a': ColwiseParallel()}\nq = {'a': RowwiseParallel()}\n",
+        "plan = {'a': ColwiseParallel() if x else RowwiseParallel()}\n"}) {
+    CAPTURE(text);
+    CHECK(rules_text(text).starts_with("refused\n"));
+  }
+}
+
 TEST_CASE("mesh dimensions are in the order of their names") {
   CHECK(rules_text("mesh_dim_names: [dp, tp]\nmesh: {tp: 4, dp: 2}\n"
                    "placements: {a: [\"_StridedShard(0, split_factor=4)\", "

@@ -102,6 +102,21 @@ TEST_CASE("a directory without a model says what was looked for") {
             "it has 1 other entry"});
 }
 
+TEST_CASE("files of other programs are refused for what they are") {
+  MemoryHost host;
+  host.files["d/config.json"] =
+      R"({"_class_name":"UNet2DConditionModel","_diffusers_version":"0.30.0"})";
+  CHECK(load(host, "d/config.json").text ==
+        "SP009 d/config.json:1:39 configs of diffusers are not read");
+  host.files["p/model_index.json"] = R"({"_diffusers_version":"0.30.0"})";
+  CHECK(load(host, "p").text ==
+        "SP009 p/model_index.json:1:2 a pipeline of diffusers consists of "
+        "several models");
+  host.files["m.py"] = "x = 1\n";
+  CHECK(load(host, "m.py").text ==
+        "SP006 `m.py` is Python source, not a model");
+}
+
 TEST_CASE("what no format recognises is said to be so") {
   MemoryHost host;
   host.files["m.ggml"] = std::string("lmgg\3\0\0\0\1\0\0\0\0\0\0\0", 16);
@@ -118,6 +133,9 @@ TEST_CASE("what no format recognises is said to be so") {
   host.files["m.gguf"] = host.files["m.safetensors"];
   CHECK(load(host, "m.gguf").text ==
         "SP001 m.gguf:1:1 this is a Git LFS pointer, not the file itself");
+  host.files["config.json"] = host.files["m.safetensors"];
+  CHECK(load(host, "config.json").text ==
+        "SP001 config.json:1:1 this is a Git LFS pointer, not the file itself");
   host.files["m.gguf"] = "lmgg";
   CHECK(load(host, "m.gguf").text ==
         "SP002 m.gguf:1:1 a GGUF file must start with `GGUF`");

@@ -40,6 +40,12 @@ TEST_CASE("names say whether they are mesh axes or logical axes") {
   CHECK(read_spec("[w, ['mesh:']]").first() == "`mesh:` is not an axis name");
 }
 
+TEST_CASE("None does not stand among the axes of a dimension") {
+  CHECK(read_spec("[w, [[tp, null], null]]").first() ==
+        "`null` is inside a list of axes");
+  CHECK(read_spec("[w, ['t p']]").first() == "`t p` is not an axis name");
+}
+
 TEST_CASE("a preset stands for the semantic axes that it lists") {
   const ReadSpec column = read_spec("[q_proj, ColumnWise]");
   REQUIRE(column.rule.has_value());

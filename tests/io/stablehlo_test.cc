@@ -543,6 +543,39 @@ TEST_CASE("axes of mhlo.sharding are named on the command line") {
         "refused\nSP002 r:2:54 a sharding is not over all devices");
 }
 
+TEST_CASE("axes of mhlo.sharding may be those of the mesh that is asked for") {
+  const std::string module =
+      "module @m attributes {mhlo.num_partitions = 8 : i32} {\n"
+      "func.func @main(%p: tensor<8x4xf32> {mhlo.sharding = "
+      "\"{devices=[4,2]<=[8]}\"})}";
+  CHECK(shardings_text(module, {"x=4", "y=2"}) == "^p$ -> P(x, y)\nx=4 y=2 ");
+  CHECK(shardings_text(module, {"a=2", "b=2", "z=1", "y=2"}) ==
+        "^p$ -> P((a, b), y)\na=2 b=2 y=2 ");
+  CHECK(shardings_text(module, {"x=-1", "y=2"}) == "^p$ -> P(x, y)\nx=4 y=2 ");
+  for (const AxisNames& other :
+       {AxisNames{"x=2", "y=4"}, AxisNames{"x=8"}, AxisNames{"x=4", "y=4"}}) {
+    CHECK(shardings_text(module, other) ==
+          "refused\nSP002 r:2:54 these shardings are not made of the axes of "
+          "the mesh");
+  }
+}
+
+TEST_CASE("arguments on a mesh without axes are replicated") {
+  const std::string meshes =
+      "sdy.mesh @m = <[\"a\"=2]>\nsdy.mesh @empty_mesh = <[]>\n";
+  CHECK(shardings_text(
+            meshes +
+            "func.func @main(%n: tensor<i32> {sdy.sharding = "
+            "#sdy.sharding<@empty_mesh, []>}, %w: tensor<4xf32> {sdy.sharding "
+            "= #sdy.sharding<@m, [{\"a\"}]>}, %k: tensor<2xui32> "
+            "{sdy.sharding = #sdy.sharding<@empty_mesh, [{}]>})") ==
+        "^n$ -> P()\n^w$ -> P(a)\n^k$ -> P(None)\na=2 ");
+  CHECK(shardings_text(meshes +
+                       "func.func @main(%n: tensor<i32> {sdy.sharding = "
+                       "#sdy.sharding<@empty_mesh, []>})") ==
+        "refused\nSP014 r:3:49 no argument is on a mesh with axes");
+}
+
 TEST_CASE("a module without shardings, or with both kinds, is refused") {
   CHECK(shardings_text("func.func @main(%p: tensor<4xf32>)") ==
         "refused\nSP006 r:1:1 no argument of the module has a sharding");

@@ -100,6 +100,43 @@ TEST_CASE("scalars are placed without asking the rules when strict") {
   CHECK(unmatched.is_unmatched(unmatched.of(0)));
 }
 
+TEST_CASE("a semantic axis is an axis of that name, but for eFormer") {
+  const Manifest manifest = testing::manifest({{"w", "f32[8, 8]"}});
+  const RuleSet rules = testing::rules({{"w", "TP, None"}});
+  const auto on = [&](const char* devices, bool parity) {
+    ResolveOptions options;
+    options.parity = parity;
+    Diagnostics diags;
+    const auto plan = resolve(manifest, rules, mesh(devices), options, diags);
+    REQUIRE(plan.has_value());
+    return spec_text(plan->of(0).spec);
+  };
+  CHECK(on("TP=2,tp=4", false) == "P(TP, None)");
+  CHECK(on("TP=2,tp=4", true) == "P(tp, None)");
+  CHECK(on("TP=2", true) == "P()");
+  CHECK(on("tp=4", false) == "P(tp, None)");
+}
+
+TEST_CASE("a mode of a dimension that the array lacks is that of training") {
+  const Manifest manifest =
+      testing::manifest({{"a", "f32[8]"}, {"b", "f32[8, 1]"}});
+  RuleSet rules = testing::rules({{".*", "HEAD"}});
+  rules.rules[0].decode_dim = 1;
+  rules.partition_axis = default_partition_axis();
+  rules.partition_axis->at(*find_partition_field("head_axis")) =
+      AxisValue{{"tp"}, false};
+  rules.partition_axis->at(*find_partition_field("decode_head_axis")) =
+      AxisValue{{"fsdp"}, false};
+  Diagnostics diags;
+  rules.partition_axis = resolve_partition_axis(*rules.partition_axis, diags);
+  REQUIRE(rules.partition_axis.has_value());
+  const auto plan =
+      resolve(manifest, rules, mesh("fsdp=2,tp=4"), ResolveOptions(), diags);
+  REQUIRE(plan.has_value());
+  CHECK(plan->of(0).spec == spec("tp"));
+  CHECK(spec_text(plan->of(1).spec) == "P(fsdp, None)");
+}
+
 TEST_CASE("small arrays are replicated, but keep the rule that matched") {
   const Manifest manifest =
       testing::manifest({{"a", "f32[15]"}, {"b", "f32[16]"}, {"c", "f32[8]"}});

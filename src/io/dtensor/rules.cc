@@ -19,9 +19,11 @@
 #include "base/text.h"
 #include "io/dialects.h"
 #include "io/dtensor/placements.h"
+#include "io/dtensor/styles.h"
 #include "io/export.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
+#include "syntax/python_program.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
@@ -64,18 +66,27 @@ std::string pattern_of(std::string_view key) {
   if (key.find_first_of(kSpecial) == std::string_view::npos) {
     return exact_pattern(key);
   }
-  std::string pattern = "^";
+  return "^" + fnmatch_parts(key) + "$";
+}
+
+}  // namespace
+
+std::string fnmatch_parts(std::string_view key) {
+  std::string pattern;
   for (size_t begin = 0; begin <= key.size();) {
     const size_t end = std::min(key.find('.', begin), key.size());
     if (begin > 0) pattern += "\\.";
     pattern += part_pattern(key.substr(begin, end - begin));
     begin = end + 1;
   }
-  return pattern + "$";
+  return pattern;
 }
+
+namespace {
 
 bool recognize(std::string_view head) {
   if (head.find('\0') != std::string_view::npos) return false;
+  if (has_parallel_styles(head)) return true;
   return head.find("Shard(") != std::string_view::npos ||
          head.find("Replicate(") != std::string_view::npos;
 }
@@ -89,6 +100,10 @@ class Reader {
     errors_.diags().keep(source);
     const std::vector<PythonToken> tokens = python_tokens(*source);
     const std::vector<PythonDict> dicts = python_dicts(tokens);
+    const auto plans = parallel_plans(tokens, dicts);
+    if (!plans.empty()) {
+      return read_parallel_plans(tokens, plans, reading_, rules_, errors_);
+    }
     std::vector<const PythonDict*> tables;
     for (const PythonDict& dict : dicts) {
       const bool is_table = std::any_of(
@@ -99,6 +114,17 @@ class Reader {
           !dict.name.empty() || dict.where.begin == tokens.front().where.begin;
       if (is_table && is_python) tables.push_back(&dict);
     }
+    if (tables.empty() && is_python_module(tokens)) {
+      errors_
+          .malformed({source.get(), 0, 0},
+                     "no dictionary of placements or styles is found in this "
+                     "Python")
+          .help(
+              "write {\"NAME\": [Replicate(), Shard(0)]} or {\"NAME\": "
+              "ColwiseParallel()}, with literal keys");
+      return false;
+    }
+    if (!tables.empty() && !check_unchanged(tokens, tables)) return false;
     const bool good = tables.empty() ? read_document(source)
                                      : read_python(*source, tokens, tables);
     return good && errors_.errors() == 0;
@@ -115,6 +141,16 @@ class Reader {
         return true;
       }
     }
+    return false;
+  }
+
+  // A dictionary that statements change is not what is written here.
+  bool check_unchanged(std::span<const PythonToken> tokens,
+                       const std::vector<const PythonDict*>& tables) {
+    const auto change = python_dict_change(tokens, tables);
+    if (!change) return true;
+    errors_.malformed(change->where, change->message)
+        .help("write every entry in one dictionary");
     return false;
   }
 
@@ -329,7 +365,9 @@ class Reader {
   bool name_dimensions(Span where) {
     if (mesh_.empty()) {
       for (const AxisName& name : reading_.axes) {
-        mesh_.push_back({name, -1, where, where, where});
+        // `dp=8` where the names are those of `--mesh`.
+        mesh_.push_back(
+            {name.substr(0, name.find('=')), -1, where, where, where});
       }
     }
     if (mesh_.empty()) {

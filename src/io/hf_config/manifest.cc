@@ -66,7 +66,9 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
       model_type ? why_undescribed(model_type->text()) : "";
   if (!why.empty()) report.fact(std::string(why));
   if (model_type && why.empty()) {
-    if (const auto near = nearest(model_type->text(), known)) {
+    // Most unknown types are no typing errors: `molmo` is not `olmo`.
+    const auto near = nearest(model_type->text(), known);
+    if (near && near->substr(0, 1) == model_type->text().substr(0, 1)) {
       report.help("the nearest known one is `" + *near + "`");
     }
   }
@@ -304,6 +306,18 @@ void explain_tensors(const Document& config, const std::string& path,
   const auto beside = quantisation_beside(path, config, host, problems);
   if (!beside) return;
   const auto own = synthesize_manifest(config, problems, reading, &*beside);
+  const bool names_model =
+      config.root().find("model_type") || config.root().find("architectures");
+  if (!own && names_model && problems.has_errors()) {
+    const auto& all = problems.all();
+    const auto first =
+        std::find_if(all.begin(), all.end(), [](const Diagnostic& each) {
+          return each.severity == Severity::Error;
+        });
+    manifest.remarks.push_back(
+        "the config beside the weights is refused (" + first->message +
+        "): what its tensors are is inferred from their names and shapes");
+  }
   if (!own) return;
   manifest.kinds = own->kinds;
   NamedShapes buffers;

@@ -15,6 +15,7 @@
 #include "io/hf_tp_plan/python_file.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
+#include "syntax/python_program.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
@@ -168,7 +169,9 @@ bool has_style_value(std::string_view text) {
 }
 
 bool recognize(std::string_view head) {
-  if (head.find('\0') != std::string_view::npos) return false;
+  // Plans of PyTorch's own styles are the dialect `dtensor`.
+  const bool is_torch = head.find("wiseParallel(") != std::string_view::npos;
+  if (head.find('\0') != std::string_view::npos || is_torch) return false;
   return head.find("tp_plan\"") != std::string_view::npos ||
          head.find("tp_plan:") != std::string_view::npos ||
          head.find("tp_plan =") != std::string_view::npos ||
@@ -216,12 +219,14 @@ class Reader {
   void read_python(std::span<const PythonToken> tokens,
                    const std::vector<PythonDict>& dicts) {
     plan_.file = look_at_tp_file(tokens);
+    std::vector<const PythonDict*> read;
     for (const PythonDict& dict : dicts) {
       if (!is_one_of(dict.name, kPlanNames) &&
           !is_one_of(dict.name, kExpertPlanNames) &&
           !all_styles(tokens, dict)) {
         continue;
       }
+      read.push_back(&dict);
       Table table{dict.name, dict.where, {}};
       table.of_class = plan_.file.class_at(dict.where.begin);
       for (const PythonEntry& entry : dict.entries) {
@@ -245,6 +250,10 @@ class Reader {
             .help("write every entry as \"NAME\": \"STYLE\"");
       }
       plan_.tables.push_back(std::move(table));
+    }
+    if (const auto change = python_dict_change(tokens, read)) {
+      errors_.malformed(change->where, change->message)
+          .help(std::string(kJsonHelp));
     }
     refuse_computed(tokens, dicts);
   }

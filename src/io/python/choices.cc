@@ -13,31 +13,9 @@ namespace {
 
 constexpr int kMaxChoiceDepth = 64;
 
-int64_t column_of(const PythonToken& token) {
-  return token.where.file->position(token.where.begin).column;
-}
-
 std::string_view last_name(std::string_view name) {
   const size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
-// The statement that a token stands in begins here.
-size_t statement_begin(std::span<const PythonToken> tokens, size_t at) {
-  int brackets = 0;
-  while (at > 0) {
-    const PythonToken& token = tokens[at];
-    if (token.is(")") || token.is("]") || token.is("}")) ++brackets;
-    if (token.is("(") || token.is("[") || token.is("{")) {
-      brackets = std::max(0, brackets - 1);
-    }
-    if (brackets == 0 && token.starts_line &&
-        token.kind == PythonTokenKind::Name) {
-      break;
-    }
-    --at;
-  }
-  return at;
 }
 
 // On one line, and not long.
@@ -60,18 +38,17 @@ std::string brief(std::string_view text) {
   return line.substr(0, end) + "..";
 }
 
-std::string reading_text(const PythonValue& value) {
-  const auto is_sequence = [](const PythonValue& each) {
-    return each.kind == PythonKind::Tuple || each.kind == PythonKind::List;
-  };
-  const bool is_table =
-      is_sequence(value) && !value.items.empty() &&
-      std::all_of(value.items.begin(), value.items.end(), is_sequence);
+std::string reading_text(const PythonObject& object) {
+  const bool is_table = object.is_sequence() && !object.items.empty() &&
+                        std::all_of(object.items.begin(), object.items.end(),
+                                    [](const PythonItem& item) {
+                                      return item.value->is_sequence();
+                                    });
   if (is_table) {
     return "a table of " +
-           plural(static_cast<int64_t>(value.items.size()), "rule");
+           plural(static_cast<int64_t>(object.items.size()), "rule");
   }
-  return in_backticks(brief(value.where.text()));
+  return in_backticks(brief(object.where.text()));
 }
 
 // What an answer decides, at one or more places.
@@ -82,14 +59,28 @@ struct Question {
 };
 constexpr size_t kMostReadings = 4;
 
+std::optional<bool> answer_of(const PythonChoices& choices,
+                              std::string_view name) {
+  std::vector<std::string>& all = choices.questions;
+  if (std::find(all.begin(), all.end(), name) == all.end()) {
+    all.emplace_back(name);
+  }
+  const RuleAnswer* answer = choices.reading.find_answer(name);
+  if (answer == nullptr) return std::nullopt;
+  const std::string& text = answer->value;
+  if (text == "true" || text == "True" || text == "1") return true;
+  if (text == "false" || text == "False" || text == "0") return false;
+  return std::nullopt;
+}
+
 class ChoiceSettler {
  public:
-  ChoiceSettler(std::span<const PythonToken> tokens, size_t table,
+  ChoiceSettler(std::span<const PythonToken> tokens,
                 const PythonChoices& choices, Diagnostics& diags)
-      : tokens_(tokens), table_(table), choices_(choices), diags_(diags) {}
+      : tokens_(tokens), choices_(choices), diags_(diags) {}
 
-  std::optional<PythonValue> run(const PythonValue& value) {
-    auto result = settle(value, 0);
+  std::optional<PythonValue> run(const PythonObject& object) {
+    auto result = settle(object, 0);
     if (!result) return std::nullopt;
     for (const Question& question : open_) {
       auto report =
@@ -115,45 +106,63 @@ class ChoiceSettler {
         .help(std::move(help));
   }
 
-  std::optional<PythonValue> settle(const PythonValue& value, int depth) {
-    if (depth > kMaxChoiceDepth) {
-      return refuse(value.where,
+  std::nullopt_t refuse(const PythonProblem& problem) {
+    auto report =
+        diags_.error(Code::MalformedDocument, problem.where, problem.message);
+    for (const std::string& fact : problem.facts) report.fact(fact);
+    return report.help(problem.help);
+  }
+
+  // Only what stands for the object, so that a name with a plain value stays
+  // what it is called.
+  static PythonValue plain(const PythonObject& object) {
+    return {object.kind, object.text, {}, object.where, ""};
+  }
+
+  std::optional<PythonValue> settle(const PythonObject& object, int depth) {
+    if (object.change) return refuse(*object.change);
+    if (object.problem) return refuse(*object.problem);
+    if (depth > kMaxChoiceDepth || ++settled_ > PythonObjects::kMost) {
+      return refuse(object.where,
                     "this stands for itself, or is nested deeper "
                     "than 64 levels",
                     "write the value itself");
     }
-    switch (value.kind) {
+    if (object.is_opaque) return plain(object);
+    switch (object.kind) {
       case PythonKind::Choice:
-        return choice(value, depth);
-      case PythonKind::Name:
-        return name(value, depth);
+        return choice(object, depth);
+      case PythonKind::Sum:
+        return sum(object, depth);
       case PythonKind::Starred:
-        return refuse(value.where, "this cannot be put in here",
+        return refuse(object.where, "this cannot be put in here",
                       "write the rules out");
       case PythonKind::Tuple:
       case PythonKind::List:
       case PythonKind::Call:
-        return with_items(value, depth);
+        return with_items(object, depth);
       default:
-        return value;
+        return plain(object);
     }
   }
 
-  std::optional<PythonValue> with_items(const PythonValue& value, int depth) {
-    PythonValue result = value;
-    result.items.clear();
-    for (const PythonValue& item : value.items) {
+  static bool is_sequence(const PythonValue& value) {
+    return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
+  }
+
+  std::optional<PythonValue> with_items(const PythonObject& object, int depth) {
+    PythonValue result = plain(object);
+    for (const PythonItem& item : object.items) {
       const bool is_map = item.keyword == "**";
-      const bool is_list = item.kind == PythonKind::Starred;
-      auto settled = settle(is_list ? item.items[0] : item, depth + 1);
+      const bool is_list = item.value->kind == PythonKind::Starred;
+      auto settled = settle(is_list ? *item.value->items[0].value : *item.value,
+                            depth + 1);
       if (!settled) return std::nullopt;
       const bool is_dict =
           settled->kind == PythonKind::Call && settled->text == "dict";
-      const bool is_sequence = settled->kind == PythonKind::Tuple ||
-                               settled->kind == PythonKind::List;
-      if ((is_map && !is_dict) || (is_list && !is_sequence)) {
-        return refuse(item.where,
-                      in_backticks(brief(item.where.text())) +
+      if ((is_map && !is_dict) || (is_list && !is_sequence(*settled))) {
+        return refuse(item.value->where,
+                      in_backticks(brief(item.value->where.text())) +
                           " is not followed: its items are not written out "
                           "in this file",
                       "write them out");
@@ -167,183 +176,85 @@ class ChoiceSettler {
       settled->keyword = item.keyword;
       result.items.push_back(*std::move(settled));
     }
-    const bool is_moe = value.kind == PythonKind::Call &&
-                        last_name(value.text) == "get_moe_partition_spec";
+    const bool is_moe = object.kind == PythonKind::Call &&
+                        last_name(object.text) == "get_moe_partition_spec";
     return is_moe ? moe_spec(result) : result;
+  }
+
+  // Sequences of one kind, or strings, one behind the other.
+  std::optional<PythonValue> sum(const PythonObject& object, int depth) {
+    std::optional<PythonValue> result;
+    for (const PythonItem& item : object.items) {
+      auto part = settle(*item.value, depth + 1);
+      if (!part) return std::nullopt;
+      const bool is_known =
+          is_sequence(*part) || part->kind == PythonKind::String;
+      if (!is_known || (result && result->kind != part->kind)) {
+        const std::string text = in_backticks(brief(item.value->where.text()));
+        return refuse(
+            tokens_[object.condition_begin].where,
+            "`+` makes this an expression, which is not evaluated: " + text +
+                (is_known ? " is not of the kind of what stands before it"
+                          : " is not written out in this file"),
+            "write the whole value");
+      }
+      if (!result) {
+        result = std::move(part);
+        result->where = object.where;
+        continue;
+      }
+      result->text += part->text;
+      for (PythonValue& inner : part->items) {
+        result->items.push_back(std::move(inner));
+      }
+    }
+    return result;
   }
 
   // `A if CONDITION else B`. With no answer A is looked at, for what else it
   // depends on.
-  std::optional<PythonValue> choice(const PythonValue& value, int depth) {
-    at_ = value.condition_begin;
-    end_ = value.condition_end;
-    readings_ = {reading_text(value.items[0]), reading_text(value.items[1])};
-    understood_ = true;
-    const std::optional<bool> first = any_of();
-    if (!understood_ || at_ != end_) {
-      Span where = tokens_[value.condition_begin].where;
-      where.end = tokens_[value.condition_end - 1].where.end;
+  std::optional<PythonValue> choice(const PythonObject& object, int depth) {
+    const PythonCondition condition =
+        read_python_condition(tokens_, object.condition_begin,
+                              object.condition_end, python_answers(choices_));
+    if (!condition.is_understood) {
+      Span where = tokens_[object.condition_begin].where;
+      where.end = tokens_[object.condition_end - 1].where.end;
       return refuse(where,
                     "the condition " + in_backticks(brief(where.text())) +
                         " is not read: only names with `not`, `and` and `or` "
                         "are",
                     "write the one value that is meant");
     }
-    return settle(value.items[first.value_or(true) ? 0 : 1], depth + 1);
+    const std::string first = reading_text(*object.items[0].value);
+    const std::string second = reading_text(*object.items[1].value);
+    for (const PythonCondition::Open& open : condition.open) {
+      add_question(open.name, open.where, open.is_negated ? second : first,
+                   open.is_negated ? first : second);
+    }
+    return settle(*object.items[condition.value.value_or(true) ? 0 : 1].value,
+                  depth + 1);
   }
 
-  bool take(std::string_view word) {
-    const bool is_there = at_ < end_ && tokens_[at_].is(word);
-    if (is_there) ++at_;
-    return is_there;
-  }
-
-  std::optional<bool> any_of() {
-    std::optional<bool> left = all_of();
-    while (understood_ && take("or")) {
-      const std::optional<bool> right = all_of();
-      if (left == true || right == true) {
-        left = true;
-      } else if (!left || !right) {
-        left = std::nullopt;
-      }
-    }
-    return left;
-  }
-
-  std::optional<bool> all_of() {
-    std::optional<bool> left = operand(false);
-    while (understood_ && take("and")) {
-      const std::optional<bool> right = operand(false);
-      if (left == false || right == false) {
-        left = false;
-      } else if (!left || !right) {
-        left = std::nullopt;
-      }
-    }
-    return left;
-  }
-
-  std::optional<bool> operand(bool is_negated) {
-    while (take("not")) is_negated = !is_negated;
-    if (take("(")) {
-      const auto inside = any_of();
-      understood_ = understood_ && take(")");
-      return inside && is_negated ? std::optional(!*inside) : inside;
-    }
-    if (at_ >= end_ || tokens_[at_].kind != PythonTokenKind::Name) {
-      understood_ = false;
-      return std::nullopt;
-    }
-    Span where = tokens_[at_].where;
-    std::string last = tokens_[at_++].text;
-    while (take(".")) {
-      if (at_ >= end_) break;
-      where.end = tokens_[at_].where.end;
-      last = tokens_[at_++].text;
-    }
-    if (last == "True" || last == "False") {
-      return (last == "True") != is_negated;
-    }
-    const auto answer =
-        is_negated ? ask(last, where, readings_.second, readings_.first)
-                   : ask(last, where, readings_.first, readings_.second);
-    return answer && is_negated ? std::optional(!*answer) : answer;
-  }
-
-  std::optional<bool> ask(const std::string& question, Span where,
-                          const std::string& if_true,
-                          const std::string& if_false) {
-    note(question);
-    const RuleAnswer* answer = choices_.reading.find_answer(question);
-    if (answer != nullptr) {
-      const std::string& text = answer->value;
-      if (text == "true" || text == "True" || text == "1") return true;
-      if (text == "false" || text == "False" || text == "0") return false;
-    }
-    const auto known = std::find_if(
-        open_.begin(), open_.end(),
-        [&](const Question& other) { return other.name == question; });
+  void add_question(const std::string& name, Span where,
+                    const std::string& if_true, const std::string& if_false) {
+    const auto known =
+        std::find_if(open_.begin(), open_.end(),
+                     [&](const Question& other) { return other.name == name; });
     Question& open = known != open_.end()
                          ? *known
-                         : open_.emplace_back(Question{question, where, {}});
+                         : open_.emplace_back(Question{name, where, {}});
     open.readings.push_back(
         "line " + std::to_string(where.file->position(where.begin).line) +
         ": " + if_true + " if it is true, " + if_false + " if not");
-    return std::nullopt;
   }
 
-  void note(const std::string& question) {
-    std::vector<std::string>& all = choices_.questions;
-    if (std::find(all.begin(), all.end(), question) == all.end()) {
-      all.push_back(question);
-    }
-  }
-
-  // Assignments to a name in tokens [begin, end) of at most this column.
-  std::vector<size_t> assignments(std::string_view wanted, size_t begin,
-                                  size_t end, int64_t column, bool& is_inner) {
-    std::vector<size_t> found;
-    for (size_t i = begin; i + 1 < end; ++i) {
-      if (!tokens_[i].starts_line || !tokens_[i].is(wanted)) continue;
-      size_t value = i + 1;
-      if (tokens_[value].is(":")) {
-        while (value + 1 < end && !tokens_[value].is("=") &&
-               !tokens_[value + 1].starts_line) {
-          ++value;
-        }
-      }
-      if (!tokens_[value].is("=")) continue;
-      is_inner = is_inner || column_of(tokens_[i]) > column;
-      found.push_back(value + 1);
-    }
-    return found;
-  }
-
-  // By its only assignment; a name that has none stays.
-  std::optional<PythonValue> name(const PythonValue& value, int depth) {
-    if (value.text.find('.') != std::string::npos) return value;
-    const size_t statement = statement_begin(tokens_, table_);
-    size_t function = statement;
-    while (function > 0 &&
-           !(tokens_[function].starts_line && tokens_[function].is("def"))) {
-      --function;
-    }
-    bool is_inner = false;
-    auto found = assignments(value.text, function, statement,
-                             column_of(tokens_[statement]), is_inner);
-    if (found.empty()) {
-      const auto all = assignments(value.text, 0, tokens_.size(), 1, is_inner);
-      is_inner = false;
-      for (const size_t at : all) {
-        const size_t begin = statement_begin(tokens_, at);
-        if (column_of(tokens_[begin]) == 1) found.push_back(at);
-      }
-    }
-    if (found.empty()) return value;
-    if (found.size() > 1 || is_inner) {
-      return refuse(
-          value.where,
-          in_backticks(value.text) + " is assigned " +
-              (found.size() > 1 ? "more than once" : "within a condition") +
-              ", so that it is not followed",
-          "write its value here");
-    }
-    size_t at = found.front();
-    const auto meant =
-        parse_python_value(tokens_, at, diags_, PythonParts::All);
-    if (!meant) return std::nullopt;
-    const PythonToken& next = tokens_[at];
-    if (next.kind != PythonTokenKind::End && !next.starts_line) {
-      return refuse(next.where,
-                    in_backticks(value.text) +
-                        " is an expression, which is "
-                        "not evaluated",
-                    "write its value");
-    }
-    auto settled = settle(*meant, depth + 1);
-    if (settled) settled->keyword = value.keyword;
-    return settled;
+  std::optional<bool> ask(const std::string& name, Span where,
+                          const std::string& if_true,
+                          const std::string& if_false) {
+    const auto answer = answer_of(choices_, name);
+    if (!answer) add_question(name, where, if_true, if_false);
+    return answer;
   }
 
   struct MoeArguments {
@@ -455,7 +366,7 @@ class ChoiceSettler {
     const PythonValue& value = all.values[at];
     if (all.given[at] && value.kind == PythonKind::Name &&
         !literal_bool(value)) {
-      note(std::string(last_name(value.text)));
+      answer_of(choices_, last_name(value.text));
     }
   }
 
@@ -489,23 +400,23 @@ class ChoiceSettler {
   }
 
   std::span<const PythonToken> tokens_;
-  size_t table_;
   const PythonChoices& choices_;
   Diagnostics& diags_;
   std::vector<Question> open_;
-  // Of the condition that is looked at.
-  size_t at_ = 0;
-  size_t end_ = 0;
-  bool understood_ = true;
-  std::pair<std::string, std::string> readings_;
+  size_t settled_ = 0;
 };
 
 }  // namespace
 
+PythonAnswers python_answers(const PythonChoices& choices) {
+  return
+      [&choices](const std::string& name) { return answer_of(choices, name); };
+}
+
 std::optional<PythonValue> settle_python_value(
-    const PythonValue& value, std::span<const PythonToken> tokens, size_t table,
+    const PythonObject& object, std::span<const PythonToken> tokens,
     const PythonChoices& choices, Diagnostics& diags) {
-  return ChoiceSettler(tokens, table, choices, diags).run(value);
+  return ChoiceSettler(tokens, choices, diags).run(object);
 }
 
 }  // namespace shardplan

@@ -2,8 +2,7 @@
 // What a table in Python leaves open: conditions, names and known calls.
 //
 // `X if self.fused else Y` is settled by the answer `fused=true`
-// (RuleReading::answers); a name by its only assignment in the function of the
-// table, or in the module; `*NAME` and `**NAME` by what they stand for; and
+// (RuleReading::answers); `*NAME` and `**NAME` by what they stand for; and
 // EasyDeL's get_moe_partition_spec(..) by what that function returns.
 #pragma once
 
@@ -15,6 +14,8 @@
 #include "base/diagnostic.h"
 #include "io/load.h"
 #include "syntax/python.h"
+#include "syntax/python_objects.h"
+#include "syntax/python_program.h"
 
 namespace shardplan {
 
@@ -24,10 +25,13 @@ struct PythonChoices {
   std::vector<std::string>& questions;
 };
 
-// The value that begins at `tokens[table]`, settled. Empty, with the reason
+// Answers to conditions; each name that is asked for becomes a question.
+PythonAnswers python_answers(const PythonChoices& choices);
+
+// An object as a value, with everything in it settled. Empty, with the reason
 // reported (SP002), when an answer is lacking or something is not followed.
 std::optional<PythonValue> settle_python_value(
-    const PythonValue& value, std::span<const PythonToken> tokens, size_t table,
+    const PythonObject& object, std::span<const PythonToken> tokens,
     const PythonChoices& choices, Diagnostics& diags);
 
 }  // namespace shardplan

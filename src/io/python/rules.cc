@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "io/dialects.h"
+#include "io/python/padding.h"
 #include "io/python/tables.h"
 #include "io/spec_node.h"
 #include "syntax/document.h"
@@ -171,6 +172,10 @@ std::optional<std::string> pattern_of_segments(
   return pattern + "(?:/|$)";
 }
 
+bool is_python_pattern(std::string_view text) {
+  return text.find_first_of("\\./*+?()[]{}|^$") != std::string_view::npos;
+}
+
 bool is_keystr_pattern(std::string_view pattern) {
   return pattern.find(kOpen) != std::string_view::npos;
 }
@@ -215,8 +220,12 @@ class RuleReader {
     bool any_spec = false;
     for (const PythonValue& item : table.items) {
       if (!is_sequence(item) || item.items.size() < 2) continue;
-      any_spec = any_spec || is_python_spec(item.items[1]) ||
-                 is_sequence(item.items[0]);
+      const bool is_spec = is_python_spec(item.items[1]);
+      const bool is_pattern = item.items[0].kind == PythonKind::String &&
+                              is_python_pattern(item.items[0].text);
+      any_call_ = any_call_ || is_spec;
+      any_spec =
+          any_spec || is_spec || is_pattern || is_sequence(item.items[0]);
       keystr_ = keystr_ || (item.items[0].kind == PythonKind::String &&
                             is_keystr_pattern(item.items[0].text));
     }
@@ -225,6 +234,11 @@ class RuleReader {
       good = (any_spec ? rule(item) : logical_rule(item)) && good;
     }
     return good;
+  }
+
+  // Per rule, the patterns of its parts; empty for one of the whole name.
+  const std::vector<std::vector<std::string>>& segments() const {
+    return segments_;
   }
 
  private:
@@ -251,11 +265,26 @@ class RuleReader {
     const bool is_replicated =
         is_sequence(value.items[0]) && value.items[1].kind == PythonKind::None;
     rule.spec_where = value.items[1].where;
-    if (!is_replicated && !read_python_spec(value.items[1], rule, diags_)) {
-      return false;
+    const bool good =
+        is_replicated || (!any_call_ && is_sequence(value.items[1])
+                              ? spec_of_tuple(value.items[1], rule)
+                              : read_python_spec(value.items[1], rule, diags_));
+    if (!good || !has_pattern) return false;
+    rules_.rules.push_back(std::move(rule));
+    segments_.push_back(std::move(parts_));
+    parts_.clear();
+    return true;
+  }
+
+  // ("fsdp", None, ("sp", "tp")) in place of a PartitionSpec.
+  bool spec_of_tuple(const PythonValue& value, Rule& rule) {
+    for (const PythonValue& item : value.items) {
+      auto axes = read_python_axes(item, diags_);
+      if (!axes) return false;
+      rule.spec.dims.push_back(*std::move(axes));
+      rule.dim_where.push_back(item.where);
     }
-    if (has_pattern) rules_.rules.push_back(std::move(rule));
-    return has_pattern;
+    return true;
   }
 
   bool pattern(const PythonValue& value, Rule& rule) {
@@ -297,6 +326,7 @@ class RuleReader {
                     "write a pattern for the whole name instead");
     }
     rule.pattern = *std::move(found);
+    parts_ = std::move(parts);
     return true;
   }
 
@@ -324,6 +354,9 @@ class RuleReader {
   RuleSet& rules_;
   Diagnostics& diags_;
   bool keystr_ = false;
+  bool any_call_ = false;           // some spec is a PartitionSpec, not a tuple
+  std::vector<std::string> parts_;  // of the rule that is read
+  std::vector<std::vector<std::string>> segments_;
 };
 
 bool uses_semantic_axes(const RuleSet& rules) {
@@ -376,6 +409,25 @@ void declare_axes(RuleSet& rules) {
 
 }  // namespace
 
+namespace {
+
+bool pad_specs(const SourceFile& source, const PythonChoices& choices,
+               std::span<const std::vector<std::string>> segments,
+               RuleSet& rules, Diagnostics& diags) {
+  if (rules.rules.empty()) return true;
+  const std::vector<PythonToken> tokens = python_tokens(source);
+  std::vector<size_t> tables;
+  for (const PythonTable& table : find_python_tables(tokens)) {
+    tables.push_back(table.at);
+  }
+  std::optional<PythonPadding> padding;
+  return find_python_padding(tokens, tables, python_answers(choices), padding,
+                             diags) &&
+         (!padding || add_padded_rules(*padding, segments, rules.rules, diags));
+}
+
+}  // namespace
+
 bool looks_like_python_rules(std::string_view text) {
   const SourceFile source("rules", std::string(text));
   const std::vector<PythonToken> tokens = python_tokens(source);
@@ -391,10 +443,14 @@ bool looks_like_python_rules(std::string_view text) {
 bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
                        RuleSet& rules, Diagnostics& diags) {
   diags.keep(source);
-  const auto value =
-      read_python_table(*source, {reading, rules.questions}, diags);
-  if (!value || !RuleReader(rules, diags).read(*value)) return false;
+  const PythonChoices choices{reading, rules.questions};
+  const auto value = read_python_table(*source, choices, diags);
+  RuleReader reader(rules, diags);
+  if (!value || !reader.read(*value)) return false;
   rules.sources.push_back(source);
+  if (!pad_specs(*source, choices, reader.segments(), rules, diags)) {
+    return false;
+  }
   if (!uses_semantic_axes(rules)) return true;
   if (!read_partition_axis(python_tokens(*source), rules, diags)) return false;
   declare_axes(rules);

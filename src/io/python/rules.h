@@ -27,6 +27,9 @@ struct SegmentProblem {
 std::optional<std::string> pattern_of_segments(
     std::span<const std::string> segments, SegmentProblem& problem);
 
+// Whether a text can only be a pattern: no logical axis has such characters.
+bool is_python_pattern(std::string_view text);
+
 // JAXSeq searches jax.tree_util.keystr's text, `['h']['0']['attn']`.
 bool is_keystr_pattern(std::string_view pattern);
 // The same for a path, `h/0/attn`; empty when it cannot be said.

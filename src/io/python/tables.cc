@@ -4,12 +4,17 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "io/python/rules.h"
 #include "io/spec_node.h"
+#include "syntax/python_program.h"
+#include "syntax/python_statements.h"
 
 namespace shardplan {
 namespace {
@@ -36,6 +41,42 @@ bool is_join(std::span<const PythonToken> tokens, size_t at) {
          tokens[at + 1].is(".") && tokens[at + 2].is("join");
 }
 
+size_t past_bracket(std::span<const PythonToken> tokens, size_t at) {
+  int depth = 0;
+  for (; at < tokens.size(); ++at) {
+    if (opens(tokens[at])) ++depth;
+    if (closes(tokens[at]) && --depth == 0) return at + 1;
+  }
+  return tokens.size();
+}
+
+// Of pairs without a call or name as their second part: rules where some first
+// part can only be a pattern.
+PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
+                                size_t at) {
+  bool has_pattern = false;
+  int depth = 0;
+  for (size_t i = at; i + 2 < tokens.size(); ++i) {
+    if (opens(tokens[i])) ++depth;
+    if (closes(tokens[i]) && --depth == 0) break;
+    if (depth != 2 || !opens(tokens[i]) || !is_text(tokens[i + 1])) continue;
+    size_t second = i + 1;
+    bool is_pattern = false;
+    while (second < tokens.size() && is_text(tokens[second])) {
+      is_pattern = is_pattern || is_python_pattern(tokens[second++].text);
+    }
+    if (second + 1 >= tokens.size() || !tokens[second].is(",")) continue;
+    // ('.*', 'fsdp(axis="data")') of big_vision.
+    const PythonToken& value = tokens[second + 1];
+    const bool is_call = value.text.find('(') != std::string::npos;
+    if (is_text(value) && (is_pattern || is_call)) {
+      return PythonTable::Kind::Strategy;
+    }
+    has_pattern = has_pattern || is_pattern;
+  }
+  return has_pattern ? PythonTable::Kind::Rules : PythonTable::Kind::Logical;
+}
+
 // What begins here: `((` or `[(` and so on, then a string, or a tuple of
 // strings, and a comma.
 std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
@@ -51,8 +92,14 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
     return std::nullopt;
   }
   size_t text = at + 2;
-  const bool is_segments = opens(tokens[text]) && is_text(tokens[text + 1]);
-  if (is_segments || is_call_of_text(tokens, text) || is_join(tokens, text)) {
+  if (opens(tokens[text]) && is_text(tokens[text + 1])) {
+    // Patterns of parts, and a spec; lists of names have names there.
+    const size_t second = past_bracket(tokens, text) + 1;
+    const bool is_spec = second < tokens.size() && tokens[second - 1].is(",") &&
+                         !is_text(tokens[second]);
+    return is_spec ? std::optional(PythonTable::Kind::Rules) : std::nullopt;
+  }
+  if (is_call_of_text(tokens, text) || is_join(tokens, text)) {
     return PythonTable::Kind::Rules;
   }
   if (tokens[text].is("None")) ++text;  // a logical rule for no name
@@ -62,19 +109,10 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
   if (second.kind == PythonTokenKind::Name && !second.is("None")) {
     return PythonTable::Kind::Rules;
   }
-  if (second.is("None") || is_text(second) || opens(second)) {
-    return PythonTable::Kind::Logical;
+  if (!second.is("None") && !is_text(second) && !opens(second)) {
+    return std::nullopt;
   }
-  return std::nullopt;
-}
-
-size_t past_bracket(std::span<const PythonToken> tokens, size_t at) {
-  int depth = 0;
-  for (; at < tokens.size(); ++at) {
-    if (opens(tokens[at])) ++depth;
-    if (closes(tokens[at]) && --depth == 0) return at + 1;
-  }
-  return tokens.size();
+  return kind_of_pairs(tokens, at);
 }
 
 // The name that a statement assigns to: `a.b: T = (` gives "a.b".
@@ -103,68 +141,196 @@ std::string line_of(const PythonToken& token) {
   return std::to_string(token.where.file->position(token.where.begin).line);
 }
 
+// What may be meant: a name, the result of a function, or a literal alone.
+struct Candidate {
+  std::string name;
+  size_t literal = 0;  // its first token
+  const PythonObject* value = nullptr;
+};
+
 // `LlamaConfig.rules` is also `rules`, where that is plain.
-const Table* choose_table(std::span<const PythonToken> tokens,
-                          const std::vector<Table>& tables,
-                          const std::optional<std::string>& name,
-                          Diagnostics& diags) {
-  std::vector<const Table*> found;
-  std::vector<std::string> known;
-  for (const Table& table : tables) {
-    known.push_back(table.name);
-    if (!name || table.name == *name || table.name.ends_with("." + *name)) {
-      found.push_back(&table);
-    }
-  }
-  if (found.size() == 1) return found.front();
-  auto report = diags.error(
-      Code::MalformedDocument,
-      found.empty() ? tokens[tables.front().at].where
-                    : tokens[found.front()->at].where,
-      name ? (found.empty() ? "no table is named " + in_backticks(*name)
-                            : "several tables are named " + in_backticks(*name))
-           : "the file holds " +
-                 plural(static_cast<int64_t>(tables.size()), "table") +
-                 " of rules");
-  for (const Table& table : tables) {
-    report.fact("line " + line_of(tokens[table.at]) + ": " +
-                in_backticks(table.name));
-  }
-  if (found.empty()) {
-    if (const auto near = nearest(*name, known)) {
-      report.help("did you mean `" + *near + "`?");
-    }
-  } else {
-    report.help("choose one with `--table`, e.g. `--table " +
-                found.front()->name + "`");
-  }
-  return nullptr;
+bool is_called(std::string_view full, std::string_view name) {
+  return full == name || full.ends_with("." + std::string(name));
 }
 
-// Not joined to another table.
-bool stands_alone(std::span<const PythonToken> tokens, size_t begin, size_t end,
+// Not joined to another table by what is not followed.
+bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
                   Diagnostics& diags) {
-  const auto refuse = [&](const PythonToken& token, std::string message,
-                          std::string help) {
-    diags.error(Code::MalformedDocument, token.where, std::move(message))
-        .help(std::move(help));
-    return false;
-  };
   const auto joins = [](const PythonToken& token) {
     return token.is("+") || token.is("*") || token.is("|");
   };
-  if (begin > 0 && joins(tokens[begin - 1])) {
-    return refuse(tokens[begin - 1], "the table is a part of an expression",
-                  "write all rules into one table");
-  }
-  const PythonToken& next = tokens[end];
-  if (next.kind == PythonTokenKind::End || next.starts_line) return true;
-  if (joins(next)) {
-    return refuse(next, "the table is a part of an expression",
-                  "write all rules into one table");
-  }
-  return true;
+  const PythonToken& next =
+      tokens[std::min(past_bracket(tokens, begin), tokens.size() - 1)];
+  const PythonToken* problem =
+      begin > 0 && joins(tokens[begin - 1]) ? &tokens[begin - 1]
+      : !next.starts_line && (joins(next) || next.is("[") || next.is("."))
+          ? &next
+          : nullptr;
+  if (problem == nullptr) return true;
+  diags
+      .error(Code::MalformedDocument, problem->where,
+             "the table is a part of an expression")
+      .help("write all rules into one table");
+  return false;
 }
+
+// What was made of another one, after it had its rules, stands for both.
+std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
+  constexpr size_t kMost = 2000;  // beyond which all are shown
+  if (all.size() > kMost) return all;
+  std::vector<PythonBinding> kept;
+  for (const PythonBinding& part : all) {
+    const bool is_part =
+        std::any_of(all.begin(), all.end(), [&](const PythonBinding& whole) {
+          return whole.value != part.value &&
+                 whole.value->made > part.value->changed &&
+                 std::includes(whole.literals.begin(), whole.literals.end(),
+                               part.literals.begin(), part.literals.end());
+        });
+    if (!is_part) kept.push_back(part);
+  }
+  return kept;
+}
+
+class TableChooser {
+ public:
+  TableChooser(std::span<const PythonToken> tokens,
+               const std::vector<Table>& tables, Diagnostics& diags)
+      : tokens_(tokens), tables_(tables), diags_(diags) {
+    for (const Table& table : tables) {
+      tokens_at_[tokens[table.at].where.begin] = table.at;
+    }
+  }
+
+  // By name: of what has that name in the end, or of a literal, which is then
+  // reached whatever conditions say. Empty where `forced` is to be made.
+  std::vector<Candidate> named(PythonProgram& program,
+                               const std::string& name) const {
+    std::vector<Candidate> found;
+    for (const PythonBinding& binding : program.bindings()) {
+      if (is_called(binding.name, name)) found.push_back(candidate(binding));
+    }
+    return found;
+  }
+
+  std::vector<const Table*> literals_named(
+      const std::optional<std::string>& name) const {
+    std::vector<const Table*> found;
+    for (const Table& table : tables_) {
+      if (!name || is_called(table.name, *name)) found.push_back(&table);
+    }
+    return found;
+  }
+
+  std::vector<Candidate> all(PythonProgram& program) const {
+    const std::vector<PythonBinding> bindings = program.bindings();
+    std::set<size_t> covered;
+    std::set<const PythonObject*> values;
+    for (const PythonBinding& binding : bindings) {
+      covered.insert(binding.literals.begin(), binding.literals.end());
+      values.insert(binding.value);
+    }
+    std::vector<Candidate> found;
+    for (const PythonBinding& binding : without_parts(bindings)) {
+      found.push_back(candidate(binding));
+    }
+    for (const Table& table : tables_) {
+      if (covered.contains(tokens_[table.at].where.begin) ||
+          !program.reaches(table.at)) {
+        continue;
+      }
+      const PythonObject* value = alone(program, table);
+      if (values.insert(value).second) {
+        found.push_back({table.name, table.at, value});
+      }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Candidate& a, const Candidate& b) {
+                return a.literal < b.literal;
+              });
+    name_apart(found);
+    return found;
+  }
+
+  // The one that a literal is in, however it is reached.
+  Candidate of_literal(PythonProgram& forced, const Table& table) const {
+    std::vector<PythonBinding> with;
+    for (PythonBinding& binding : forced.bindings()) {
+      if (binding.literals.contains(tokens_[table.at].where.begin)) {
+        with.push_back(std::move(binding));
+      }
+    }
+    with = without_parts(std::move(with));
+    if (with.size() == 1) return {table.name, table.at, with.front().value};
+    return {table.name, table.at, alone(forced, table)};
+  }
+
+  void report(const std::vector<Candidate>& found,
+              const std::vector<Candidate>& all,
+              const std::optional<std::string>& name) const {
+    auto report = diags_.error(
+        Code::MalformedDocument,
+        tokens_[found.empty() ? tables_.front().at : found.front().literal]
+            .where,
+        name ? (found.empty()
+                    ? "no table is named " + in_backticks(*name)
+                    : "several tables are named " + in_backticks(*name))
+             : "the file holds " +
+                   plural(static_cast<int64_t>(all.size()), "table") +
+                   " of rules");
+    constexpr size_t kMost = 20;
+    std::vector<std::string> known;
+    for (const Candidate& each : all) {
+      known.push_back(each.name);
+      if (known.size() > kMost) continue;
+      report.fact("line " + line_of(tokens_[each.literal]) + ": " +
+                  in_backticks(each.name));
+    }
+    if (all.size() > kMost) {
+      report.fact("and " +
+                  plural(static_cast<int64_t>(all.size() - kMost), "other"));
+    }
+    if (!found.empty()) {
+      report.help("choose one with `--table`, e.g. `--table " +
+                  found.front().name + "`");
+    } else if (const auto near = nearest(*name, known)) {
+      report.help("did you mean `" + *near + "`?");
+    }
+  }
+
+ private:
+  Candidate candidate(const PythonBinding& binding) const {
+    return {binding.name, tokens_at_.at(*binding.literals.begin()),
+            binding.value};
+  }
+
+  // A literal that is in nothing that has a name by now, or what its name
+  // stands for instead.
+  const PythonObject* alone(PythonProgram& program, const Table& table) const {
+    const bool is_assigned = table.at > 0 && tokens_[table.at - 1].is("=");
+    const std::string name = table.name.substr(0, table.name.find('#'));
+    const PythonObject* now =
+        is_assigned ? program.value_beside(table.at, name) : nullptr;
+    return now != nullptr ? now : program.literal(table.at);
+  }
+
+  // Candidates of one name have those of their literals, which are numbered.
+  void name_apart(std::vector<Candidate>& found) const {
+    std::map<std::string, int> count;
+    for (const Candidate& each : found) ++count[each.name];
+    for (Candidate& each : found) {
+      if (count[each.name] == 1) continue;
+      for (const Table& table : tables_) {
+        if (table.at == each.literal) each.name = table.name;
+      }
+    }
+  }
+
+  std::span<const PythonToken> tokens_;
+  const std::vector<Table>& tables_;
+  Diagnostics& diags_;
+  std::map<size_t, size_t> tokens_at_;
+};
 
 // What functions with `rules` in their names return, as far as it fits a line,
 // so that a reader sees why none of it is a table.
@@ -210,6 +376,65 @@ std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
   return names;
 }
 
+bool has_text(std::string_view name, std::string_view word) {
+  std::string lower;
+  for (const char c : name) {
+    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return lower.find(word) != std::string::npos;
+}
+
+// Pairs of names are logical axis rules where their variable says so, or some
+// name has None or several axes, or nothing else is in the file: a module may
+// have lists of axes for other things.
+void leave_out_lists(std::span<const PythonToken> tokens,
+                     std::vector<Table>& tables) {
+  int64_t others = 0;
+  for (const PythonStatement& statement : python_statements(tokens)) {
+    const PythonToken& first = tokens[statement.begin];
+    if (!first.is("import") && !first.is("from") && !is_text(first)) ++others;
+  }
+  std::erase_if(tables, [&](const Table& table) {
+    if (table.kind != Table::Kind::Logical || others <= 1) return false;
+    if (has_text(table.name, "rule") || has_text(table.name, "logical")) {
+      return false;
+    }
+    const size_t end = past_bracket(tokens, table.at);
+    int depth = 0;
+    for (size_t i = table.at; i < end; ++i) {
+      if (opens(tokens[i]) && ++depth == 3) return false;
+      if (closes(tokens[i])) --depth;
+      if (tokens[i].is("None")) return false;
+    }
+    return true;
+  });
+}
+
+// `config.sharding_strategy = [('.*', 'fsdp(axis="data")')]`
+bool refuse_strategy(std::span<const PythonToken> tokens,
+                     const std::vector<Table>& tables,
+                     const std::optional<std::string>& name,
+                     Diagnostics& diags) {
+  for (const Table& table : tables) {
+    const bool is_meant =
+        !name || table.name == *name || table.name.ends_with("." + *name);
+    if (table.kind != Table::Kind::Strategy || !is_meant) continue;
+    diags
+        .error(Code::MalformedDocument, tokens[table.at].where,
+               "these are names of sharding strategies, as big_vision has "
+               "them, and not specs")
+        .fact(
+            "a strategy such as `fsdp` chooses the dimension of each parameter "
+            "by its size, in code that is not read")
+        .help(
+            "`--unmatched auto` places by size what no rule matches; else "
+            "write "
+            "(\"PATTERN\", PartitionSpec(..)) for the parameters");
+    return true;
+  }
+  return false;
+}
+
 std::optional<PythonValue> no_table(const SourceFile& source,
                                     std::span<const PythonToken> tokens,
                                     Diagnostics& diags) {
@@ -232,24 +457,6 @@ std::optional<PythonValue> no_table(const SourceFile& source,
   return report.help(
       "a table is ((\"pattern\", PartitionSpec(..)), ..), with a comma behind "
       "its only rule");
-}
-
-// Put into another table, as `*NAME`.
-bool is_starred(std::span<const PythonToken> tokens, const Table& table) {
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (tokens[i].is("*") && tokens[i + 1].is(table.name)) return true;
-  }
-  return false;
-}
-
-// `(..) if x else (..)`: one table, of which a condition chooses a part.
-bool is_one_choice(std::span<const PythonToken> tokens,
-                   const std::vector<Table>& tables) {
-  for (size_t i = 1; i < tables.size(); ++i) {
-    const size_t at = tables[i].at;
-    if (at == 0 || !tokens[at - 1].is("else")) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -298,209 +505,69 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
   if (!name && std::any_of(tables.begin(), tables.end(), is_rules)) {
     std::erase_if(tables, std::not_fn(is_rules));
   }
-  if (!name && tables.size() > 1) {
-    std::erase_if(tables, [&](const PythonTable& table) {
-      return is_starred(tokens, table);
-    });
-  }
+  if (refuse_strategy(tokens, tables, name, diags)) return std::nullopt;
+  if (!name) leave_out_lists(tokens, tables);
   if (tables.empty()) return no_table(source, tokens, diags);
-  const PythonTable* chosen = !name && is_one_choice(tokens, tables)
-                                  ? &tables.front()
-                                  : choose_table(tokens, tables, name, diags);
-  if (chosen == nullptr) return std::nullopt;
-  size_t at = chosen->at;
-  auto value = parse_python_value(tokens, at, diags, PythonParts::All);
-  if (!value || !stands_alone(tokens, chosen->at, at, diags)) {
+  std::vector<size_t> literals;
+  literals.reserve(tables.size());
+  for (const PythonTable& table : tables) literals.push_back(table.at);
+  const PythonAnswers answers = python_answers(choices);
+  PythonProgram program(tokens, literals, answers);
+  std::unique_ptr<PythonProgram> forced;
+  const TableChooser chooser(tokens, tables, diags);
+  std::vector<Candidate> found =
+      name ? chooser.named(program, *name) : chooser.all(program);
+  // By the name of a literal, or the only one, in a branch that is not taken.
+  if (found.size() != 1 && (name || found.empty())) {
+    const auto by_name = chooser.literals_named(name);
+    if (by_name.size() == 1) {
+      forced = std::make_unique<PythonProgram>(tokens, literals, answers,
+                                               by_name.front()->at);
+      found = {chooser.of_literal(*forced, *by_name.front())};
+    }
+  }
+  if (found.size() != 1) {
+    std::vector<Candidate> all = chooser.all(program);
+    if (all.empty()) {
+      for (const Table& table : tables) all.push_back({table.name, table.at});
+    }
+    chooser.report(name ? found : all, all, name);
     return std::nullopt;
   }
-  // A name with a number is one part of a choice.
-  if (value->kind == PythonKind::Choice &&
-      chosen->name.find('#') != std::string::npos && name) {
-    value = PythonValue(value->items.front());
+  const Candidate& chosen = found.front();
+  const PythonProgram& ran = forced != nullptr ? *forced : program;
+  if (chosen.value == nullptr) {
+    size_t at = chosen.literal;
+    parse_python_value(tokens, at, diags, PythonParts::All);
+    return std::nullopt;
   }
-  auto settled =
-      settle_python_value(*value, tokens, chosen->at, choices, diags);
+  if (chosen.value->is_sequence() &&
+      chosen.value->where.begin == tokens[chosen.literal].where.begin &&
+      !stands_alone(tokens, chosen.literal, diags)) {
+    return std::nullopt;
+  }
+  auto settled = settle_python_value(*chosen.value, tokens, choices, diags);
   const bool is_table = settled && (settled->kind == PythonKind::Tuple ||
                                     settled->kind == PythonKind::List);
   if (settled && !is_table) {
+    const bool is_call = settled->kind == PythonKind::Call;
     diags
         .error(Code::MalformedDocument, settled->where,
-               "this is not a table of rules")
-        .help("a table is a tuple or list of pairs");
+               is_call ? "the call of " + in_backticks(settled->text) +
+                             " makes another table, and is not followed"
+                       : "this is not a table of rules")
+        .help(is_call ? "write the table that it returns"
+                      : "a table is a tuple or list of pairs");
     return std::nullopt;
   }
+  if (!settled) return std::nullopt;
+  for (const PythonProblem& remark : ran.remarks(*chosen.value)) {
+    diags
+        .report(Code::MalformedDocument, Severity::Note, remark.where,
+                remark.message)
+        .help(remark.help);
+  }
   return settled;
-}
-
-namespace {
-
-std::nullopt_t refuse(Span where, std::string message, std::string help,
-                      Diagnostics& diags) {
-  return diags.error(Code::MalformedDocument, where, std::move(message))
-      .help(std::move(help));
-}
-
-// "PartitionSpec" for "jax.sharding.PartitionSpec".
-std::string_view last_part(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
-bool is_spec_name(std::string_view name) {
-  const std::string_view last = last_part(name);
-  return last == "PartitionSpec" || last == "PS" || last == "P";
-}
-
-// `pmag.resolve(ColumnWise)`
-bool is_resolve(const PythonValue& value) {
-  return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
-}
-
-// A name that stands for a spec, alone or as the argument of `resolve`.
-bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
-  const ShardingPreset* preset =
-      value.kind == PythonKind::Name
-          ? find_sharding_preset(last_part(value.text))
-          : nullptr;
-  if (preset != nullptr) {
-    rule.spec = preset_spec(*preset);
-    rule.decode_dim = preset->decode_dim;
-    return true;
-  }
-  auto report = diags.error(Code::MalformedDocument, value.where,
-                            "this is no PartitionSpec");
-  suggest_preset(last_part(value.text), report);
-  report.help(
-      "PartitionSpec, PS and P are read, and presets such as ColumnWise; "
-      "PartitionSpec() replicates");
-  return false;
-}
-
-std::optional<AxisName> read_axis(const PythonValue& value,
-                                  Diagnostics& diags) {
-  if (is_axis_name(value.text)) return value.text;
-  return refuse(value.where, in_backticks(value.text) + " is not an axis name",
-                "axis names start with a letter or `_` and go on with letters, "
-                "digits, `_`, `.` and `-`",
-                diags);
-}
-
-std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
-  return refuse(value.where,
-                value.kind == PythonKind::Name
-                    ? in_backticks(value.text) + " is not known here"
-                    : "this is not an entry of a PartitionSpec",
-                "write None, the axis as a string, or a tuple of strings",
-                diags);
-}
-
-}  // namespace
-
-bool is_python_spec(const PythonValue& value) {
-  return value.kind == PythonKind::Call || value.kind == PythonKind::Name;
-}
-
-bool read_python_spec(const PythonValue& value, Rule& rule,
-                      Diagnostics& diags) {
-  rule.spec_where = value.where;
-  if (value.kind == PythonKind::Name) return read_preset(value, rule, diags);
-  if (is_resolve(value)) {
-    if (value.items.size() == 1 && value.items[0].keyword.empty()) {
-      return read_preset(value.items[0], rule, diags);
-    }
-    refuse(value.where, "only `resolve` of one preset is read",
-           "write PartitionSpec(..) with the axes that it resolves to", diags);
-    return false;
-  }
-  if (value.kind == PythonKind::Call && !is_spec_name(value.text)) {
-    refuse(value.where,
-           "the call of " + in_backticks(value.text) + " is not followed",
-           "write the PartitionSpec that it returns; PartitionSpec, PS and P "
-           "are read",
-           diags);
-    return false;
-  }
-  if (value.kind != PythonKind::Call) {
-    refuse(value.where,
-           value.kind == PythonKind::None ? "the rule has no spec"
-                                          : "this is no PartitionSpec",
-           "PartitionSpec, PS and P are read; PartitionSpec() replicates",
-           diags);
-    return false;
-  }
-  bool good = true;
-  for (const PythonValue& item : value.items) {
-    if (!item.keyword.empty()) {
-      refuse(item.where, "arguments by name are not read",
-             "give the axes by position", diags);
-      return false;
-    }
-    const auto axes = read_python_axes(item, diags);
-    good = good && axes;
-    rule.spec.dims.push_back(axes.value_or(AxisNames()));
-    rule.dim_where.push_back(item.where);
-  }
-  return good;
-}
-
-std::optional<AxisNames> read_python_axes(const PythonValue& value,
-                                          Diagnostics& diags) {
-  switch (value.kind) {
-    case PythonKind::None:
-      return AxisNames();
-    case PythonKind::String: {
-      if (value.text.empty()) return AxisNames();
-      auto name = read_axis(value, diags);
-      if (!name) return std::nullopt;
-      return AxisNames{*std::move(name)};
-    }
-    case PythonKind::Tuple:
-    case PythonKind::List:
-      break;
-    default:
-      if (value.text.ends_with(".UNCONSTRAINED")) {
-        return AxisNames{std::string(kUnconstrained)};
-      }
-      return refuse_entry(value, diags);
-  }
-  AxisNames axes;
-  for (const PythonValue& item : value.items) {
-    if (item.kind == PythonKind::None && value.items.size() == 1) continue;
-    if (item.kind != PythonKind::String) return refuse_entry(item, diags);
-    auto name = read_axis(item, diags);
-    if (!name) return std::nullopt;
-    axes.push_back(*std::move(name));
-  }
-  return axes;
-}
-
-std::optional<PartitionAxis> read_python_partition_axis(
-    const PythonValue& value, Diagnostics& diags) {
-  std::vector<std::string> known;
-  for (const PartitionField& field : partition_fields()) {
-    known.emplace_back(field.name);
-  }
-  PartitionAxis axis = default_partition_axis();
-  for (const PythonValue& item : value.items) {
-    const auto field = find_partition_field(item.keyword);
-    if (!field) {
-      auto report = diags.error(
-          Code::UnknownKey, item.where,
-          item.keyword.empty()
-              ? "the fields of a PartitionAxis are given by name"
-              : "PartitionAxis has no " + in_backticks(item.keyword));
-      if (const auto near = nearest(item.keyword, known)) {
-        report.help("did you mean `" + *near + "`?");
-      }
-      return std::nullopt;
-    }
-    auto axes = read_python_axes(item, diags);
-    if (!axes) return std::nullopt;
-    const bool is_tuple =
-        item.kind == PythonKind::Tuple || item.kind == PythonKind::List;
-    axis.at(*field) = AxisValue{*std::move(axes), is_tuple};
-  }
-  return resolve_partition_axis(axis, diags);
 }
 
 }  // namespace shardplan

@@ -22,9 +22,9 @@ namespace shardplan {
 struct PythonTable {
   std::string name;  // "partition_rules", "LlamaConfig.get_partition_rules", ""
   size_t at = 0;     // its first token
-  // By the look of its first pair: with a name or call as its second part, or
-  // with None, a string or strings.
-  enum class Kind : uint8_t { Rules, Logical } kind = Kind::Rules;
+  // By the look of its pairs: patterns with a spec; names, which may be logical
+  // axes, with None, a string or strings; patterns with the name of a strategy.
+  enum class Kind : uint8_t { Rules, Logical, Strategy } kind = Kind::Rules;
 };
 
 // Tables of one name are numbered: `rules#1`, `rules#2`.

@@ -481,6 +481,7 @@ std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
 bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
                Diagnostics& diags) {
   mesh = nullptr;
+  const ShardySharding* on_none = nullptr;
   bool good = true;
   const auto refuse = [&](Code code, Span where, std::string message) {
     good = false;
@@ -500,10 +501,15 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
              "the module has no mesh " + in_backticks(sharding.mesh_name));
       continue;
     }
+    // Replicated over whatever mesh the others are on.
+    if (own->axes.empty() && !own->has_device_ids) {
+      if (on_none == nullptr) on_none = &sharding;
+      continue;
+    }
     if (own->axes.empty()) {
       refuse(Code::Inexpressible, sharding.where,
              in_backticks(argument.name) + " is on one device only")
-          .fact("its mesh has no axes")
+          .fact("its mesh has no axes, and names a device")
           .help("shard or replicate it over a mesh");
       continue;
     }
@@ -534,6 +540,12 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     for (const AxisName& axis : sharding.replicated) {
       check(axis, sharding.where);
     }
+  }
+  if (good && mesh == nullptr && on_none != nullptr) {
+    refuse(Code::Inexpressible, on_none->where,
+           "no argument is on a mesh with axes")
+        .fact("the program is for one device, or replicates everything")
+        .help("shard or replicate the arguments over a mesh before lowering");
   }
   return good;
 }

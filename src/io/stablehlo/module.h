@@ -47,8 +47,9 @@ std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
                                               Diagnostics& diags);
 
 // The mesh of all shardy shardings: null, with nothing reported, when there are
-// none. Reports SP002 for an unknown mesh or axis and SP014 when there are
-// several meshes, or one of single devices; false then.
+// none. A mesh without axes (JAX's `@empty_mesh`) replicates over that of the
+// others. Reports SP002 for an unknown mesh or axis and SP014 when there are
+// several meshes, none with axes, or one of single devices; false then.
 bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
                Diagnostics& diags);
 

@@ -2,6 +2,8 @@
 // The shardings of the arguments of a StableHLO module: `sdy.sharding` of
 // Shardy, or `mhlo.sharding`, which has no names of axes. A rule per argument.
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -79,25 +81,82 @@ bool read_shardy(const StableHloModule& module, RuleSet& rules,
   return true;
 }
 
+// The mesh that is asked for, where the shardings are made of its axes: where
+// they cut the devices, so does it. Axes of size 1 cut nothing.
+bool is_made_of(const std::vector<int64_t>& sizes, std::vector<Axis> asked,
+                std::vector<Axis>& mesh) {
+  // One size may be the rest of the devices.
+  int64_t rest = 1;
+  for (const int64_t size : sizes) rest *= size;
+  for (const Axis& axis : asked) {
+    if (axis.size > 0 && rest % axis.size == 0) rest /= axis.size;
+  }
+  for (Axis& axis : asked) {
+    if (axis.size == -1) axis.size = std::exchange(rest, 1);
+  }
+  size_t next = 0;
+  for (const int64_t size : sizes) {
+    int64_t parts = 1;
+    while (parts < size && next < asked.size()) {
+      const Axis& axis = asked[next++];
+      if (axis.size < 1 || size % axis.size != 0) return false;
+      if (axis.size > 1) mesh.push_back({axis.name, axis.size});
+      parts *= axis.size;
+    }
+    if (parts != size) return false;
+  }
+  return std::all_of(asked.begin() + static_cast<std::ptrdiff_t>(next),
+                     asked.end(),
+                     [](const Axis& axis) { return axis.size == 1; });
+}
+
+// `fsdp=4`, as `--mesh` has it; empty where `--axes` gives names alone.
+std::vector<Axis> axes_with_sizes(const AxisNames& names) {
+  std::vector<Axis> axes;
+  for (const AxisName& name : names) {
+    const size_t equals = name.find('=');
+    if (equals == AxisName::npos) return {};
+    int64_t size = 0;
+    const char* const end = name.data() + name.size();
+    std::from_chars(name.data() + equals + 1, end, size);
+    axes.push_back({name.substr(0, equals), size});
+  }
+  return axes;
+}
+
+// Names from `--axes`, one per size, or those of `--mesh`.
 bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
                Span where, std::vector<Axis>& mesh, Diagnostics& diags) {
+  const std::vector<Axis> asked = axes_with_sizes(reading.axes);
+  const bool is_asked = !asked.empty();
+  if (is_asked && is_made_of(sizes, asked, mesh)) return true;
+  mesh.clear();
   std::string found;
   for (const int64_t size : sizes) {
     found += (found.empty() ? "" : " x ") + std::to_string(size);
   }
-  if (reading.axes.size() != sizes.size()) {
-    diags
-        .error(Code::MalformedDocument, where,
-               reading.axes.empty()
-                   ? "`mhlo.sharding` has no names of axes"
-                   : plural(static_cast<int64_t>(reading.axes.size()), "name") +
-                         (reading.axes.size() == 1 ? " is" : " are") +
-                         " given for " +
-                         plural(static_cast<int64_t>(sizes.size()), "axis"))
-        .fact("the shardings are made of axes of " +
-              (found.empty() ? std::string("no size") : found) +
-              " devices, major to minor")
-        .help("name them in that order: `--axes a,b`");
+  if (is_asked || reading.axes.size() != sizes.size()) {
+    auto report = diags.error(
+        Code::MalformedDocument, where,
+        is_asked ? "these shardings are not made of the axes of the mesh"
+        : reading.axes.empty()
+            ? "`mhlo.sharding` has no names of axes"
+            : plural(static_cast<int64_t>(reading.axes.size()), "name") +
+                  (reading.axes.size() == 1 ? " is" : " are") + " given for " +
+                  plural(static_cast<int64_t>(sizes.size()), "axis"));
+    report.fact("the shardings are made of axes of " +
+                (found.empty() ? std::string("no size") : found) +
+                " devices, major to minor");
+    if (is_asked) {
+      report.fact("the mesh is " + quoted_names(reading.axes));
+      report.help(
+          "`--axes a,b` names the axes of the shardings in that order, "
+          "whatever the mesh");
+    } else {
+      report.help(
+          "name them in that order: `--axes a,b`, or `--mesh` with names and "
+          "sizes");
+    }
     return false;
   }
   for (size_t i = 0; i < sizes.size(); ++i) {

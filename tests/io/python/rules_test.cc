@@ -215,12 +215,14 @@ TEST_CASE("several tables of a module are told apart by name") {
   const Read none = read(kModule);
   REQUIRE(none.diags.all().size() == 1);
   const Diagnostic& problem = none.diags.all()[0];
-  CHECK(problem.message == "the file holds 4 tables of rules");
+  CHECK(problem.message == "the file holds 3 tables of rules");
   CHECK(problem.facts ==
-        std::vector<std::string>{"line 9: `LLaMAConfig.get_partition_rules#1`",
-                                 "line 12: `LLaMAConfig.get_partition_rules#2`",
+        std::vector<std::string>{"line 9: `LLaMAConfig.get_partition_rules`",
                                  "line 19: `GPTConfig.get_partition_rules`",
                                  "line 21: `EXTRA`"});
+  CHECK(lines(read(kModule, "LLaMAConfig.get_partition_rules",
+                   {{"fsdp", "true"}})) ==
+        std::vector<std::string>{"attention/wq P(fsdp, mp)", ".* P(None)"});
 
   CHECK(lines(read(kModule, "EXTRA")) ==
         std::vector<std::string>{"lm_head P(fsdp, mp)"});
@@ -262,8 +264,13 @@ TEST_CASE("what is not literal is refused at its place") {
       {"(('a', PS()), *more)", "more",
        "`more` is not followed: its items are not written out in this file"},
       {"(('a', PS()), (prefix + 'b', PS()))", "+",
-       "`+` makes this an expression, which is not evaluated"},
-      {"(('a', PS()),) + more", "+", "the table is a part of an expression"},
+       "`+` makes this an expression, which is not evaluated: `prefix` is not "
+       "written out in this file"},
+      {"(('a', PS()),) + more", "+",
+       "`+` makes this an expression, which is not evaluated: `more` is not "
+       "written out in this file"},
+      {"(('a', PS()),) * 2", "*",
+       "`*` makes this an expression, which is not evaluated"},
       {"(('a', PS()),) if x else None", "x", "the table depends on `x`"},
       {"(('a', PS('tp)),)", "'tp)),)", "this is an unterminated string"},
       {"(('a', PS(spec=1)),)", "1", "arguments by name are not read"},

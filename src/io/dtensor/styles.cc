@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/dtensor/styles.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+#include "syntax/python_program.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kAxis = "tp";
+// What a name may have before the path that a key says: a layer's number, or
+// the model inside one with a head.
+constexpr std::string_view kBefore =
+    "^(?:(?:.*\\.)?\\d+\\.|(?:model|transformer|language_model|module)\\.)?";
+
+enum class Style : uint8_t { Column, Row, Whole, Input };
+
+// `Float8ColwiseParallel` and torchtitan's `colwise_parallel` are the same to
+// parameters.
+std::optional<Style> find_style(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    if (c != '_') {
+      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  if (plain.ends_with("colwiseparallel")) return Style::Column;
+  if (plain.ends_with("rowwiseparallel")) return Style::Row;
+  if (plain.ends_with("sequenceparallel") || plain == "noparallel") {
+    return Style::Whole;
+  }
+  const bool is_input =
+      plain.starts_with("prepare") && plain.find("module") != std::string::npos;
+  if (is_input) return Style::Input;
+  return std::nullopt;
+}
+
+// The name that a value calls: `tp.ColwiseParallel` of
+// `tp.ColwiseParallel(..)`.
+std::string called_name(std::span<const PythonToken> tokens,
+                        const PythonEntry& entry) {
+  size_t at = entry.begin;
+  if (at >= entry.end || tokens[at].kind != PythonTokenKind::Name) return "";
+  std::string name = tokens[at++].text;
+  while (at + 1 < entry.end && tokens[at].is(".") &&
+         tokens[at + 1].kind == PythonTokenKind::Name) {
+    name = tokens[at + 1].text;
+    at += 2;
+  }
+  return at < entry.end && tokens[at].is("(") ? name : "";
+}
+
+// Whether nothing stands behind the call.
+bool is_call_alone(std::span<const PythonToken> tokens,
+                   const PythonEntry& entry) {
+  int depth = 0;
+  for (size_t i = entry.begin; i < entry.end; ++i) {
+    if (tokens[i].is("(") || tokens[i].is("[") || tokens[i].is("{")) ++depth;
+    const bool closes =
+        tokens[i].is(")") || tokens[i].is("]") || tokens[i].is("}");
+    if (closes && --depth == 0) return i + 1 == entry.end;
+  }
+  return false;
+}
+
+// By its name alone: a plan does not say what a module is.
+bool is_embedding(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  const std::string_view last =
+      dot == std::string_view::npos ? key : key.substr(dot + 1);
+  return last.find("embed") != std::string_view::npos || last == "wte" ||
+         last == "wpe";
+}
+
+class PlanReader {
+ public:
+  PlanReader(std::span<const PythonToken> tokens, const RuleReading& reading,
+             RuleSet& rules, ErrorLimit& errors)
+      : tokens_(tokens), reading_(reading), rules_(rules), errors_(errors) {}
+
+  bool read(const std::vector<const PythonDict*>& plans) {
+    std::vector<const PythonDict*> chosen;
+    for (const PythonDict* plan : plans) {
+      const bool is_wanted = !reading_.table || plan->name == *reading_.table ||
+                             plan->name.ends_with("." + *reading_.table);
+      if (is_wanted) chosen.push_back(plan);
+    }
+    if (chosen.empty()) {
+      auto report = errors_.malformed(
+          plans.front()->where,
+          "no plan is named " + in_backticks(*reading_.table));
+      for (const PythonDict* plan : plans) {
+        report.fact("a plan: " + in_backticks(plan->name));
+      }
+      return false;
+    }
+    if (!check_unchanged(chosen)) return false;
+    for (const PythonDict* plan : chosen) {
+      for (const PythonEntry& entry : plan->entries) {
+        if (!errors_.stopped()) add(entry);
+      }
+      if (plan->problem) {
+        errors_.malformed(plan->problem, "this entry has no literal key")
+            .help("write every entry as \"NAME\": STYLE(..)");
+      }
+    }
+    if (errors_.errors() > 0) return false;
+    finish(chosen);
+    return true;
+  }
+
+ private:
+  bool check_unchanged(const std::vector<const PythonDict*>& chosen) {
+    const auto change = python_dict_change(tokens_, chosen);
+    if (!change) return true;
+    errors_.malformed(change->where, change->message)
+        .help("write every entry of the plan in one dictionary");
+    return false;
+  }
+
+  void add(const PythonEntry& entry) {
+    const std::string name = called_name(tokens_, entry);
+    const auto style = find_style(name);
+    if (!style || !is_call_alone(tokens_, entry)) {
+      Span where = tokens_[entry.begin].where;
+      where.end = tokens_[std::max(entry.begin + 1, entry.end) - 1].where.end;
+      errors_
+          .malformed(where, style ? "this value is not evaluated"
+                                  : "the style of " + in_backticks(entry.key) +
+                                        " is not one that is read")
+          .help(
+              "ColwiseParallel, RowwiseParallel, SequenceParallel and "
+              "PrepareModuleInput and the like are read; give placements for "
+              "the parameters of other modules");
+      return;
+    }
+    const auto [known, is_new] = styles_.try_emplace(entry.key, *style);
+    if (!is_new && known->second != *style) {
+      errors_
+          .malformed(entry.where,
+                     "the file has two styles for " + in_backticks(entry.key))
+          .help("choose a plan with `--table NAME`, or leave one out");
+      return;
+    }
+    if (!is_new || *style == Style::Input) return;
+    const bool embeds = is_embedding(entry.key) && *style != Style::Whole;
+    if (embeds) embeddings_.push_back(entry.key);
+    const bool is_first = (*style == Style::Column) != embeds;
+    if (*style == Style::Whole) {
+      add_rule(entry, "\\.[^.]*$", {});
+      return;
+    }
+    PartitionSpec weight;
+    if (!is_first) weight.dims.emplace_back();
+    weight.dims.push_back({std::string(kAxis)});
+    PartitionSpec bias;
+    if (*style == Style::Column) bias.dims.push_back({std::string(kAxis)});
+    add_rule(entry, "\\.weight$", std::move(weight));
+    if (!embeds) add_rule(entry, "\\.bias$", std::move(bias));
+  }
+
+  void add_rule(const PythonEntry& entry, std::string_view end,
+                PartitionSpec spec) {
+    Rule rule;
+    rule.pattern = std::string(kBefore) + fnmatch_parts(entry.key);
+    rule.pattern += end;
+    rule.where = entry.where;
+    rule.spec_where = tokens_[entry.begin].where;
+    rule.dim_where.assign(spec.dims.size(), rule.spec_where);
+    rule.spec = std::move(spec);
+    rules_.rules.push_back(std::move(rule));
+  }
+
+  // What no entry is for stays as it is on every device.
+  void finish(const std::vector<const PythonDict*>& chosen) {
+    Rule rest;
+    rest.pattern = ".*";
+    rest.where = chosen.front()->where;
+    rest.spec_where = rest.where;
+    rules_.rules.push_back(std::move(rest));
+    AxisNames& axes = rules_.declared_axes;
+    if (std::find(axes.begin(), axes.end(), kAxis) == axes.end()) {
+      axes.emplace_back(kAxis);
+    }
+    if (embeddings_.empty()) return;
+    errors_.diags()
+        .report(Code::PatternReadingsDiffer, Severity::Note,
+                chosen.front()->where,
+                quoted_names(embeddings_) + (embeddings_.size() == 1
+                                                 ? " is read as an embedding"
+                                                 : " are read as embeddings"))
+        .fact(
+            "a plan does not say what its modules are; PyTorch cuts the rows "
+            "of "
+            "an embedding under RowwiseParallel, and the columns of a linear "
+            "layer")
+        .help("give placements, `[Shard(0)]`, where one is a linear layer");
+  }
+
+  std::span<const PythonToken> tokens_;
+  const RuleReading& reading_;
+  RuleSet& rules_;
+  ErrorLimit& errors_;
+  std::map<std::string, Style> styles_;
+  std::vector<std::string> embeddings_;
+};
+
+}  // namespace
+
+bool has_parallel_styles(std::string_view text) {
+  for (const std::string_view word :
+       {"ColwiseParallel(", "RowwiseParallel(", "SequenceParallel(",
+        "colwise_parallel(", "rowwise_parallel("}) {
+    if (text.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+std::vector<const PythonDict*> parallel_plans(
+    std::span<const PythonToken> tokens, const std::vector<PythonDict>& dicts) {
+  std::vector<const PythonDict*> plans;
+  for (const PythonDict& dict : dicts) {
+    const bool is_plan =
+        std::any_of(dict.entries.begin(), dict.entries.end(),
+                    [&](const PythonEntry& entry) {
+                      return find_style(called_name(tokens, entry)).has_value();
+                    });
+    if (is_plan) plans.push_back(&dict);
+  }
+  return plans;
+}
+
+bool read_parallel_plans(std::span<const PythonToken> tokens,
+                         const std::vector<const PythonDict*>& plans,
+                         const RuleReading& reading, RuleSet& rules,
+                         ErrorLimit& errors) {
+  return PlanReader(tokens, reading, rules, errors).read(plans);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of PyTorch's parallelize_module, as dictionaries in Python:
+//
+//   layer_plan = {"attention.wq": ColwiseParallel(),
+//                 "attention.wo": RowwiseParallel(output_layouts=Shard(1))}
+//
+// A style places the parameters of a module; layouts of inputs and outputs
+// place none. Keys are paths below the module that the plan is for: a whole
+// model, or one of its layers. Source: PyTorch 2.9,
+// torch/distributed/tensor/parallel/ api.py and style.py.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/rules.h"
+#include "io/load.h"
+#include "syntax/python.h"
+#include "syntax/tokens.h"
+
+namespace shardplan {
+
+// Whether a text calls such a style somewhere.
+bool has_parallel_styles(std::string_view text);
+
+// The dictionaries with a style as some value.
+std::vector<const PythonDict*> parallel_plans(
+    std::span<const PythonToken> tokens, const std::vector<PythonDict>& dicts);
+
+// A pattern for a key of a plan or of placements, without anchors: parts
+// between dots are matched as fnmatch does.
+std::string fnmatch_parts(std::string_view key);
+
+// Appends the rules of the plans, or of the one that `--table` names, and a
+// catch-all for what they leave whole. False, with the reason reported.
+bool read_parallel_plans(std::span<const PythonToken> tokens,
+                         const std::vector<const PythonDict*>& plans,
+                         const RuleReading& reading, RuleSet& rules,
+                         ErrorLimit& errors);
+
+}  // namespace shardplan

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Specs, axes and PartitionAxis, for io/python/tables.h.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/python/tables.h"
+#include "io/spec_node.h"
+
+namespace shardplan {
+namespace {
+
+std::nullopt_t refuse(Span where, std::string message, std::string help,
+                      Diagnostics& diags) {
+  return diags.error(Code::MalformedDocument, where, std::move(message))
+      .help(std::move(help));
+}
+
+// "PartitionSpec" for "jax.sharding.PartitionSpec".
+std::string_view last_part(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+bool is_spec_name(std::string_view name) {
+  const std::string_view last = last_part(name);
+  return last == "PartitionSpec" || last == "PS" || last == "P";
+}
+
+// `pmag.resolve(ColumnWise)`
+bool is_resolve(const PythonValue& value) {
+  return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
+}
+
+// A name that stands for a spec, alone or as the argument of `resolve`.
+bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
+  const ShardingPreset* preset =
+      value.kind == PythonKind::Name
+          ? find_sharding_preset(last_part(value.text))
+          : nullptr;
+  if (preset != nullptr) {
+    rule.spec = preset_spec(*preset);
+    rule.decode_dim = preset->decode_dim;
+    return true;
+  }
+  auto report = diags.error(Code::MalformedDocument, value.where,
+                            "this is no PartitionSpec");
+  suggest_preset(last_part(value.text), report);
+  report.help(
+      "PartitionSpec, PS and P are read, and presets such as ColumnWise; "
+      "PartitionSpec() replicates");
+  return false;
+}
+
+std::optional<AxisName> read_axis(const PythonValue& value,
+                                  Diagnostics& diags) {
+  if (is_axis_name(value.text)) return value.text;
+  return refuse(value.where, in_backticks(value.text) + " is not an axis name",
+                "axis names start with a letter or `_` and go on with letters, "
+                "digits, `_`, `.` and `-`",
+                diags);
+}
+
+std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
+  return refuse(value.where,
+                value.kind == PythonKind::Name
+                    ? in_backticks(value.text) + " is not known here"
+                    : "this is not an entry of a PartitionSpec",
+                "write None, the axis as a string, or a tuple of strings",
+                diags);
+}
+
+}  // namespace
+
+bool is_python_spec(const PythonValue& value) {
+  return value.kind == PythonKind::Call || value.kind == PythonKind::Name;
+}
+
+bool read_python_spec(const PythonValue& value, Rule& rule,
+                      Diagnostics& diags) {
+  rule.spec_where = value.where;
+  if (value.kind == PythonKind::Name) return read_preset(value, rule, diags);
+  if (is_resolve(value)) {
+    if (value.items.size() == 1 && value.items[0].keyword.empty()) {
+      return read_preset(value.items[0], rule, diags);
+    }
+    refuse(value.where, "only `resolve` of one preset is read",
+           "write PartitionSpec(..) with the axes that it resolves to", diags);
+    return false;
+  }
+  if (value.kind == PythonKind::Call && !is_spec_name(value.text)) {
+    refuse(value.where,
+           "the call of " + in_backticks(value.text) + " is not followed",
+           "write the PartitionSpec that it returns; PartitionSpec, PS and P "
+           "are read",
+           diags);
+    return false;
+  }
+  if (value.kind != PythonKind::Call) {
+    refuse(value.where,
+           value.kind == PythonKind::None ? "the rule has no spec"
+                                          : "this is no PartitionSpec",
+           "PartitionSpec, PS and P are read; PartitionSpec() replicates",
+           diags);
+    return false;
+  }
+  bool good = true;
+  for (const PythonValue& item : value.items) {
+    if (!item.keyword.empty()) {
+      refuse(item.where, "arguments by name are not read",
+             "give the axes by position", diags);
+      return false;
+    }
+    const auto axes = read_python_axes(item, diags);
+    good = good && axes;
+    rule.spec.dims.push_back(axes.value_or(AxisNames()));
+    rule.dim_where.push_back(item.where);
+  }
+  return good;
+}
+
+std::optional<AxisNames> read_python_axes(const PythonValue& value,
+                                          Diagnostics& diags) {
+  switch (value.kind) {
+    case PythonKind::None:
+      return AxisNames();
+    case PythonKind::String: {
+      if (value.text.empty()) return AxisNames();
+      auto name = read_axis(value, diags);
+      if (!name) return std::nullopt;
+      return AxisNames{*std::move(name)};
+    }
+    case PythonKind::Tuple:
+    case PythonKind::List:
+      break;
+    default:
+      if (value.text.ends_with(".UNCONSTRAINED")) {
+        return AxisNames{std::string(kUnconstrained)};
+      }
+      return refuse_entry(value, diags);
+  }
+  AxisNames axes;
+  for (const PythonValue& item : value.items) {
+    if (item.kind == PythonKind::None && value.items.size() == 1) continue;
+    if (item.kind != PythonKind::String) return refuse_entry(item, diags);
+    auto name = read_axis(item, diags);
+    if (!name) return std::nullopt;
+    axes.push_back(*std::move(name));
+  }
+  return axes;
+}
+
+std::optional<PartitionAxis> read_python_partition_axis(
+    const PythonValue& value, Diagnostics& diags) {
+  std::vector<std::string> known;
+  for (const PartitionField& field : partition_fields()) {
+    known.emplace_back(field.name);
+  }
+  PartitionAxis axis = default_partition_axis();
+  for (const PythonValue& item : value.items) {
+    const auto field = find_partition_field(item.keyword);
+    if (!field) {
+      auto report = diags.error(
+          Code::UnknownKey, item.where,
+          item.keyword.empty()
+              ? "the fields of a PartitionAxis are given by name"
+              : "PartitionAxis has no " + in_backticks(item.keyword));
+      if (const auto near = nearest(item.keyword, known)) {
+        report.help("did you mean `" + *near + "`?");
+      }
+      return std::nullopt;
+    }
+    auto axes = read_python_axes(item, diags);
+    if (!axes) return std::nullopt;
+    const bool is_tuple =
+        item.kind == PythonKind::Tuple || item.kind == PythonKind::List;
+    axis.at(*field) = AxisValue{*std::move(axes), is_tuple};
+  }
+  return resolve_partition_axis(axis, diags);
+}
+
+}  // namespace shardplan

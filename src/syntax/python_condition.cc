@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conditions, for syntax/python_program.h.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "syntax/python_program.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int kMaxConditionDepth = 64;
+
+class ConditionReader {
+ public:
+  ConditionReader(std::span<const PythonToken> tokens, size_t begin, size_t end,
+                  const PythonAnswers& answers)
+      : tokens_(tokens), at_(begin), end_(end), answers_(answers) {}
+
+  PythonCondition run() {
+    result_.is_understood = true;
+    result_.value = any_of();
+    result_.is_understood = result_.is_understood && at_ == end_;
+    return std::move(result_);
+  }
+
+ private:
+  bool take(std::string_view word) {
+    const bool is_there = at_ < end_ && tokens_[at_].is(word);
+    if (is_there) ++at_;
+    return is_there;
+  }
+
+  std::optional<bool> any_of() {
+    std::optional<bool> left = all_of();
+    while (result_.is_understood && take("or")) {
+      const std::optional<bool> right = all_of();
+      if (left == true || right == true) {
+        left = true;
+      } else if (!left || !right) {
+        left = std::nullopt;
+      }
+    }
+    return left;
+  }
+
+  std::optional<bool> all_of() {
+    std::optional<bool> left = operand();
+    while (result_.is_understood && take("and")) {
+      const std::optional<bool> right = operand();
+      if (left == false || right == false) {
+        left = false;
+      } else if (!left || !right) {
+        left = std::nullopt;
+      }
+    }
+    return left;
+  }
+
+  std::optional<bool> operand() {
+    bool is_negated = false;
+    while (take("not")) is_negated = !is_negated;
+    if (take("(")) {
+      // Brackets nest no deeper than values do.
+      if (++depth_ > kMaxConditionDepth) result_.is_understood = false;
+      if (!result_.is_understood) return std::nullopt;
+      const auto inside = any_of();
+      --depth_;
+      result_.is_understood = result_.is_understood && take(")");
+      return inside && is_negated ? std::optional(!*inside) : inside;
+    }
+    if (at_ >= end_ || tokens_[at_].kind != PythonTokenKind::Name) {
+      result_.is_understood = false;
+      return std::nullopt;
+    }
+    Span where = tokens_[at_].where;
+    std::string last = tokens_[at_++].text;
+    while (take(".")) {
+      if (at_ >= end_) break;
+      where.end = tokens_[at_].where.end;
+      last = tokens_[at_++].text;
+    }
+    if (last == "True" || last == "False") {
+      return (last == "True") != is_negated;
+    }
+    const auto answer = answered(last, where, is_negated);
+    return answer && is_negated ? std::optional(!*answer) : answer;
+  }
+
+  std::optional<bool> answered(const std::string& name, Span where,
+                               bool is_negated) {
+    if (const auto answer = answers_(name)) return answer;
+    result_.open.push_back({name, where, is_negated});
+    return std::nullopt;
+  }
+
+  std::span<const PythonToken> tokens_;
+  size_t at_;
+  size_t end_;
+  const PythonAnswers& answers_;
+  PythonCondition result_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+PythonCondition read_python_condition(std::span<const PythonToken> tokens,
+                                      size_t begin, size_t end,
+                                      const PythonAnswers& answers) {
+  return ConditionReader(tokens, begin, end, answers).run();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an expression may do to the objects that it names, for io/python/
+// program.h. In doubt it changes them.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "syntax/python_program.h"
+#include "syntax/tokens.h"
+
+namespace shardplan {
+namespace {
+
+template <size_t N>
+bool is_one_of(std::string_view word,
+               const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::string_view last_part_of(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+// Methods that change a list or a dict.
+bool is_changing_method(std::string_view name) {
+  static constexpr std::array<std::string_view, 21> kMethods = {
+      "append",      "extend",      "insert",      "remove",   "pop",
+      "clear",       "sort",        "reverse",     "update",   "setdefault",
+      "popitem",     "add",         "discard",     "__iadd__", "__imul__",
+      "__setitem__", "__delitem__", "__setattr__", "__init__", "__ior__",
+      "move_to_end"};
+  return is_one_of(name, kMethods);
+}
+
+// Functions that change what they are given.
+bool is_changing_function(std::string_view name) {
+  static constexpr std::array<std::string_view, 15> kFunctions = {
+      "setattr",  "delattr", "shuffle",      "insort",  "insort_left",
+      "heappush", "heappop", "insort_right", "heapify", "heapreplace",
+      "iadd",     "iconcat", "setitem",      "delitem", "imul"};
+  return is_one_of(name, kFunctions);
+}
+
+// What reaches names by their text.
+bool is_reflection(std::string_view name) {
+  static constexpr std::array<std::string_view, 12> kWords = {
+      "globals", "vars",        "locals",  "exec",
+      "eval",    "setattr",     "delattr", "__dict__",
+      "modules", "__setattr__", "getattr", "import_module"};
+  return is_one_of(name, kWords);
+}
+
+bool is_in_place(const PythonToken& token) {
+  static constexpr std::array<std::string_view, 11> kOperators = {
+      "+=", "-=", "*=", "/=", "%=", "|=", "&=", "**=", "//=", ">>=", "<<="};
+  return token.kind == PythonTokenKind::Operator &&
+         is_one_of(token.text, kOperators);
+}
+
+bool is_text_token(const PythonToken& token) {
+  return token.kind == PythonTokenKind::String ||
+         token.kind == PythonTokenKind::Formatted;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    const bool is_part = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         c == '_' || is_digit(c);
+    if (is_part) {
+      words.back() += c;
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  return words;
+}
+
+}  // namespace
+
+PythonProblem PythonProgram::problem_of(const std::string& name, Span where,
+                                        const Doubt* doubt) const {
+  if (doubt != nullptr && doubt->question) {
+    PythonProblem problem = *doubt->question;
+    problem.facts.push_back(
+        "line " + std::to_string(where.file->position(where.begin).line) +
+        " changes " + in_backticks(name));
+    return problem;
+  }
+  return {where,
+          in_backticks(name) + " is changed " +
+              (doubt == nullptr ? "here in a way" : doubt->why + ",") +
+              (doubt == nullptr ? " that is not followed"
+                                : " which is not followed"),
+          {},
+          "write all rules of the table in one place"};
+}
+
+void PythonProgram::spoil(PythonObject* object, const PythonProblem& problem) {
+  if (object->change) return;
+  std::vector<PythonObject*> open = {object};
+  std::set<PythonObject*> seen;
+  while (!open.empty()) {
+    PythonObject* at = open.back();
+    open.pop_back();
+    if (!seen.insert(at).second) continue;
+    if (at->is_tracked() && !at->change) at->change = problem;
+    for (const PythonItem& item : at->items) {
+      if (item.value->is_tracked()) open.push_back(item.value);
+    }
+  }
+}
+
+void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
+                                const PythonProblem& problem) {
+  PythonObject* all = marker(span_of(begin, end));
+  collect(begin, end, scope, *all);
+  spoil(all, problem);
+}
+
+void PythonProgram::spoil_attribute(const std::string& name,
+                                    const PythonProblem& problem,
+                                    const PythonObject* besides) {
+  attributes_.push_back({name, problem, besides});
+}
+
+// Whether what stands behind a name, from `after` on, changes its object.
+bool PythonProgram::changes(size_t first, size_t after, size_t end,
+                            const PythonObject* object) const {
+  if (first > 0 && tokens_[first - 1].is("del")) return after < end;
+  // A dict or an instance that holds a table: its own entries are not rules.
+  const bool is_holder = object->is_opaque ? object->text == "{"
+                                           : object->kind == PythonKind::Call;
+  size_t at = after;
+  bool is_item = false;
+  for (int depth = 0; at < end; ++depth) {
+    is_item = false;
+    if (tokens_[at].is(".") && at + 1 < end) {
+      if (is_changing_method(tokens_[at + 1].text) &&
+          !(is_holder && depth == 0)) {
+        return true;
+      }
+      at += 2;
+    } else if (tokens_[at].is("[")) {
+      is_item = !(is_holder && depth == 0);
+      at = std::min(end, past_[at]);
+    } else if (tokens_[at].is("(")) {
+      at = std::min(end, past_[at]);
+    } else {
+      break;
+    }
+  }
+  if (at >= end || at == after) return false;
+  return is_in_place(tokens_[at]) || (is_item && tokens_[at].is("="));
+}
+
+// Whether items of the attribute that ends here are assigned.
+bool PythonProgram::changes_attribute(size_t after, size_t end) const {
+  size_t at = after;
+  while (at < end && tokens_[at].is("[")) {
+    at = std::min(end, past_[at]);
+  }
+  if (at >= end) return false;
+  return is_in_place(tokens_[at]) || (at > after && tokens_[at].is("=")) ||
+         (at > after && tokens_[at].is(".") && at + 1 < end &&
+          is_changing_method(tokens_[at + 1].text));
+}
+
+void PythonProgram::look(size_t begin, size_t end, Scope& scope,
+                         const Doubt* doubt) {
+  std::vector<std::string> calls;  // whose brackets are open here
+  bool is_indirect = false;        // a change of something that has no name
+  bool is_static = false;          // list.append(RULES, ..)
+  bool binds = false;
+  bool reflects = false;
+  const Doubt elsewhere{"in " + in_backticks(scope.name) +
+                        ", whose calls are not followed"};
+  for (size_t i = begin; i < end; ++i) {
+    const PythonToken& token = tokens_[i];
+    if (literals_.contains(token.where.begin)) {
+      literal_scopes_.emplace(token.where.begin, &scope);
+    }
+    if (opens_python_bracket(token)) {
+      const bool is_call = token.is("(") && i > 0 &&
+                           tokens_[i - 1].kind == PythonTokenKind::Name;
+      std::string callee = is_call ? tokens_[i - 1].text : "";
+      if (!is_call && !calls.empty()) callee = calls.back();
+      calls.push_back(std::move(callee));
+    } else if (closes_python_bracket(token) && !calls.empty()) {
+      calls.pop_back();
+    }
+    binds = binds || token.is("for") || token.is("lambda") || token.is(":=");
+    if (token.kind != PythonTokenKind::Name) continue;
+    reflects = reflects || is_reflection(token.text);
+    if (i > begin && tokens_[i - 1].is(".")) {
+      is_indirect =
+          is_indirect || (is_changing_method(token.text) && i >= begin + 2 &&
+                          closes_python_bracket(tokens_[i - 2]));
+      continue;
+    }
+    const bool is_keyword = !calls.empty() && i + 1 < end &&
+                            tokens_[i + 1].is("=") && i > begin &&
+                            (tokens_[i - 1].is("(") || tokens_[i - 1].is(","));
+    if (is_keyword) continue;
+    size_t after = i + 1;
+    std::string name;
+    Scope* owner = &scope;
+    PythonObject* object = named_at(i, end, scope, after, name, &owner);
+    if (object == nullptr || !object->is_tracked()) {
+      // `x.rules.append(..)` of an x that is not known.
+      size_t last = i;
+      while (last + 2 < end && tokens_[last + 1].is(".")) {
+        last += 2;
+        const bool is_changed =
+            is_changing_method(tokens_[last].text) ||
+            (last + 1 < end &&
+             (tokens_[last + 1].is("[") || is_in_place(tokens_[last + 1])));
+        if (!is_changed) continue;
+        is_static = is_static || token.is("list") || token.is("dict") ||
+                    token.is("operator");
+        is_indirect = is_indirect || binds;
+        const bool is_method = is_changing_method(tokens_[last].text);
+        const size_t attribute = is_method ? last - 2 : last;
+        if (attribute > i && (is_method || changes_attribute(last + 1, end))) {
+          const Span where = span_of(i, last + 1);
+          spoil_attribute(
+              tokens_[attribute].text,
+              problem_of(std::string(span_of(i, attribute + 1).text()), where,
+                         doubt == nullptr && scope.outer != nullptr ? &elsewhere
+                                                                    : doubt),
+              nullptr);
+        }
+      }
+      continue;
+    }
+    const Doubt* why = doubt;
+    if (why == nullptr && owner != &scope) why = &elsewhere;
+    const bool is_given = !calls.empty() && !calls.back().empty();
+    if (changes(i, after, end, object) ||
+        (is_given && is_changing_function(calls.back()))) {
+      spoil(object,
+            problem_of(name, span_of(i, std::min(end, after + 2)), why));
+    } else if (is_given && after < end &&
+               (tokens_[after].is(",") || tokens_[after].is(")") ||
+                tokens_[after].is("]") || tokens_[after].is("for"))) {
+      given_.push_back({calls.back(), object, span_of(i, after)});
+    }
+  }
+  if (is_static || is_indirect) {
+    spoil_named(begin, end, scope,
+                problem_of("the table", span_of(begin, end), doubt));
+  }
+  PythonObject* walrus = nullptr;
+  for (size_t i = begin + 1; binds && i < end; ++i) {
+    if (!tokens_[i].is(":=") || tokens_[i - 1].kind != PythonTokenKind::Name) {
+      continue;
+    }
+    const Span where = tokens_[i - 1].where;
+    if (walrus == nullptr) {
+      walrus = unknown(begin, end, scope,
+                       problem_of(tokens_[i - 1].text, where, doubt));
+    }
+    bind(scope, tokens_[i - 1].text, walrus, doubt, where);
+  }
+  if (reflects) look_at_strings(begin, end);
+}
+
+// `globals()["RULES"]`, `exec("RULES.append(..)")`, `setattr(m, "RULES", ..)`.
+void PythonProgram::look_at_strings(size_t begin, size_t end) {
+  std::set<std::string> words;
+  bool has_text = false;
+  bool is_computed = false;
+  bool runs_code = false;
+  bool stores = false;
+  for (size_t i = begin; i < end; ++i) {
+    const PythonToken& token = tokens_[i];
+    if (is_text_token(token)) {
+      has_text = true;
+      is_computed = is_computed || token.kind == PythonTokenKind::Formatted;
+      for (std::string& word : words_of(token.text)) {
+        words.insert(std::move(word));
+      }
+    }
+    const bool is_called = i + 1 < end && tokens_[i + 1].is("(");
+    runs_code =
+        runs_code || (is_called && (token.is("exec") || token.is("eval")));
+    const bool is_names =
+        is_called && i + 3 < end && tokens_[i + 2].is(")") &&
+        (token.is("globals") || token.is("vars") || token.is("locals"));
+    stores = stores ||
+             (is_names && (tokens_[i + 3].is("[") || tokens_[i + 3].is(".")));
+  }
+  const bool is_any =
+      (runs_code && (!has_text || is_computed)) || (stores && !has_text);
+  const Span where = span_of(begin, end);
+  for (const auto& each : scopes_) {
+    for (const auto& [name, object] : each->names) {
+      const std::string word(last_part_of(name));
+      if (!object->is_tracked() || (!is_any && !words.contains(word))) continue;
+      const Doubt doubt{"by code that is made as it runs"};
+      spoil(object, problem_of(name, where, &doubt));
+    }
+  }
+}
+
+// Objects that functions of this file were given, which may change them.
+void PythonProgram::settle_calls() {
+  bool is_changed = true;
+  constexpr int kRounds = 16;
+  for (int round = 0; is_changed && round < kRounds; ++round) {
+    is_changed = false;
+    // Functions that change a parameter, and classes that do so when made.
+    std::set<std::string> changing;
+    for (const auto& [name, scope] : run_functions_) {
+      const bool changes_one = std::any_of(
+          scope->parameters.begin(), scope->parameters.end(),
+          [](const PythonObject* each) { return each->change.has_value(); });
+      if (!changes_one) continue;
+      changing.insert(name);
+      if (name.starts_with("__")) changing.insert(scope->outer->name);
+    }
+    for (const Given& given : given_) {
+      if (given.object->change || !changing.contains(given.callee)) {
+        continue;
+      }
+      const Doubt doubt{"by `" + given.callee + "`"};
+      spoil(given.object,
+            problem_of(std::string(given.where.text()), given.where, &doubt));
+      is_changed = true;
+    }
+  }
+}
+
+std::vector<PythonProblem> PythonProgram::remarks(
+    const PythonObject& table) const {
+  std::set<const PythonObject*> parts;
+  std::vector<const PythonObject*> open = {&table};
+  while (!open.empty()) {
+    const PythonObject* at = open.back();
+    open.pop_back();
+    if (!parts.insert(at).second) continue;
+    for (const PythonItem& item : at->items) open.push_back(item.value);
+  }
+  std::vector<PythonProblem> all;
+  std::set<std::string> callees;
+  for (const Given& given : given_) {
+    const bool is_known =
+        is_python_reader(given.callee) || !given.object->is_sequence() ||
+        given.object->kind != PythonKind::List ||
+        std::any_of(
+            run_functions_.begin(), run_functions_.end(),
+            [&](const auto& each) { return each.first == given.callee; });
+    if (is_known || !parts.contains(given.object) ||
+        !callees.insert(given.callee).second) {
+      continue;
+    }
+    all.push_back({given.where,
+                   "`" + given.callee + "` is given " +
+                       in_backticks(given.where.text()) +
+                       ", and is taken not to change it",
+                   {},
+                   "a tuple cannot be changed; write the table as one"});
+  }
+  return all;
+}
+
+}  // namespace shardplan

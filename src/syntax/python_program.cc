@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "syntax/python_program.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+std::string_view last_word(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+// Decorators that leave what a function returns as it is.
+bool is_plain_decorator(std::string_view name) {
+  static constexpr std::array<std::string_view, 14> kPlain = {
+      "staticmethod", "classmethod", "property",       "cached_property",
+      "lru_cache",    "cache",       "abstractmethod", "override",
+      "typechecked",  "jaxtyped",    "final",          "overload",
+      "deprecated",   "wraps"};
+  return std::find(kPlain.begin(), kPlain.end(), last_word(name)) !=
+         kPlain.end();
+}
+
+}  // namespace
+
+PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
+                             const std::vector<size_t>& literals,
+                             const PythonAnswers& answers,
+                             std::optional<size_t> forced)
+    : tokens_(tokens),
+      past_(past_python_brackets(tokens)),
+      answers_(answers),
+      forced_(forced) {
+  for (const size_t at : literals) {
+    literals_.insert(tokens[at].where.begin);
+  }
+  statements_ = python_statements(tokens);
+  scopes_.push_back(std::make_unique<Scope>());
+  run(statements_, *scopes_.front(), nullptr);
+  // Functions run when the module is there; some define others.
+  for (size_t i = 0; i < functions_.size(); ++i) {
+    run_function(Function(functions_[i]));
+  }
+  std::multimap<std::string_view, PythonObject*> attributes;
+  for (const auto& scope : scopes_) {
+    for (const auto& [name, object] : scope->names) {
+      if (name.find('.') != std::string::npos) {
+        attributes.emplace(last_word(name), object);
+      }
+    }
+  }
+  for (const Attribute& change : attributes_) {
+    const auto [first, last] = attributes.equal_range(change.name);
+    for (auto at = first; at != last; ++at) {
+      if (at->second != change.besides) spoil(at->second, change.problem);
+    }
+  }
+  for (const auto& scope : scopes_) {
+    for (const auto& [name, object] : scope->names) {
+      if (scope->star && object->made < scope->star_moment) {
+        spoil(object, *scope->star);
+      }
+    }
+  }
+  settle_calls();
+}
+
+Span PythonProgram::span_of(size_t begin, size_t end) const {
+  Span where = tokens_[begin].where;
+  if (end > begin) where.end = tokens_[end - 1].where.end;
+  return where;
+}
+
+std::string PythonProgram::line_of(size_t token) const {
+  const Span where = tokens_[token].where;
+  return std::to_string(where.file->position(where.begin).line);
+}
+
+// Statements.
+
+bool PythonProgram::is_forced(const PythonStatement& statement) const {
+  return forced_ && statement.begin <= *forced_ &&
+         *forced_ < std::max(statement.end, statement.body_end);
+}
+
+void PythonProgram::run(const Statements& statements, Scope& scope,
+                        const Doubt* doubt) {
+  for (size_t i = 0; i < statements.size() && !scope.is_finished; ++i) {
+    const PythonStatement& statement = statements[i];
+    if (!statement.is_compound) {
+      run_simple(statement, scope, doubt);
+    } else if (tokens_[statement.begin].is("if")) {
+      i = run_if(statements, i, scope, doubt);
+    } else {
+      run_compound(statement, scope, doubt);
+    }
+  }
+}
+
+// Runs an `if` and its `elif` and `else`; gives the last statement of them.
+size_t PythonProgram::run_if(const Statements& statements, size_t at,
+                             Scope& scope, const Doubt* doubt) {
+  size_t last = at;
+  while (last + 1 < statements.size() && statements[last + 1].is_compound &&
+         (tokens_[statements[last + 1].begin].is("elif") ||
+          tokens_[statements[last + 1].begin].is("else"))) {
+    ++last;
+  }
+  for (size_t i = at; i <= last; ++i) {
+    if (!is_forced(statements[i])) continue;
+    look(statements[i].begin, statements[i].end, scope, doubt);
+    run(statements[i].body, scope, nullptr);
+    return last;
+  }
+  std::optional<Doubt> open;
+  for (size_t i = at; i <= last; ++i) {
+    const PythonStatement& arm = statements[i];
+    const size_t begin = arm.begin + 1;
+    look(begin, arm.end, scope, doubt);
+    PythonCondition condition{true, true, {}};
+    const bool is_else = tokens_[arm.begin].is("else");
+    const bool is_script = begin < arm.end && tokens_[begin].is("__name__");
+    const bool is_typing =
+        begin < arm.end && tokens_[arm.end - 1].is("TYPE_CHECKING");
+    if (is_script || is_typing) {
+      condition.value = false;
+    } else if (!is_else) {
+      condition = read_python_condition(tokens_, begin, arm.end, answers_);
+      if (!condition.is_understood) condition.value.reset();
+    }
+    // What ends in `raise` gives no table.
+    const bool raises = !arm.body.empty() && !arm.body.back().is_compound &&
+                        tokens_[arm.body.back().begin].is("raise");
+    if (condition.value == false || (raises && !is_else)) continue;
+    if (open || !condition.value) {
+      if (!open) {
+        open = Doubt{"where a condition holds that is not read (line " +
+                     line_of(arm.begin) + ")"};
+        if (condition.is_understood) {
+          const std::string& name = condition.open.front().name;
+          open->question = PythonProblem{
+              condition.open.front().where,
+              "the table depends on " + in_backticks(name),
+              {},
+              "say `--set " + name + "=true`, or `--set " + name + "=false`"};
+        }
+      }
+      run(arm.body, scope, &*open);
+      if (condition.value == true) break;
+      continue;
+    }
+    run(arm.body, scope, doubt);
+    break;
+  }
+  return last;
+}
+
+void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
+                                 const Doubt* doubt) {
+  size_t at = statement.begin;
+  if (tokens_[at].is("async") && at + 1 < statement.end) ++at;
+  const PythonToken& word = tokens_[at];
+  if (word.is("def")) return define(statement, scope, doubt);
+  look(statement.begin, statement.end, scope, doubt);
+  if (word.is("class")) {
+    decorators_.clear();
+    auto inside = std::make_unique<Scope>();
+    inside->kind = Scope::Kind::Class;
+    inside->outer = &scope;
+    inside->name = at + 1 < statement.end ? tokens_[at + 1].text : "";
+    Scope& body = *scopes_.emplace_back(std::move(inside));
+    run(statement.body, body, doubt);
+    for (const std::string& name : body.order) {
+      scope.names[body.name + "." + name] = body.names[name];
+    }
+    return bind(scope, body.name, marker(word.where), doubt, word.where);
+  }
+  // Names behind `for` and `as` stand for something of the header.
+  const bool is_loop = word.is("for") || word.is("while");
+  const bool is_with = word.is("with");
+  bool binds = word.is("for");
+  PythonObject* part = nullptr;
+  for (size_t i = at + 1; i < statement.end; ++i) {
+    const PythonToken& token = tokens_[i];
+    if (token.is("in") && word.is("for")) break;
+    if (binds && token.kind == PythonTokenKind::Name) {
+      if (part == nullptr) {
+        part = unknown(statement.begin, statement.end, scope,
+                       PythonProblem{token.where,
+                                     in_backticks(token.text) +
+                                         " stands for what is not followed",
+                                     {},
+                                     "write the value itself"});
+      }
+      bind(scope, token.text, part, nullptr, token.where);
+    }
+    binds = word.is("for") || token.is("as");
+  }
+  if (is_forced(statement) || (is_with && doubt == nullptr)) {
+    return run(statement.body, scope, nullptr);
+  }
+  if (doubt != nullptr) return run(statement.body, scope, doubt);
+  const Doubt mine{is_loop            ? "in a loop"
+                   : word.is("match") ? "where a `case` matches"
+                                      : "in a `" + word.text + "` block"};
+  run(statement.body, scope, &mine);
+}
+
+void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
+                               const Doubt* doubt) {
+  const PythonToken& first = tokens_[statement.begin];
+  const auto finish = [&] { scope.is_finished = doubt == nullptr; };
+  if (first.is("@")) {
+    look(statement.begin, statement.end, scope, doubt);
+    decorators_.push_back(&statement);
+    return;
+  }
+  if (first.is("global") || first.is("nonlocal")) {
+    for (size_t i = statement.begin + 1; i < statement.end; ++i) {
+      if (!tokens_[i].is(",")) scope.outer_names.insert(tokens_[i].text);
+    }
+    return;
+  }
+  if (first.is("return")) return give_back(statement, scope, doubt);
+  if (first.is("import") || first.is("from")) return import(statement, scope);
+  int depth = 0;
+  for (size_t i = statement.begin; i < statement.end; ++i) {
+    if (opens_python_bracket(tokens_[i])) ++depth;
+    if (closes_python_bracket(tokens_[i])) --depth;
+    if (tokens_[i].is("lambda")) break;
+    if (depth > 0 || tokens_[i].kind != PythonTokenKind::Operator) continue;
+    if (tokens_[i].is("=")) return assign(statement, i, scope, doubt);
+    const bool in_place = tokens_[i].text.size() >= 2 &&
+                          tokens_[i].text.back() == '=' &&
+                          std::string_view("=!<>:").find(tokens_[i].text[0]) ==
+                              std::string_view::npos;
+    const bool shifts = tokens_[i].is("<<=") || tokens_[i].is(">>=");
+    if (in_place || shifts) {
+      return assign_in_place(statement, i, scope, doubt);
+    }
+  }
+  // A table that is pasted alone.
+  if (literals_.contains(first.where.begin)) {
+    scope.result = evaluate(statement.begin, statement.end, scope);
+  }
+  if (doubt == nullptr && run_method(statement, scope)) return;
+  look(statement.begin, statement.end, scope, doubt);
+  if (first.is("del")) {
+    for (size_t i = statement.begin + 1; i < statement.end; ++i) {
+      const bool is_whole = i + 1 == statement.end || tokens_[i + 1].is(",");
+      if (tokens_[i].kind != PythonTokenKind::Name || !is_whole ||
+          tokens_[i - 1].is(".") || find(scope, tokens_[i].text) == nullptr) {
+        continue;
+      }
+      PythonObject* gone = marker(tokens_[i].where);
+      gone->problem = problem_of(tokens_[i].text, tokens_[i].where, doubt);
+      bind(scope, tokens_[i].text, gone, doubt, tokens_[i].where);
+    }
+  }
+  if (first.is("raise")) finish();
+}
+
+void PythonProgram::give_back(const PythonStatement& statement, Scope& scope,
+                              const Doubt* doubt) {
+  look(statement.begin + 1, statement.end, scope, doubt);
+  PythonObject* value = evaluate(statement.begin + 1, statement.end, scope);
+  if (doubt == nullptr) {
+    scope.result = value;
+    scope.is_finished = true;
+    return;
+  }
+  if (scope.maybe == nullptr) {
+    scope.maybe = objects_.make(PythonKind::Name, "", value->where);
+    scope.maybe->is_opaque = scope.maybe->is_derived = true;
+    scope.maybe->problem = doubt->question.value_or(PythonProblem{
+        span_of(statement.begin, statement.end),
+        "this is returned only " + doubt->why,
+        {},
+        "choose a table with `--table`, or leave the condition out"});
+  }
+  if (doubt->question && scope.maybe->problem->facts.size() < 4) {
+    scope.maybe->problem->facts.push_back("line " + line_of(statement.begin) +
+                                          " returns another table");
+  }
+  scope.maybe->items.push_back({value, ""});
+}
+
+void PythonProgram::define(const PythonStatement& statement, Scope& scope,
+                           const Doubt* doubt) {
+  size_t at = statement.begin;
+  while (at < statement.end && !tokens_[at].is("def")) ++at;
+  look(at, statement.end, scope, doubt);
+  Function function{&statement, &scope, "", {}};
+  for (const PythonStatement* decorator : decorators_) {
+    std::string name;
+    for (size_t i = decorator->begin + 1;
+         i < decorator->end && !tokens_[i].is("("); ++i) {
+      name += tokens_[i].text;
+    }
+    if (is_plain_decorator(name)) continue;
+    function.decorator = name;
+    function.decorator_where = span_of(decorator->begin, decorator->end);
+  }
+  decorators_.clear();
+  if (at + 1 >= statement.end) return;
+  bind(scope, tokens_[at + 1].text, marker(tokens_[at + 1].where), doubt,
+       tokens_[at + 1].where);
+  functions_.push_back(std::move(function));
+}
+
+void PythonProgram::run_function(const Function& function) {
+  size_t at = function.statement->begin;
+  const size_t end = function.statement->end;
+  while (!tokens_[at].is("def")) ++at;
+  auto made = std::make_unique<Scope>();
+  made->kind = Scope::Kind::Function;
+  made->outer = function.outer;
+  const Scope* type = function.outer;
+  while (type->outer != nullptr && type->kind != Scope::Kind::Class) {
+    type = type->outer;
+  }
+  const std::string& name = tokens_[at + 1].text;
+  made->name = type->name.empty() ? name : type->name + "." + name;
+  Scope& scope = *scopes_.emplace_back(std::move(made));
+  run_functions_.emplace(name, &scope);
+  int depth = 0;
+  for (size_t i = at + 2; i < end; ++i) {
+    if (closes_python_bracket(tokens_[i]) && --depth == 0) break;
+    if (opens_python_bracket(tokens_[i])) ++depth;
+    const bool is_parameter =
+        depth == 1 && tokens_[i].kind == PythonTokenKind::Name &&
+        (tokens_[i - 1].is("(") || tokens_[i - 1].is(",") ||
+         tokens_[i - 1].is("*") || tokens_[i - 1].is("**"));
+    if (!is_parameter) continue;
+    PythonObject* parameter = marker(tokens_[i].where);
+    // It may be any list that a call gives.
+    parameter->items.push_back({marker(tokens_[i].where), ""});
+    scope.parameters.push_back(parameter);
+    bind(scope, tokens_[i].text, parameter, nullptr, tokens_[i].where);
+  }
+  run(function.statement->body, scope, nullptr);
+  if (scope.maybe != nullptr) {
+    if (scope.result != nullptr) {
+      scope.maybe->items.push_back({scope.result, ""});
+    }
+    scope.result = scope.maybe;
+  }
+  if (scope.result != nullptr && !function.decorator.empty()) {
+    PythonObject* changed =
+        objects_.make(PythonKind::Name, "", scope.result->where);
+    changed->is_opaque = changed->is_derived = true;
+    changed->items.push_back({scope.result, ""});
+    changed->problem =
+        PythonProblem{function.decorator_where,
+                      "the decorator " + in_backticks(function.decorator) +
+                          " may change what " + in_backticks(name) +
+                          " returns, and is not followed",
+                      {},
+                      "write the table that is meant without it"};
+    scope.result = changed;
+  }
+}
+
+// What is imported under a name that has a value replaces it.
+void PythonProgram::import(const PythonStatement& statement, Scope& scope) {
+  for (size_t i = statement.begin + 1; i < statement.end; ++i) {
+    const PythonToken& token = tokens_[i];
+    const bool is_name = token.kind == PythonTokenKind::Name &&
+                         !token.is("import") && !token.is("as") &&
+                         !(i + 1 < statement.end && tokens_[i + 1].is("as"));
+    if (token.is("*") && tokens_[i - 1].is("import")) {
+      scope.star = PythonProblem{
+          token.where,
+          "names from another module, which is not read, may replace this",
+          {},
+          "put this import before the rules"};
+      scope.star_moment = objects_.now();
+    }
+    PythonObject* object = is_name ? find(scope, token.text) : nullptr;
+    if (object == nullptr) continue;
+    PythonObject* other = marker(token.where);
+    other->items.push_back({object, ""});
+    other->problem = PythonProblem{
+        token.where,
+        in_backticks(token.text) +
+            " is imported here from another module, which is not read",
+        {},
+        "leave the import out, or give that module with another `--rules`"};
+    bind(scope, token.text, other, nullptr, token.where);
+  }
+}
+
+void PythonProgram::assign(const PythonStatement& statement,
+                           size_t first_equals, Scope& scope,
+                           const Doubt* doubt) {
+  // `a = b = VALUE`
+  std::vector<std::pair<size_t, size_t>> targets;
+  size_t begin = statement.begin;
+  size_t value_begin = first_equals + 1;
+  int depth = 0;
+  for (size_t i = statement.begin; i < statement.end; ++i) {
+    if (opens_python_bracket(tokens_[i])) ++depth;
+    if (closes_python_bracket(tokens_[i])) --depth;
+    if (tokens_[i].is("lambda")) break;
+    if (depth > 0 || !tokens_[i].is("=")) continue;
+    targets.emplace_back(begin, i);
+    begin = value_begin = i + 1;
+  }
+  look(value_begin, statement.end, scope, doubt);
+  PythonObject* value = evaluate(value_begin, statement.end, scope);
+  for (auto [from, to] : targets) {
+    for (size_t i = from, open = 0; i < to; ++i) {
+      if (opens_python_bracket(tokens_[i])) ++open;
+      if (closes_python_bracket(tokens_[i])) --open;
+      if (open == 0 && tokens_[i].is(":")) to = i;  // an annotation
+    }
+    std::string name;
+    bool is_name = from < to;
+    for (size_t i = from; i < to; ++i) {
+      const bool is_dot = (i - from) % 2 == 1;
+      is_name = is_name && (is_dot ? tokens_[i].is(".")
+                                   : tokens_[i].kind == PythonTokenKind::Name);
+      name += tokens_[i].text;
+    }
+    const Span where = span_of(from, to);
+    if (is_name && (to - from) % 2 == 1) {
+      if (to - from > 1 && find(scope, name) == nullptr) {
+        spoil_attribute(tokens_[to - 1].text, problem_of(name, where, doubt),
+                        value);
+      }
+      bind(scope, name, value, doubt, where);
+      continue;
+    }
+    look(from, to + 1, scope, doubt);
+    // `a, (b, *c) = VALUE`
+    PythonObject* part = nullptr;
+    for (size_t i = from; i < to; ++i) {
+      const bool is_part =
+          tokens_[i].kind == PythonTokenKind::Name &&
+          (i == from || tokens_[i - 1].is(",") || tokens_[i - 1].is("(") ||
+           tokens_[i - 1].is("[") || tokens_[i - 1].is("*")) &&
+          (i + 1 == to || tokens_[i + 1].is(",") || tokens_[i + 1].is(")") ||
+           tokens_[i + 1].is("]"));
+      const bool is_index = tokens_[from].kind == PythonTokenKind::Name &&
+                            from + 1 < to && tokens_[from + 1].is("[");
+      if (!is_part || is_index) continue;
+      if (part == nullptr) {
+        part = unknown(value_begin, statement.end, scope,
+                       PythonProblem{tokens_[i].where,
+                                     "several values are assigned at once, "
+                                     "which is not followed",
+                                     {},
+                                     "assign each by itself"});
+      }
+      bind(scope, tokens_[i].text, part, doubt, tokens_[i].where);
+    }
+  }
+}
+
+// `RULES += [..]`
+void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
+                                    Scope& scope, const Doubt* doubt) {
+  look(op + 1, statement.end, scope, doubt);
+  size_t after = op;
+  std::string name;
+  Scope* owner = nullptr;
+  PythonObject* object =
+      named_at(statement.begin, op, scope, after, name, &owner);
+  PythonObject* more = evaluate(op + 1, statement.end, scope);
+  const bool is_plain = object != nullptr && after == op &&
+                        tokens_[op].is("+=") && doubt == nullptr &&
+                        owner == &scope && !object->problem &&
+                        !object->change && !scope.outer_names.contains(name);
+  if (is_plain && object->is_sequence() && more->is_sequence() &&
+      (object->kind == PythonKind::List || more->kind == object->kind) &&
+      objects_.spend(object->items.size() + more->items.size())) {
+    const std::vector<PythonItem> items = more->items;
+    PythonObject* joined = object;
+    if (object->kind == PythonKind::Tuple) {
+      joined = copied(object, 0);
+      bind(scope, name, joined, doubt, span_of(statement.begin, op));
+    }
+    joined->items.insert(joined->items.end(), items.begin(), items.end());
+    joined->absorbed.push_back(more->where.begin);
+    objects_.touch(*joined);
+    return;
+  }
+  if (is_plain && object->kind == PythonKind::String &&
+      more->kind == PythonKind::String) {
+    PythonObject* joined =
+        objects_.make(PythonKind::String, object->text + more->text,
+                      span_of(statement.begin, statement.end));
+    return bind(scope, name, joined, doubt, joined->where);
+  }
+  if (object == nullptr) {
+    // An attribute of something that is not known.
+    if (op > statement.begin && tokens_[op - 1].kind == PythonTokenKind::Name) {
+      const Span where = span_of(statement.begin, op);
+      spoil_attribute(tokens_[op - 1].text,
+                      problem_of(std::string(where.text()), where, doubt),
+                      nullptr);
+    }
+    look(statement.begin, statement.end, scope, doubt);
+    return;
+  }
+  const PythonProblem problem =
+      problem_of(name, span_of(statement.begin, statement.end), doubt);
+  spoil(object, problem);
+  if (after != op) return;
+  PythonObject* changed = marker(problem.where);
+  changed->problem = problem;
+  changed->items = {{object, ""}, {more, ""}};
+  bind(scope, name, changed, doubt, problem.where);
+}
+
+// `RULES.append(..)` and the like as whole statements, on a list of this scope.
+bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
+  size_t after = statement.begin;
+  std::string name;
+  Scope* owner = nullptr;
+  PythonObject* list =
+      named_at(statement.begin, statement.end, scope, after, name, &owner);
+  const bool is_list = list != nullptr && owner == &scope && !list->problem &&
+                       !list->change && !list->is_opaque &&
+                       list->kind == PythonKind::List &&
+                       !scope.outer_names.contains(name);
+  if (!is_list || after + 2 >= statement.end || !tokens_[after].is(".") ||
+      !tokens_[after + 2].is("(")) {
+    return false;
+  }
+  const PythonObject* call = evaluate(statement.begin, statement.end, scope);
+  if (call->is_opaque || call->kind != PythonKind::Call) return false;
+  const std::string& method = tokens_[after + 1].text;
+  const size_t count = call->items.size();
+  for (const PythonItem& item : call->items) {
+    if (!item.keyword.empty() || item.value->kind == PythonKind::Starred) {
+      return false;
+    }
+  }
+  std::vector<PythonItem>& items = list->items;
+  const auto changed = [&] {
+    look(after + 3, statement.end, scope, nullptr);
+    objects_.touch(*list);
+    return objects_.spend(items.size());
+  };
+  if (method == "append" && count == 1) {
+    items.push_back({call->items[0].value, ""});
+    return changed();
+  }
+  if (method == "extend" && count == 1 && call->items[0].value->is_sequence()) {
+    const std::vector<PythonItem> more = call->items[0].value->items;
+    items.insert(items.end(), more.begin(), more.end());
+    list->absorbed.push_back(call->items[0].value->where.begin);
+    return changed();
+  }
+  if (method == "insert" && count == 2 &&
+      call->items[0].value->kind == PythonKind::Number) {
+    const std::string& text = call->items[0].value->text;
+    size_t at = items.size();
+    if (text.size() < 8 &&
+        text.find_first_not_of("0123456789") == std::string::npos) {
+      at = std::min<size_t>(at, static_cast<size_t>(std::stoul(text)));
+    } else {
+      return false;
+    }
+    items.insert(items.begin() + static_cast<std::ptrdiff_t>(at),
+                 {call->items[1].value, ""});
+    return changed();
+  }
+  if (method == "clear" && count == 0) {
+    items.clear();
+    return changed();
+  }
+  if (method == "reverse" && count == 0) {
+    std::reverse(items.begin(), items.end());
+    return changed();
+  }
+  return false;
+}
+
+}  // namespace shardplan
