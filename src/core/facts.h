@@ -45,6 +45,9 @@ struct KeptTensor {
   // number, and the module, folded: "model.layers.*.mixer".
   std::string label = {};
   std::string module = {};
+  // Of a state: the size of its dimensions behind the first, which divides the
+  // width. Of the state of a convolution these are the tokens that it reaches.
+  int64_t columns = 1;
 
   bool operator==(const KeptTensor&) const = default;
 };

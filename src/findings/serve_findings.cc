@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "findings/checks.h"
 #include "serve/serving.h"
@@ -99,6 +100,41 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
   help_changes(input, report);
 }
 
+std::string cache_message(const Serving& serving, bool never) {
+  const std::string engine(serving.engine->title);
+  if (serving.without_cache) {
+    const std::string fit = "the weights fit into the share of " + engine;
+    return never ? "the weights do not fit into the share of " + engine
+                 : "whether " + fit + " is not sure";
+  }
+  const std::string tokens = count_text(serving.seq) + " tokens";
+  const std::string left = " into what " + engine + " leaves for the cache" +
+                           (serving.mesh.dp > 1 ? " of a group" : "");
+  if (serving.batch == 1) {
+    return never ? "no sequence of " + tokens + " fits" + left
+                 : "whether a sequence of " + tokens + " fits" + left +
+                       " is not sure";
+  }
+  const std::string all = plural(serving.batch, "sequence") + " of " + tokens;
+  return never ? all + " do not fit" + left
+               : "whether " + all + " fit" + left + " is not sure";
+}
+
+// "a sequence is cached by one of 4 data-parallel groups; each group holds
+// 0.30 sequences (from 0.20 to 0.40)"
+std::string groups_text(const Serving& serving) {
+  const int64_t most = ceil_div(serving.batch, serving.mesh.dp);
+  std::string text = "a sequence is cached by one of " +
+                     count_text(serving.mesh.dp) + " data-parallel groups";
+  if (most > 1) {
+    text += "; the fullest would have " + count_text(most) + " of " +
+            count_text(serving.batch) + " sequences";
+  }
+  return text + "; each group holds " +
+         sequences_text({serving.group_sequences(0), serving.group_sequences(1),
+                         serving.group_sequences(2)});
+}
+
 // What would leave room, as far as it is a flag.
 std::string help_for_cache(const Serving& serving) {
   const int64_t weights = serving.stage().weights.total;
@@ -134,23 +170,10 @@ void check_engine_start(const ServeInput& input, Diagnostics& diags) {
 
 void check_cache_size(const ServeInput& input, Diagnostics& diags) {
   const Serving& serving = input.serving;
-  if (serving.without_cache) return;
   const ServedStage& stage = serving.stage();
   if (serving.holds(0)) return;
   const bool never = !serving.holds(2);
-  const std::string tokens = count_text(serving.seq) + " tokens";
-  const std::string engine(serving.engine->title);
-  const std::string left = " into what " + engine + " leaves for the cache";
-  std::string message;
-  if (serving.batch == 1) {
-    message = never ? "no sequence of " + tokens + " fits" + left
-                    : "whether a sequence of " + tokens + " fits" + left +
-                          " is not sure";
-  } else {
-    const std::string all = plural(serving.batch, "sequence") + " of " + tokens;
-    message = never ? all + " do not fit" + left
-                    : "whether " + all + " fit" + left + " is not sure";
-  }
+  std::string message = cache_message(serving, never);
   auto report = never
                     ? diags.report(Code::CacheTooSmall, {}, std::move(message))
                     : diags.report(Code::CacheTooSmall, Severity::Warning, {},
@@ -161,6 +184,9 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
               amount_text(std::max<int64_t>(stage.available.lower, 0)) +
               " to " +
               amount_text(std::max<int64_t>(stage.available.upper, 0)));
+  if (serving.mesh.dp > 1 && !serving.without_cache) {
+    report.fact(groups_text(serving));
+  }
   const auto& pool = stage.pools[2];
   if (pool && serving.engine->pool == PoolKind::Blocks) {
     report.fact(
@@ -168,7 +194,7 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
         amount_text(static_cast<int64_t>(std::min<Int128>(
             Int128{pool->sequence_blocks} * pool->block_bytes, INT64_MAX))));
   }
-  if (serving.batch > 1) {
+  if (serving.batch > 1 && serving.mesh.dp == 1 && !serving.without_cache) {
     report.fact("it holds " +
                 sequences_text({serving.sequences(0), serving.sequences(1),
                                 serving.sequences(2)}));

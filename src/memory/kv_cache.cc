@@ -126,6 +126,7 @@ KvLayer kept_layer(const KeptTensor& kept) {
   (kept.heads > 0 ? layer.width : layer.latent) = kept.width;
   layer.heads = kept.heads;
   layer.recurrent = kept.per == KeptTensor::Per::Sequence;
+  layer.columns = kept.columns;
   layer.dtype = kept.dtype;
   if (kept.name != "kv" && kept.name != "latent") layer.name = kept.name;
   layer.every = kept.every;

@@ -68,6 +68,7 @@ struct KvLayer {
   // "ssm", "cross"; "" for keys and values and for a latent. Of the facts,
   // which must outlive it.
   std::string_view name = {};
+  int64_t columns = 1;  // as KeptTensor::columns
 
   bool operator==(const KvLayer&) const = default;
 };

@@ -77,8 +77,9 @@ std::string state_key(const LayerState& state) {
       key += std::to_string(text->size()) + ":" + *text;
     }
     const int64_t dtype = each.dtype ? static_cast<int64_t>(*each.dtype) : -1;
-    for (const int64_t number : {static_cast<int64_t>(each.per), each.heads,
-                                 each.width, each.tokens, each.every, dtype}) {
+    for (const int64_t number :
+         {static_cast<int64_t>(each.per), each.heads, each.width, each.columns,
+          each.tokens, each.every, dtype}) {
       key += std::to_string(number) + ",";
     }
   }
@@ -373,6 +374,7 @@ class KeptWalk {
     const auto size = scope.size(one.dims.front());
     const auto kind = size ? scope.kind(one.dims.front()) : std::nullopt;
     if (!kind) return false;
+    tensor.columns = rest;
     std::vector<DimPart> parts = kind->parts;
     if (kind->count > 0 || parts.empty()) {
       parts = {{"", kind->label, *size, kind->count}};

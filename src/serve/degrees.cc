@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "memory/divisions.h"
 
 namespace shardplan {
 namespace {
@@ -87,6 +88,13 @@ std::string problem_of(const Sample& sample, const Engine& engine,
     case DimRole::Heads:
     case DimRole::KvHeads:
       return head_problem(dim, degree);
+    case DimRole::StateGroups: {
+      Divisions divisions;
+      divisions.count(Divided::StateGroups) = dim.count;
+      divisions.degree(Degree::Tensor) = degree;
+      const auto refused = division_problems(divisions, engine.name);
+      return refused.empty() ? "" : refused.front().text;
+    }
     case DimRole::Vocabulary: {
       const int64_t padded =
           ceil_div(dim.size, engine.vocab_multiple) * engine.vocab_multiple;

@@ -82,7 +82,8 @@ StepWidths step_widths(const ServedModel& model, const Degrees& degrees) {
           widths.experts = std::max(widths.experts, dim.size);
         } else if (!gives) {
           continue;
-        } else if (dim.role == DimRole::Heads || dim.role == DimRole::KvHeads) {
+        } else if (dim.role == DimRole::Heads || dim.role == DimRole::KvHeads ||
+                   dim.role == DimRole::StateGroups) {
           attention[module_above(name)] += held;
         } else if (dim.role == DimRole::Dense) {
           mlp[module_above(name)] += held;

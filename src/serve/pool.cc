@@ -247,6 +247,20 @@ std::optional<CachePool> token_pool(const std::vector<CacheLayer>& layers,
 
 }  // namespace
 
+namespace {
+
+// Transformers keeps as many tokens as a convolution reaches; both engines keep
+// those before the newest alone (vLLM, mamba_utils.py: conv_kernel - 1; SGLang,
+// mamba_utils.py).
+KvLayer served_state(KvLayer layer) {
+  if (layer.name != "conv" || layer.columns < 2) return layer;
+  int64_t& of_channel = layer.latent > 0 ? layer.latent : layer.width;
+  of_channel = of_channel / layer.columns * (layer.columns - 1);
+  return layer;
+}
+
+}  // namespace
+
 std::optional<std::vector<CacheLayer>> cache_layers(const ModelFacts& facts,
                                                     int64_t begin, int64_t end,
                                                     int64_t tp, DType dtype) {
@@ -260,8 +274,9 @@ std::optional<std::vector<CacheLayer>> cache_layers(const ModelFacts& facts,
     const auto kept = kv_layers(facts, i, i + 1);
     if (!kept) return std::nullopt;
     CacheLayer layer;
-    for (const KvLayer& one : *kept) {
+    for (KvLayer one : *kept) {
       if (one.source != 0 || one.every > 1) return std::nullopt;
+      one = served_state(one);
       const auto bytes =
           kv_bytes(kv_share(one, sharding, request), one.dtype.value_or(dtype));
       const auto sum =

@@ -128,17 +128,33 @@ DefaultsInput defaults_input(const Manifest& manifest,
   return in;
 }
 
-double sequences_of(const ServedStage& stage) {
-  // The estimate decides; where it is nothing, the upper end.
-  const double estimate = stage.pools[1] ? stage.pools[1]->sequences : INFINITY;
-  return estimate;
+int64_t available_at(const ServedStage& stage, size_t end) {
+  const Bracket& bytes = stage.available;
+  return end == 0 ? bytes.lower : end == 1 ? bytes.estimate : bytes.upper;
+}
+
+// Of one group. A stage whose weights do not fit runs nothing, though its
+// layers keep no cache.
+double stage_sequences(const ServedStage& stage, size_t end) {
+  if (available_at(stage, end) < 0) return 0;
+  const auto& pool = stage.pools.at(end);
+  return pool ? pool->sequences : INFINITY;
 }
 
 }  // namespace
 
+double Serving::group_sequences(size_t end) const {
+  double least = INFINITY;
+  for (const ServedStage& each : stages) {
+    least = std::min(least, stage_sequences(each, end));
+  }
+  return least;
+}
+
 double Serving::sequences(size_t end) const {
-  const auto& pool = stage().pools.at(end);
-  return pool ? pool->sequences * static_cast<double>(mesh.dp) : 0;
+  const double of_group = group_sequences(end);
+  if (mesh.dp == 1) return of_group;
+  return std::floor(of_group) * static_cast<double>(mesh.dp);
 }
 
 std::optional<ServedModel> known_model(const Manifest& manifest,
@@ -243,13 +259,18 @@ std::optional<Serving> serve(const ServedModel& model,
     }
     answer.stages.push_back(std::move(stage));
   }
+  // The estimate decides; between stages that hold equally many, what is left.
+  const auto order_of = [](const ServedStage& stage) {
+    return std::pair(stage_sequences(stage, 1), available_at(stage, 1));
+  };
   for (size_t i = 1; i < answer.stages.size(); ++i) {
-    if (sequences_of(answer.stages[i]) <
-        sequences_of(answer.stages[answer.decides])) {
+    if (order_of(answer.stages[i]) < order_of(answer.stages[answer.decides])) {
       answer.decides = i;
     }
   }
-  answer.without_cache = !answer.stage().pools[1].has_value();
+  answer.without_cache = std::none_of(
+      answer.stages.begin(), answer.stages.end(),
+      [](const ServedStage& stage) { return stage.pools[1].has_value(); });
   answer.problems = cut_problems(model, engine, input.mesh);
   for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
     answer.remarks.push_back(std::move(remark));

@@ -87,11 +87,17 @@ struct Serving {
   std::vector<DegreeVerdict> verdicts;
 
   const ServedStage& stage() const { return stages[decides]; }
-  // Sequences in all groups at one end of the bracket; 0 where it holds none.
+  // Sequences of one data-parallel group at one end of the bracket: those of
+  // the stage that has the fewest there, infinite without a cache, and 0 where
+  // the weights of a stage alone exceed the share.
+  double group_sequences(size_t end) const;
+  // The same in all groups. A sequence lives in one group, so what several
+  // groups have left over of whole sequences holds nothing.
   double sequences(size_t end) const;
-  // Whether what is asked for is there at one end.
+  // Whether the requested sequences, dealt out over the groups, are all there
+  // at one end.
   bool holds(size_t end) const {
-    return without_cache || sequences(end) >= static_cast<double>(batch);
+    return sequences(end) >= static_cast<double>(batch);
   }
   bool starts() const { return problems.empty() && missing_at_start == 0; }
 };
@@ -114,6 +120,7 @@ std::optional<Serving> serve(const Manifest& manifest,
 struct TriedServing {
   std::string flags;                  // "--kv-dtype f8_e4m3"
   std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
+  double group_sequences = 0;         // the estimate of one group
   bool starts = false;
   bool fits = false;  // starts, and holds what is asked for at the least
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "memory/divisions.h"
 
 namespace shardplan {
 namespace {
@@ -67,6 +68,7 @@ WeightPart part_of(DimRole role) {
       return WeightPart::Vocabulary;
     case DimRole::Heads:
     case DimRole::KvHeads:
+    case DimRole::StateGroups:
       return WeightPart::Attention;
     case DimRole::Dense:
       return WeightPart::Dense;
@@ -190,6 +192,7 @@ std::string_view weight_part_title(WeightPart part) {
 
 DimRole role_of_label(std::string_view label, bool expert) {
   const std::string_view own = label.substr(label.rfind('.') + 1);
+  if (own == kStateGroups) return DimRole::StateGroups;
   for (const LabelRole& row : kLabels) {
     if (!own.ends_with(row.ending)) continue;
     return row.role == DimRole::Dense && expert ? DimRole::Width : row.role;
@@ -256,6 +259,7 @@ int64_t degree_of(DimRole role, const Degrees& degrees) {
   switch (role) {
     case DimRole::Heads:
     case DimRole::KvHeads:
+    case DimRole::StateGroups:
       return degrees.attention;
     case DimRole::Vocabulary:
     case DimRole::Dense:

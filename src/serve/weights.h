@@ -31,6 +31,8 @@ enum class DimRole : uint8_t {
   Vocabulary,
   Heads,    // query heads, heads and channels of states
   KvHeads,  // at least one on each rank
+  // Of a Mamba 2 mixer: where there is one, every rank has it.
+  StateGroups,
   Dense,    // width of an MLP
   Width,    // width of an expert
   Experts,  // stacked experts

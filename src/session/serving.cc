@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/types.h"
 #include "findings/findings.h"
@@ -222,6 +223,7 @@ class ServingTrial {
     for (size_t end = 0; end < tried.sequences.size(); ++end) {
       tried.sequences[end] = serving->sequences(end);
     }
+    tried.group_sequences = serving->group_sequences(1);
     tried.starts = serving->starts() && serving->missing_for_steps == 0;
     tried.fits = tried.starts && serving->holds(0);
     return tried;
@@ -235,7 +237,7 @@ class ServingTrial {
     // What is not enough either should at least be more.
     constexpr double kWorth = 1.05;
     if (started && !tried->fits &&
-        tried->sequences[1] < kWorth * asked_.sequences(1)) {
+        tried->group_sequences < kWorth * asked_.group_sequences(1)) {
       return;
     }
     kept_.push_back(*std::move(tried));
@@ -315,7 +317,9 @@ class ServingTrial {
       break;
     }
     for (const int64_t sequences : {int64_t{256}, int64_t{64}, int64_t{16}}) {
-      if (sequences >= asked_.settings.sequences || sequences < input_.batch) {
+      // A step is one of one group.
+      if (sequences >= asked_.settings.sequences ||
+          sequences < ceil_div(input_.batch, input_.mesh.dp)) {
         continue;
       }
       ServingInput input = input_;

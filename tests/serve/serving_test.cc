@@ -258,4 +258,30 @@ TEST_CASE("how many sequences are asked for decides whether a cache holds") {
   CHECK(served(served_llama(), input).holds(0));
 }
 
+// Where a group holds a little more than half of a sequence, two hold none.
+TEST_CASE("groups do not share a sequence") {
+  ServingInput input = input_of("vllm", 40, 2);
+  const Serving once = served(served_llama(), input);
+  input.seq = static_cast<int64_t>(static_cast<double>(input.seq) *
+                                   once.group_sequences(2) * 1.5);
+  input.mesh.dp = 2;
+  const Serving none = served(served_llama(), input);
+  CHECK(none.group_sequences(2) < 1);
+  CHECK(none.group_sequences(2) > 0.5);
+  CHECK(none.sequences(2) == 0);
+  CHECK_FALSE(none.holds(2));
+  // Five sequences are three of one group and two of the other.
+  ServingInput five = input_of("vllm", 40, 2);
+  five.mesh.dp = 2;
+  five.batch = 5;
+  five.seq = static_cast<int64_t>(static_cast<double>(five.seq) *
+                                  once.group_sequences(0) / 2.8);
+  const Serving asked = served(served_llama(), five);
+  CHECK(asked.group_sequences(0) * 2 > 5);
+  CHECK(asked.sequences(0) == 4);
+  CHECK_FALSE(asked.holds(0));
+  five.batch = 4;
+  CHECK(served(served_llama(), five).holds(0));
+}
+
 }  // namespace shardplan

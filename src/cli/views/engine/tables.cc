@@ -260,12 +260,8 @@ std::string tokens_line(const Serving& serving, const CachePool& pool) {
       "{}: about {} tokens of cache, {:.2f} sequences of {} tokens at once",
       serving.engine->title, count_text(pool.tokens), pool.sequences,
       count_text(serving.seq));
-  const auto& lower = serving.stage().pools[0];
-  const auto& upper = serving.stage().pools[2];
-  if (lower && upper) {
-    line += fmt::format(" (from {:.2f} to {:.2f})", lower->sequences,
-                        upper->sequences);
-  }
+  line += fmt::format(" (from {:.2f} to {:.2f})", serving.group_sequences(0),
+                      serving.group_sequences(2));
   if (serving.mesh.dp > 1) {
     line += fmt::format(", in each of {} groups", serving.mesh.dp);
   }
@@ -324,7 +320,7 @@ std::vector<std::string> engine_notes(const Serving& serving) {
   const ServedStage& stage = serving.stage();
   if (stage.pools[1]) {
     notes.push_back(tokens_line(serving, *stage.pools[1]));
-  } else {
+  } else if (serving.without_cache) {
     notes.emplace_back("no layer keeps anything: sequences are not limited");
   }
   for (const std::string& remark : serving.remarks) {

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/divisions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+struct DividedNames {
+  std::string_view one;
+  std::string_view many;
+};
+// In the order of Divided.
+constexpr std::array<DividedNames, kDivided> kDividedNames = {{
+    {"sequence", "sequences"},
+    {"token of a sequence", "tokens of a sequence"},
+    {"attention head", "attention heads"},
+    {"KV head", "KV heads"},
+    {"Mamba head", "Mamba heads"},
+    {"Mamba group", "Mamba groups"},
+}};
+
+// In the order of Degree.
+constexpr std::array<std::string_view, kDegrees> kDegreeNames = {
+    "data-parallel",   "micro-batches",     "context-parallel",
+    "tensor-parallel", "sequence-parallel", "Ulysses"};
+
+std::vector<DivisionRule> make_rules() {
+  using D = Divided;
+  using P = Degree;
+  std::vector<DivisionRule> rules;
+  const auto add = [&](std::string_view framework, Divided what,
+                       std::vector<Degree> by, std::string_view source) {
+    DivisionRule rule;
+    rule.framework = framework;
+    rule.what = what;
+    rule.by = std::move(by);
+    rule.source = source;
+    rules.push_back(std::move(rule));
+    return &rules.back();
+  };
+  // Whatever runs it: arrays are cut evenly over devices, and every rank has as
+  // many micro-batches.
+  add("", D::Batch, {P::Data, P::Microbatches},
+      "Megatron-core, num_microbatches_calculator.py; torchtitan, train.py; "
+      "JAX, pjit_check_aval_sharding");
+  add("", D::Tokens, {P::Context, P::Ulysses, P::Sequence},
+      "Megatron-core, tensor_parallel/mappings.py; torchtitan, "
+      "parallel_dims.py; JAX, pjit_check_aval_sharding");
+  constexpr std::string_view kUlysses =
+      "DeepSpeed, runtime/sequence_parallel/ulysses_sp.py";
+  add("", D::Heads, {P::Ulysses, P::Tensor}, kUlysses)->with = P::Ulysses;
+  DivisionRule* rule = add("", D::KvHeads, {P::Ulysses, P::Tensor}, kUlysses);
+  rule->with = P::Ulysses;
+  rule->or_multiple = true;
+  // Causal attention is balanced: a rank of context parallelism has a piece
+  // from the front of a sequence and one from its back.
+  rule = add("megatron", D::Tokens, {P::Context},
+             "Megatron-LM, training/arguments.py");
+  rule->with = P::Context;
+  rule->factor = 2;
+  rule = add("torch", D::Tokens, {P::Context, P::Sequence},
+             "torchtitan, parallel_dims.py: seq_len_divisor");
+  rule->with = P::Context;
+  rule->factor = 2;
+  constexpr std::string_view kMegatronContext =
+      "Megatron-core, ssm/mamba_context_parallel.py";
+  add("megatron", D::StateHeads, {P::Tensor, P::Context}, kMegatronContext);
+  add("megatron", D::StateGroups, {P::Tensor},
+      "Megatron-core, ssm/mamba_mixer.py");
+  rule = add("megatron", D::StateGroups, {P::Tensor, P::Context},
+             kMegatronContext);
+  rule->with = P::Context;
+  rule->or_multiple = true;
+  add("vllm", D::StateGroups, {P::Tensor}, "vLLM, mamba/mamba_mixer2.py")
+      ->or_one = true;
+  add("sglang", D::StateGroups, {P::Tensor}, "SGLang, mamba/mamba.py")->or_one =
+      true;
+  return rules;
+}
+
+int64_t degree_at(const Divisions& divisions, Degree of) {
+  return divisions.degrees[static_cast<size_t>(of)];
+}
+
+// "data-parallel 8 x micro-batches 4", "2 x context-parallel 4"
+std::string product_text(const DivisionRule& rule, const Divisions& divisions) {
+  std::string text = rule.factor > 1 ? count_text(rule.factor) : "";
+  for (const Degree of : rule.by) {
+    const int64_t degree = degree_at(divisions, of);
+    if (degree == 1) continue;
+    text += (text.empty() ? "" : " x ") +
+            std::string(kDegreeNames[static_cast<size_t>(of)]) + " " +
+            count_text(degree);
+  }
+  return text;
+}
+
+std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
+                                               const Divisions& divisions) {
+  const int64_t count = divisions.counts[static_cast<size_t>(rule.what)];
+  const bool holds = !rule.with || degree_at(divisions, *rule.with) > 1;
+  if (count == 0 || !holds) return std::nullopt;
+  std::optional<int64_t> product = rule.factor;
+  for (const Degree of : rule.by) {
+    if (product) product = checked_mul(*product, degree_at(divisions, of));
+  }
+  if (product && count % *product == 0) return std::nullopt;
+  if (rule.or_one && count == 1) return std::nullopt;
+  if (rule.or_multiple && product && *product % count == 0) return std::nullopt;
+  const DividedNames& names = kDividedNames[static_cast<size_t>(rule.what)];
+  DivisionProblem refusal;
+  refusal.text = count_text(count) + " " +
+                 std::string(count == 1 ? names.one : names.many) +
+                 (count == 1 ? " does" : " do") + " not divide by " +
+                 (product ? count_text(*product) : "more than 63 bits") + " (" +
+                 product_text(rule, divisions) + ")";
+  refusal.source = rule.source;
+  if (product) {
+    refusal.nearest =
+        checked_mul(ceil_div(count, *product), *product).value_or(0);
+  }
+  refusal.what = rule.what;
+  return refusal;
+}
+
+}  // namespace
+
+std::span<const DivisionRule> division_rules() {
+  static const std::vector<DivisionRule> kRules = make_rules();
+  return kRules;
+}
+
+void count_states(const Manifest& manifest, Divisions& divisions) {
+  if (manifest.kinds == nullptr) return;
+  const auto least = [&](Divided what, int64_t count) {
+    int64_t& known = divisions.count(what);
+    known = known == 0 ? count : std::min(known, count);
+  };
+  for (const auto& [name, kind] : *manifest.kinds) {
+    for (const DimKind& dim : kind) {
+      const bool grouped = std::any_of(
+          dim.parts.begin(), dim.parts.end(),
+          [](const DimPart& part) { return part.label == kStateGroups; });
+      for (const DimPart& part : dim.parts) {
+        if (!grouped || part.count == 0) continue;
+        least(part.label == kStateGroups ? Divided::StateGroups
+                                         : Divided::StateHeads,
+              part.count);
+      }
+    }
+  }
+}
+
+std::vector<DivisionProblem> division_problems(const Divisions& divisions,
+                                               std::string_view framework) {
+  std::vector<DivisionProblem> found;
+  // What the framework itself says is more exact than what all do.
+  for (const bool own : {true, false}) {
+    for (const DivisionRule& rule : division_rules()) {
+      if (rule.framework.empty() == own) continue;
+      if (own && rule.framework != framework) continue;
+      const bool known = std::any_of(
+          found.begin(), found.end(),
+          [&](const DivisionProblem& each) { return each.what == rule.what; });
+      if (known) continue;
+      if (auto refusal = problem_by_rule(rule, divisions)) {
+        found.push_back(*std::move(refusal));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace shardplan

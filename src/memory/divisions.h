@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What frameworks and engines refuse to run because it does not divide: one
+// row each, with where its code says so.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/manifest.h"
+
+namespace shardplan {
+
+// What is cut.
+enum class Divided : uint8_t {
+  Batch,   // sequences of a step
+  Tokens,  // of a sequence
+  Heads,
+  KvHeads,
+  StateHeads,   // of a Mamba 2 mixer
+  StateGroups,  // that share its projections B and C
+};
+inline constexpr size_t kDivided = 6;
+
+// Degrees of parallelism, each 1 where there is none.
+enum class Degree : uint8_t {
+  Data,
+  Microbatches,
+  Context,   // tokens of a sequence, in attention too
+  Tensor,    // heads and widths
+  Sequence,  // tensor-parallel ranks that cut tokens outside of attention
+  Ulysses,   // tokens that attention exchanges for heads
+};
+inline constexpr size_t kDegrees = 6;
+
+struct DivisionRule {
+  std::string_view framework;  // "" where every one does
+  Divided what = Divided::Batch;
+  std::vector<Degree> by;  // it divides by their product
+  // The rule holds where this degree is more than 1 alone; none: always.
+  std::optional<Degree> with = std::nullopt;
+  int64_t factor = 1;  // of the product
+  // One is enough: every rank has a copy.
+  bool or_one = false;
+  // So is a product that is a multiple: several ranks have a copy each.
+  bool or_multiple = false;
+  std::string_view source;
+};
+std::span<const DivisionRule> division_rules();
+
+// What a rule is held against. 0: the model has none, or it is not known.
+struct Divisions {
+  std::array<int64_t, kDivided> counts{};
+  std::array<int64_t, kDegrees> degrees = {1, 1, 1, 1, 1, 1};
+
+  int64_t& count(Divided what) { return counts[static_cast<size_t>(what)]; }
+  int64_t& degree(Degree of) { return degrees[static_cast<size_t>(of)]; }
+};
+
+// The label of the groups that heads of a Mamba 2 mixer share, as a part of a
+// dimension.
+inline constexpr std::string_view kStateGroups = "groups";
+// Sets what the labels of an architecture say of heads and groups of mixers; of
+// layers that differ the smallest.
+void count_states(const Manifest& manifest, Divisions& divisions);
+
+struct DivisionProblem {
+  std::string text;     // "8 state groups are not divisible by 16 (tensor 16)"
+  std::string source;   // "Megatron-core, mamba_mixer.py"
+  int64_t nearest = 0;  // the next larger count that divides
+  Divided what = Divided::Batch;
+};
+// Of the rules that hold for every framework, and of those of the named one; of
+// one quantity at most one.
+std::vector<DivisionProblem> division_problems(const Divisions& divisions,
+                                               std::string_view framework);
+
+}  // namespace shardplan
