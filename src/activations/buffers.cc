@@ -290,4 +290,32 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
   return shapes;
 }
 
+int64_t gradient_bytes(const Budget& budget, int64_t unit) {
+  Int128 most = -1;
+  for (const LeafSum& leaf : budget.leaves) {
+    if (leaf.kind != StateKind::Gradient || leaf.logical <= most) continue;
+    most = leaf.logical;
+    unit = byte_count(1, leaf.dtype).value_or(unit);
+  }
+  return unit;
+}
+
+WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
+                         const StateOptions& state,
+                         const std::vector<bool>& frozen,
+                         int64_t element_bytes) {
+  WeightCasts casts;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const bool trained = frozen.empty() || !frozen[i];
+    const TensorType type = stored_type(manifest.type(i), state, trained);
+    const Int128 numbers = local_numbers(plan, i);
+    const int64_t unit = byte_count(1, type.dtype).value_or(0);
+    casts.stored += numbers * unit;
+    if (is_trainable(type.dtype) && unit != element_bytes) {
+      casts.cast += numbers * element_bytes;
+    }
+  }
+  return casts;
+}
+
 }  // namespace shardplan

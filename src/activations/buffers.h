@@ -155,4 +155,22 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
                            const std::vector<int64_t>& layer_of,
                            const std::vector<bool>& frozen);
 
+// Bytes of a number of most gradients; `unit` where there are none.
+int64_t gradient_bytes(const Budget& budget, int64_t unit);
+
+// Copies of weights in the dtype of activations, of those that are stored in
+// another one: bytes of a device that holds a part of all weights.
+struct WeightCasts {
+  Int128 stored = 0;  // of all weights
+  Int128 cast = 0;
+
+  Int128 of(Int128 held) const {
+    return stored == 0 ? Int128{0} : cast * held / stored;
+  }
+};
+WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
+                         const StateOptions& state,
+                         const std::vector<bool>& frozen,
+                         int64_t element_bytes);
+
 }  // namespace shardplan

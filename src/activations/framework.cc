@@ -65,6 +65,10 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
   jax.whole_gradients = {false, true, true};
   jax.fuses_updates = true;
+  jax.silu_steps = 2;
+  jax.copies_of_layer = {0, 0, 2};
+  jax.casts_once = {false, true, true};
+  jax.packs_apart = {false, false, true};
   jax.keeps_stages = any.keeps_stages;
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};

@@ -50,6 +50,14 @@
 //                copy in float32 and its gradient
 //   gradients    of stacked layers are whole from the beginning of the loop
 //   optimizer    what is element by element is fused into the update
+//   silu         jax.nn.silu is x * sigmoid(x): the sigmoid and its derivative
+//                are kept beside x, where nothing is computed again
+//   layers       a scan slices the stacks of weights, and writes gradients into
+//                those of the stacks, a copy of one layer each
+//   casts        of weights stand in front of the scan, so they stay until its
+//                backward has run
+//   arena        values are given places before anything runs. The largest that
+//                stay leave holes that those of other moments do not fit into
 #pragma once
 
 #include <array>
@@ -146,6 +154,18 @@ struct FrameworkDef {
   bool updates_in_place = false;
   bool fuses_updates = false;
   bool updates_at_once = false;
+  // Tensors that SiLU keeps for backward beside its input, operation by
+  // operation.
+  int64_t silu_steps = 0;
+  // What a loop over stacked layers copies of the weights of one: its slice,
+  // and their gradients before they are written into the stack's.
+  Ends<int64_t> copies_of_layer{};
+  // Weights that are computed with in another dtype are cast once, for the
+  // whole step.
+  Ends<bool> casts_once{};
+  // One arena is packed for the whole step: what a layer holds for a moment and
+  // what the head does have places of their own.
+  Ends<bool> packs_apart{};
   Allocator allocator = Allocator::Unknown;
 
   // "any" stands for all of them.

@@ -232,6 +232,10 @@ class Reading {
         text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
       found.extra += 3 * view_.reg(result).bytes[static_cast<size_t>(keeping_)];
       found.extra_name = view_.name(result);
+    } else if (op == "silu" && options_.silu_steps > 0) {
+      found.extra += options_.silu_steps *
+                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
+      found.extra_name = view_.name(result);
     } else if (op == "rope") {
       const Shape& shape =
           view_.program->registers[static_cast<size_t>(result)].local_shape;

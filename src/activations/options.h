@@ -30,6 +30,8 @@ struct SegmentOptions {
   bool softmax_in_place = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
   bool native_kernels = false;
+  // Tensors that SiLU keeps beside its input, operation by operation.
+  int64_t silu_steps = 0;
   // What experts say is weighed before their last product, rather than as it is
   // added up.
   bool weighs_in_experts = false;

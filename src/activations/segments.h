@@ -59,6 +59,13 @@ struct Segment {
   std::array<SegmentMemory, kKeepings> memory;
 };
 
+// What is alive of logits in its backward; 0 where it makes none.
+inline Int128 logits_by(const Segment& segment, size_t keeping) {
+  const auto& by = segment.memory.at(keeping).backward_by;
+  const auto found = by.find(std::string(kLogits));
+  return found == by.end() ? Int128{0} : found->second;
+}
+
 // Of logits, and of what a loss makes of them, in as many parts as asked for.
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping);

@@ -75,6 +75,9 @@ class StepMaker {
     find_gathered();
     optimizers_ = group_optimizers(input_.manifest, input_.plan,
                                    input_.layers.frozen, input_.options);
+    casts_ =
+        weight_casts(input_.manifest, input_.plan, input_.options.state,
+                     input_.layers.frozen, options_.segments.element_bytes);
     shapes_ = weight_shapes(input_.manifest, input_.plan,
                             input_.layers.layer_of, input_.layers.frozen);
   }
@@ -141,11 +144,6 @@ class StepMaker {
     return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
-  static Int128 logits_by(const Segment& segment, size_t keeping) {
-    const auto& by = segment.memory.at(keeping).backward_by;
-    const auto found = by.find(std::string(kLogits));
-    return found == by.end() ? Int128{0} : found->second;
-  }
 
   void list_steps() {
     const auto& cycle = input_.layers.cycle;
@@ -246,7 +244,8 @@ class StepMaker {
     }
     reduction_.trained = input_.budget.trained.elements;
     reduction_.compute_bytes = options_.segments.element_bytes;
-    reduction_.gradient_bytes = gradient_bytes();
+    reduction_.gradient_bytes =
+        gradient_bytes(input_.budget, options_.segments.element_bytes);
     reduction_.layer.gathered = most_of_layer_;
     const auto [part, of] = trained_share_;
     reduction_.layer.gradients =
@@ -255,18 +254,6 @@ class StepMaker {
         std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
     reduction_.layer.reduced =
         reduction_.layer.gradients * wider / reduction_.compute_bytes;
-  }
-
-  // Of a number of most gradients.
-  int64_t gradient_bytes() const {
-    int64_t unit = options_.segments.element_bytes;
-    Int128 most = -1;
-    for (const LeafSum& leaf : input_.budget.leaves) {
-      if (leaf.kind != StateKind::Gradient || leaf.logical <= most) continue;
-      most = leaf.logical;
-      unit = byte_count(1, leaf.dtype).value_or(unit);
-    }
-    return unit;
   }
 
   int64_t stage_of(const Step& step, bool behind_layers) const {
@@ -313,8 +300,8 @@ class StepMaker {
   }
 
   Flights flights(int64_t stage) const {
-    const auto& stages = input_.budget.stages;
-    return in_flight(options_, stages ? stages->stages : 0, stage);
+    const auto& of = input_.budget.stages;
+    return in_flight(options_, of ? of->stages : 0, stage);
   }
 
   // Gradients are there from the beginning where they are added up.
@@ -419,8 +406,7 @@ class StepMaker {
                              std::max(reduction_.gradient_bytes, unit) / unit);
   }
 
-  // To host memory and back: of a layer while another one runs; at most one in
-  // each direction.
+  // To host memory and back, of a layer while another one runs.
   static Int128 on_the_way(Int128 offloaded, Keeping keeping) {
     return offloaded * static_cast<int64_t>(keeping);
   }
@@ -437,6 +423,23 @@ class StepMaker {
           budget.all_gradients;
     }
     return gradient_buckets(reduction, keeping);
+  }
+
+  // The most that what stands around layers (0), and a layer (1), hold for a
+  // moment beside what is saved.
+  std::array<Int128, 2> passing(const std::vector<Step>& own,
+                                size_t answer) const {
+    std::array<Int128, 2> most{};
+    for (const Step& step : own) {
+      const SegmentMemory& memory = memory_of(step, answer);
+      const Segment& segment = segment_of(step);
+      const Int128 held = std::max(memory.forward, memory.backward) -
+                          memory.saved - logits_by(segment, way(answer)) +
+                          logits_in(segment, answer);
+      Int128& of = most.at(step.layer >= 0 ? 1 : 0);
+      of = std::max(of, held);
+    }
+    return most;
   }
 
   // Of a stage, one of several.
@@ -507,6 +510,11 @@ class StepMaker {
     }
     host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
+    const Int128 casts =
+        framework().casts_once.at(k)
+            ? casts_.of(device.bytes[index_of(Category::Parameters)])
+            : Int128{0};
+    const std::array<Int128, 2> apart = passing(own, k);
     const Int128 copies = copies_in_fp8(own, k);
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
@@ -524,7 +532,12 @@ class StepMaker {
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
-        parts[kBuffers] += stream_ * framework().sums.at(k);
+        parts[kBuffers] += stream_ * framework().sums.at(k) +
+                           step.weights * framework().copies_of_layer.at(k);
+      }
+      parts[kBuffers] += casts;
+      if (framework().packs_apart.at(k)) {
+        parts[kBuffers] += apart.at(step.layer >= 0 ? 0 : 1);
       }
       parts[kBuffers] += on_the_way(most_offloaded, keeping);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
@@ -656,6 +669,7 @@ class StepMaker {
   const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
+  WeightCasts casts_;
   Int128 largest_weight_ = 0;
   Int128 largest_matrix_ = 0;  // numbers, of a layer
   WeightShapes shapes_;
