@@ -141,9 +141,8 @@ struct WhatIf::Impl {
         model(firsts_of(made.manifest, grouping)),
         known(unit_facts(made.manifest, made.folding)),
         rules(without_places(made.rules)) {
-    for (const ParameterGroup& members : grouping.groups) {
-      counts_of_groups.push_back(members.count);
-    }
+    counts_of_groups = staged_counts(grouping.group_of, grouping.groups.size(),
+                                     made.linting.stages.get());
     number_names(made.manifest, findings);
     for (const Diagnostic* finding : findings) {
       (finding->severity == Severity::Error     ? counts.errors
@@ -215,24 +214,32 @@ struct WhatIf::Impl {
     Int128 bytes = 0;
     for (uint32_t g = 0; g < some.size(); ++g) {
       if (some[g] == 0) continue;
-      if (some[g] != counts_of_groups[g]) return std::nullopt;
+      if (some[g] != counts_of_groups.all[g]) return std::nullopt;
       whole.push_back(g);
     }
     auto result = padded(model, whole, padding.dim, padding.size);
     if (!result) return std::nullopt;
     for (size_t g = 0; g < some.size(); ++g) {
       const TensorType& type = result->type(g);
-      elements += static_cast<Int128>(type.elements()) * counts_of_groups[g];
-      bytes += static_cast<Int128>(type.bytes()) * counts_of_groups[g];
+      elements +=
+          static_cast<Int128>(type.elements()) * counts_of_groups.all[g];
+      bytes += static_cast<Int128>(type.bytes()) * counts_of_groups.all[g];
     }
     if (elements > INT64_MAX || bytes > INT64_MAX) return std::nullopt;
     return result;
   }
 
+  // Of `count` parameters of a group, those of the stage that has the most: a
+  // part of a group is taken to be spread as all of it is.
+  int64_t held_of(size_t g, int64_t count) const {
+    const Int128 most = counts_of_groups.most_of(g);
+    return static_cast<int64_t>(count * most / counts_of_groups.all[g]);
+  }
+
   int64_t bytes_of_all(const Manifest& firsts) const {
     int64_t bytes = 0;
     for (size_t g = 0; g < firsts.size(); ++g) {
-      bytes += firsts.type(g).bytes() * counts_of_groups[g];
+      bytes += firsts.type(g).bytes() * counts_of_groups.all[g];
     }
     return bytes;
   }
@@ -242,12 +249,11 @@ struct WhatIf::Impl {
                                 const RuleSet& by, const Plan& plan,
                                 Diagnostics& diags) {
     Outcome outcome;
-    PlacementCounts placed(plan.placements.size());
     for (size_t g = 0; g < firsts.size(); ++g) {
-      placed[plan.placement_of[g]] += counts_of_groups[g];
       outcome.bytes.push_back(plan.of(g).bytes_per_device);
     }
-    const auto memory = device_memory(plan, placed, diags, &work);
+    const auto memory = device_memory(
+        plan, placed_counts(plan, counts_of_groups), diags, &work);
     if (!memory) return std::nullopt;
     outcome.fullest = memory->max;
     const Folding folding =
@@ -490,7 +496,7 @@ struct WhatIf::Impl {
   const Manifest model;  // of the groups' firsts
   const UnitFacts known;
   const RuleSet rules;
-  std::vector<int64_t> counts_of_groups;
+  StagedCounts counts_of_groups;
   FindingCounts counts;
   Findings before;
   Findings errors_before;
@@ -539,7 +545,8 @@ std::optional<Effect> WhatIf::effect(const Change& change,
   for (const auto& [g, count] : sought.groups) {
     const size_t first = impl_->grouping.groups[g].first;
     effect.finding_bytes_per_device +=
-        count * (outcome->bytes[g] - before.of(first).bytes_per_device);
+        impl_->held_of(g, count) *
+        (outcome->bytes[g] - before.of(first).bytes_per_device);
   }
   return effect;
 }
@@ -603,7 +610,8 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     }
     effects[i] = Effect{added[i], 0};
     for (const auto& [g, count] : sought.groups) {
-      effects[i]->finding_bytes_per_device += count * more(g);
+      effects[i]->finding_bytes_per_device +=
+          impl_->held_of(g, count) * more(g);
     }
   }
   return effects;

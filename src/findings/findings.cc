@@ -109,7 +109,7 @@ const std::vector<Check>& checks() {
 }
 
 std::span<const RaisedElsewhere> raised_elsewhere() {
-  static constexpr std::array<RaisedElsewhere, 6> kElsewhere = {{
+  static constexpr std::array<RaisedElsewhere, 7> kElsewhere = {{
       {Code::UnsupportedPattern, "resolve/match.cc",
        "without the pattern there is no plan"},
       {Code::PatternDiffersFromPython, "resolve/match.cc",
@@ -120,6 +120,8 @@ std::span<const RaisedElsewhere> raised_elsewhere() {
        "the mesh does not keep what was asked for"},
       {Code::MayNotFit, "findings/step_findings.cc",
        "what would help is tried with the forward pass partitioned anew"},
+      {Code::WorkloadDoesNotDivide, "findings/step_findings.cc",
+       "a workload is not of the plan, and of many of a sweep each is asked"},
       {Code::UnusedActivationRule, "sim/activations.cc",
        "told though the values cannot be placed, and no program is made"},
   }};
@@ -183,8 +185,49 @@ void lint(const RecordedInput& input, Diagnostics& diags) {
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {
   if (input.summary == nullptr) return static_cast<int64_t>(parameters.size());
   int64_t count = 0;
-  for (const uint32_t i : parameters) count += input.summary->counts[i];
+  for (const uint32_t i : parameters) count += input.summary->counts.all[i];
   return count;
+}
+
+PerDevice::PerDevice(const LintInput& input) : input_(input) {
+  if (input.summary != nullptr) {
+    of_stage_.resize(input.summary->counts.of_stage.size());
+  } else if (input.options.stages != nullptr) {
+    of_stage_.resize(static_cast<size_t>(input.options.stages->stages));
+  }
+}
+
+void PerDevice::add(std::span<const uint32_t> parameters, Int128 each) {
+  if (of_stage_.empty()) {
+    on_all_ += each * count_of(input_, parameters);
+    return;
+  }
+  for (const uint32_t i : parameters) {
+    if (input_.summary != nullptr) {
+      const std::vector<PlacementCounts>& held =
+          input_.summary->counts.of_stage;
+      for (size_t stage = 0; stage < held.size(); ++stage) {
+        of_stage_[stage] += each * held[stage][i];
+      }
+      continue;
+    }
+    const ParameterStages::Held& on = input_.options.stages->of[i];
+    if (on.first < 0) on_all_ += each;
+    if (on.first >= 0) of_stage_[static_cast<size_t>(on.first)] += each;
+    if (on.second >= 0) of_stage_[static_cast<size_t>(on.second)] += each;
+  }
+}
+
+Int128 PerDevice::most() const {
+  if (of_stage_.empty()) return on_all_;
+  return on_all_ + *std::max_element(of_stage_.begin(), of_stage_.end());
+}
+
+int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
+                   int64_t each) {
+  PerDevice sum(input);
+  sum.add(parameters, each);
+  return static_cast<int64_t>(sum.most());
 }
 
 void name_parameters(Diagnostics::Builder& report,
@@ -215,13 +258,13 @@ int64_t requested_bytes(const Plan& plan, const Placement& placement) {
   return asked.bytes_per_device;
 }
 
-std::string cost_text(const Plan& plan, const Placement& placement,
-                      int64_t count) {
+std::string cost_text(const LintInput& input, const Placement& placement,
+                      std::span<const uint32_t> parameters) {
   const int64_t extra =
-      placement.bytes_per_device - requested_bytes(plan, placement);
-  const double bytes = static_cast<double>(extra) * static_cast<double>(count);
+      placement.bytes_per_device - requested_bytes(input.plan, placement);
   if (extra <= 0) return "no more bytes per device than requested";
-  return bytes_text(bytes) + " more per device";
+  return bytes_text(static_cast<double>(per_device(input, parameters, extra))) +
+         " more per device";
 }
 
 Span rule_span(const LintInput& input, int rule) {

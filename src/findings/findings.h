@@ -15,6 +15,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,8 +59,10 @@ struct LintOptions {
   // A logical axis that no rule places is an error (SP111).
   bool raise_unplaced = false;
   // What shards parameters though no spec says so: a pipeline's stages ("" for
-  // none), and the axes of ZeRO-3.
+  // none), and the axes of ZeRO-3. Where it is known which stages hold a
+  // parameter, amounts per device are those of the stage that has the most.
   AxisName pipeline_axis = {};
+  std::shared_ptr<const ParameterStages> stages = {};
   AxisNames zero_axes = {};
   // Axes that are named for what is not a parameter: a batch, a cache, the
   // values of a graph.
@@ -94,7 +97,7 @@ struct NamingMismatch {
 // one, with how many they are (advise/what_if.h). What is reported of it is
 // counted and compared, never shown.
 struct Summary {
-  std::vector<int64_t> counts;  // per parameter of the manifest
+  StagedCounts counts;  // per parameter of the manifest
   int64_t total_bytes = 0;
   const UnitFacts& known;  // of the whole model
   // is_catch_all() of resolve/match.h, which compiles the pattern, remembered.
@@ -243,6 +246,22 @@ struct Value;
 
 // How many parameters these are.
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters);
+// An amount that each of some parameters adds to every device that holds it,
+// summed over the devices of the pipeline stage where the sum is largest.
+class PerDevice {
+ public:
+  explicit PerDevice(const LintInput& input);
+  void add(std::span<const uint32_t> parameters, Int128 each);
+  Int128 most() const;
+
+ private:
+  const LintInput& input_;
+  Int128 on_all_ = 0;
+  std::vector<Int128> of_stage_;
+};
+// Of one amount. Int64, since the amounts of all parameters fit.
+int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
+                   int64_t each);
 // Says which parameters a finding is about; it counts as many findings.
 void name_parameters(Diagnostics::Builder& report,
                      std::vector<std::string> names, int64_t count);
@@ -254,9 +273,9 @@ std::string names_text(const std::vector<std::string>& names);
 // Bytes that a placement would take on one device if it were as requested:
 // under `pad`, once unknown and repeated axes are gone.
 int64_t requested_bytes(const Plan& plan, const Placement& placement);
-// "15.6 MiB more per device", for all `count` parameters of a placement.
-std::string cost_text(const Plan& plan, const Placement& placement,
-                      int64_t count);
+// "15.6 MiB more per device", for parameters of a placement.
+std::string cost_text(const LintInput& input, const Placement& placement,
+                      std::span<const uint32_t> parameters);
 // The place of a rule's spec entry, or of the whole spec.
 Span spec_span(const LintInput& input, int rule, int dim);
 Span rule_span(const LintInput& input, int rule);

@@ -474,7 +474,7 @@ void help_with_other_set(const LintInput& input, Diagnostics::Builder& report) {
 void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
   struct Share {
     int64_t parameters = 0;
-    Int128 bytes = 0;
+    PerDevice bytes;
   };
   std::map<int, Share> shares;  // by catch-all; 0: no rule
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
@@ -484,18 +484,21 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
         !is_specific(rule_of(input.plan, placement.rule), input.plan);
     if (!caught && !input.plan.is_unmatched(placement)) continue;
     const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
-    Share& share = shares[placement.rule];
+    Share& share =
+        shares.try_emplace(placement.rule, Share{0, PerDevice(input)})
+            .first->second;
     share.parameters += count;
-    share.bytes += static_cast<Int128>(placement.bytes_per_device) * count;
+    share.bytes.add(input.of_placement.of(i), placement.bytes_per_device);
   }
   double bytes = 0;
   for (const auto& [rule, share] : shares) {
-    bytes += static_cast<double>(share.bytes);
+    const auto held = static_cast<double>(share.bytes.most());
+    bytes += held;
     report.fact((rule > 0 ? "only the catch-all " +
                                 rule_text(input.plan, rule) + " decides "
                           : std::string("no rule decides ")) +
                 plural(share.parameters, "parameter") + ": " +
-                bytes_text(static_cast<double>(share.bytes)) + " per device");
+                bytes_text(held) + " per device");
   }
   report.bytes(bytes);
 }

@@ -61,8 +61,8 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
       name_parameters(report, std::move(names), c.count);
       continue;
     }
-    const double bytes = static_cast<double>(placement.bytes_per_device) *
-                         static_cast<double>(c.count);
+    const auto bytes = static_cast<double>(
+        per_device(input, input.of_class.of(i), placement.bytes_per_device));
     report.bytes(bytes);
     report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
                          : "every device holds all of " +
@@ -141,19 +141,21 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
 
 namespace {
 
-// How many names of each placement a shadowed rule is found in. Empty where
-// telling it would take too long.
-std::optional<std::vector<int64_t>> found_by_placement(const LintInput& input,
-                                                       const PlanRule& rule) {
+// The parameters of each placement whose names a shadowed rule is found in.
+// Empty where telling it would take too long.
+using FoundIn = std::vector<std::vector<uint32_t>>;
+std::optional<FoundIn> found_by_placement(const LintInput& input,
+                                          const PlanRule& rule) {
   constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
   const Manifest& manifest = input.manifest;
   if (manifest.size() > kMaxNames) return std::nullopt;
-  std::vector<int64_t> counts(input.plan.placements.size());
+  FoundIn names(input.plan.placements.size());
   if (rule.found == static_cast<int64_t>(manifest.size())) {
-    for (size_t i = 0; i < counts.size(); ++i) {
-      counts[i] = static_cast<int64_t>(input.of_placement.of(i).size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::span<const uint32_t> all = input.of_placement.of(i);
+      names[i].assign(all.begin(), all.end());
     }
-    return counts;
+    return names;
   }
   RuleSet alone;
   alone.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
@@ -164,15 +166,15 @@ std::optional<std::vector<int64_t>> found_by_placement(const LintInput& input,
   // Others took every name that rules decide.
   const std::set<int> takers(rule.shadowed_by.begin(), rule.shadowed_by.end());
   std::vector<int> found;
-  for (size_t number = 0; number < counts.size(); ++number) {
+  for (size_t number = 0; number < names.size(); ++number) {
     const int winner = input.plan.placements[number].rule;
     if (winner > 0 && !takers.contains(winner)) continue;
     for (const uint32_t i : input.of_placement.of(number)) {
       matcher->find_one_by_one(manifest.name(i), found);
-      counts[number] += found.empty() ? 0 : 1;
+      if (!found.empty()) names[number].push_back(i);
     }
   }
-  return counts;
+  return names;
 }
 
 // Bytes per device of all names that a rule is found in: as its spec would
@@ -183,22 +185,23 @@ struct Comparison {
 };
 std::optional<Comparison> compare(const LintInput& input,
                                   const PlanRule& rule) {
-  const auto counts = found_by_placement(input, rule);
-  if (!counts) return std::nullopt;
-  Comparison result;
-  for (size_t number = 0; number < counts->size(); ++number) {
-    const auto count = static_cast<Int128>((*counts)[number]);
-    if (count == 0) continue;
+  const auto names = found_by_placement(input, rule);
+  if (!names) return std::nullopt;
+  PerDevice by_its_spec(input);
+  PerDevice as_placed(input);
+  for (size_t number = 0; number < names->size(); ++number) {
+    const std::vector<uint32_t>& found = (*names)[number];
+    if (found.empty()) continue;
     const Placement& placed = input.plan.placements[number];
     Placement other = placed;
     other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
                          input.plan.declared_axes, input.plan.on_indivisible)
                      .spec;
     measure(other, input.plan.mesh, input.plan.on_indivisible);
-    result.by_its_spec += count * other.bytes_per_device;
-    result.as_placed += count * placed.bytes_per_device;
+    by_its_spec.add(found, other.bytes_per_device);
+    as_placed.add(found, placed.bytes_per_device);
   }
-  return result;
+  return Comparison{by_its_spec.most(), as_placed.most()};
 }
 
 // A shipped rule that only rules of the user's own take over is meant to be
@@ -291,13 +294,13 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     std::set<size_t> ranks;
     int64_t parameters = 0;
-    int64_t bytes = 0;
+    PerDevice bytes(input);
     for (const uint32_t number : classes) {
       const ParameterClass& c = input.folding.classes[number];
       const Placement& placement = input.plan.placements[c.kind];
       ranks.insert(placement.type.shape.size());
       parameters += c.count;
-      bytes += c.count * placement.bytes_per_device;
+      bytes.add(input.of_class.of(number), placement.bytes_per_device);
     }
     if (ranks.size() > 1) {
       auto report =
@@ -305,7 +308,8 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
                        rule_text(input.plan, rule) + " decides parameters of " +
                            std::to_string(ranks.size()) + " different ranks");
       report.fact(plural(parameters, "parameter") + ", " +
-                  bytes_text(static_cast<double>(bytes)) + " per device");
+                  bytes_text(static_cast<double>(bytes.most())) +
+                  " per device");
       report.help("one spec seldom suits several ranks: write a rule for each");
       report.findings(1).about({rule, -1, ""});
     }
@@ -318,7 +322,7 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
     if (!matches_every_name(input, asked)) continue;
     std::vector<std::string> names;
-    double bytes = 0;
+    PerDevice held(input);
     int64_t count = 0;
     for (const uint32_t number : classes) {
       const ParameterClass& c = input.folding.classes[number];
@@ -327,10 +331,10 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
         names.push_back(std::move(name));
       }
       count += c.count;
-      bytes +=
-          static_cast<double>(c.count) *
-          static_cast<double>(input.plan.placements[c.kind].bytes_per_device);
+      held.add(input.of_class.of(number),
+               input.plan.placements[c.kind].bytes_per_device);
     }
+    const auto bytes = static_cast<double>(held.most());
     auto report =
         diags.report(Code::CatchAllOnly, rule_span(input, rule),
                      "only the catch-all " + rule_text(input.plan, rule) +
@@ -359,11 +363,11 @@ struct LostLabel {
   auto operator<=>(const LostLabel&) const = default;  // NOLINT: no pointer
 };
 struct Losers {
+  PerDevice held;    // bytes
+  PerDevice copied;  // of them, beyond an even share of each parameter
   int dim = 0;
-  int64_t held = 0;   // bytes per device
-  Int128 copied = 0;  // of them, beyond an even share of each parameter
-  Span where;
-  std::vector<std::string> names;
+  Span where = {};
+  std::vector<std::string> names = {};
   int64_t count = 0;  // of parameters
 };
 
@@ -392,11 +396,11 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
   const Span last = last_rule_of(input, lost.label);
   if (last && !repeats) report.label(last, "the last rule for it");
   // A label that is not placed costs nothing where others shard the array.
-  report.bytes(static_cast<double>(losers.copied));
+  report.bytes(static_cast<double>(losers.copied.most()));
   report.fact(lost.reason);
-  report.fact("dimension " + std::to_string(losers.dim) +
-              " becomes unsharded: " +
-              bytes_text(static_cast<double>(losers.held)) + " per device");
+  report.fact(
+      "dimension " + std::to_string(losers.dim) + " becomes unsharded: " +
+      bytes_text(static_cast<double>(losers.held.most())) + " per device");
   if (repeats) {
     report.help("give each dimension of an array a name of its own");
   } else if (last) {
@@ -426,7 +430,8 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
       const auto [entry, is_new] =
-          all.try_emplace({c.code, label, c.reason, placement.rule}, Losers{});
+          all.try_emplace({c.code, label, c.reason, placement.rule},
+                          Losers{PerDevice(input), PerDevice(input)});
       Losers& losers = entry->second;
       if (is_new) {
         losers.dim = c.dim;
@@ -434,13 +439,11 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
                            ? spec_span(input, placement.rule, c.dim)
                            : input.manifest.where(members.front());
       }
-      const int64_t count = count_of(input, members);
-      losers.count += count;
-      losers.held += count * placement.bytes_per_device;
-      losers.copied +=
-          static_cast<Int128>(count) *
-          (placement.bytes_per_device -
-           ceil_div(placement.type.bytes(), input.plan.mesh.devices()));
+      losers.count += count_of(input, members);
+      losers.held.add(members, placement.bytes_per_device);
+      losers.copied.add(members, placement.bytes_per_device -
+                                     ceil_div(placement.type.bytes(),
+                                              input.plan.mesh.devices()));
       for (std::string& name : names_of(input.manifest, members)) {
         losers.names.push_back(std::move(name));
       }

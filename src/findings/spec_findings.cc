@@ -164,13 +164,14 @@ void report_indivisible(const LintInput& input, size_t number,
               std::to_string(size) + "; " + sized(mesh, axes) + "; " +
               std::to_string(size) + " mod " + std::to_string(shards) + " = " +
               std::to_string(size % shards));
+  const std::span<const uint32_t> members = input.of_placement.of(number);
   report.fact("resolving drops " + axis_word(correction.dropped) +
               " here: " + spec_text(placement.spec) + ", " +
-              cost_text(input.plan, placement, count));
+              cost_text(input, placement, members));
   report.fact(legal_sizes(input, axes, size, units.in(number, correction.dim)));
-  report.bytes(static_cast<double>(placement.bytes_per_device -
-                                   requested_bytes(input.plan, placement)) *
-               static_cast<double>(count));
+  report.bytes(static_cast<double>(per_device(
+      input, members,
+      placement.bytes_per_device - requested_bytes(input.plan, placement))));
   report.help(padding_help(size, shards));
   report.about({placement.rule, correction.dim, ""});
   name_parameters(report, std::move(names), count);
@@ -185,11 +186,11 @@ struct EntryKey {
   auto operator<=>(const EntryKey&) const = default;  // NOLINT: no pointer
 };
 struct EntryUse {
-  AxisNames dropped;
-  Span where;         // what asked for it
-  int64_t extra = 0;  // bytes per device beyond what was asked for
-  int64_t held = 0;   // bytes per device
-  std::vector<std::string> names;
+  PerDevice extra;  // bytes beyond what was asked for
+  PerDevice held;   // bytes
+  AxisNames dropped = {};
+  Span where = {};  // what asked for it
+  std::vector<std::string> names = {};
   int64_t count = 0;  // of parameters
 };
 
@@ -336,7 +337,7 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
 // was meant to save is not known, so the bytes held are given.
 std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string held =
-      bytes_text(static_cast<double>(use.held)) + " per device";
+      bytes_text(static_cast<double>(use.held.most())) + " per device";
   const std::string dim = "dimension " + std::to_string(key.dim);
   switch (key.code) {
     case Code::UnknownAxis:
@@ -346,7 +347,7 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
     case Code::SpecLongerThanRank:
       return "the entry is cut off: " + held;
     default:
-      return bytes_text(static_cast<double>(use.extra)) +
+      return bytes_text(static_cast<double>(use.extra.most())) +
              " more per device than requested";
   }
 }
@@ -396,7 +397,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   }
   report.about({key.rule, key.dim, unknown});
   report.bytes(static_cast<double>(
-      key.code == Code::SmallParameter ? use.extra : use.held));
+      (key.code == Code::SmallParameter ? use.extra : use.held).most()));
   if (key.code == Code::SmallParameter) report.fact(key.reason);
   if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
@@ -423,12 +424,9 @@ void add_idle_rules(const LintInput& input, const Entries& known,
       const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
                          static_cast<int>(dim),
                          "axis `" + *unknown + "` is unknown"};
-      entries.try_emplace(key, EntryUse{rule.spec.dims[dim],
-                                        spec_span(input, key.rule, key.dim),
-                                        0,
-                                        0,
-                                        {},
-                                        0});
+      entries.try_emplace(
+          key, EntryUse{PerDevice(input), PerDevice(input), rule.spec.dims[dim],
+                        spec_span(input, key.rule, key.dim)});
     }
   }
 }
@@ -464,7 +462,8 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
                         static_cast<double>(placement.shards);
     const double extra =
         (static_cast<double>(placement.bytes_per_device) - even) *
-        static_cast<double>(count);
+        static_cast<double>(
+            per_device(input, input.of_placement.of(number), 1));
     report.bytes(extra);
     report.fact(bytes_text(extra) +
                 " more on the fullest device than even shards would take");
@@ -497,15 +496,19 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
         continue;
       }
       if (is_cut_null(cut, correction)) continue;
-      EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
-                               correction.reason}];
+      EntryUse& use =
+          entries
+              .try_emplace({correction.code, placement.rule, correction.dim,
+                            correction.reason},
+                           EntryUse{PerDevice(input), PerDevice(input)})
+              .first->second;
       use.dropped = correction.dropped;
       use.where = asked_span(input, placement, correction.dim);
       use.count += count;
-      use.held += count * placement.bytes_per_device;
+      use.held.add(members, placement.bytes_per_device);
       if (!requested) requested = requested_bytes(input.plan, placement);
-      use.extra +=
-          count * std::max<int64_t>(0, placement.bytes_per_device - *requested);
+      use.extra.add(members, std::max<int64_t>(
+                                 0, placement.bytes_per_device - *requested));
       for (std::string& name : names_of(input.manifest, members)) {
         use.names.push_back(std::move(name));
       }

@@ -331,8 +331,10 @@ void report_split(const LintInput& input, const Finding& finding,
   const Declarations& declared = input.plan.declarations;
   std::vector<std::string> names;
   int64_t count = 0;
+  PerDevice held(input);  // parameters
   for (const uint32_t number : finding.classes) {
     count += input.folding.classes[number].count;
+    held.add(input.of_class.of(number), 1);
     for (std::string& member :
          names_of(input.manifest, input.of_class.of(number))) {
       names.push_back(std::move(member));
@@ -345,7 +347,8 @@ void report_split(const LintInput& input, const Finding& finding,
                "shards dimension " + std::to_string(split.unit.dim));
   report.fact(split_fact(split));
   report.fact(legal_sizes(split, input.plan.mesh, declared));
-  report.fact(whole_text(input, finding, count));
+  const auto most = static_cast<int64_t>(held.most());
+  report.fact(whole_text(input, finding, most));
   const std::string scales = scales_text(split, known, names.front());
   if (!scales.empty()) report.fact(scales);
   const bool needs_facts = rests_on_facts(split.unit.kind);
@@ -363,7 +366,7 @@ void report_split(const LintInput& input, const Finding& finding,
   }
   report.about({placement.rule, split.unit.dim, ""});
   report.bytes(static_cast<double>(placement.bytes_per_device) *
-               static_cast<double>(count));
+               static_cast<double>(most));
   name_parameters(report, std::move(names), count);
 }
 
@@ -418,12 +421,19 @@ std::string amount(Int128 bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
-PlacementCounts placement_counts(const LintInput& input) {
-  PlacementCounts counts;
-  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
-    counts.push_back(count_of(input, input.of_placement.of(i)));
+StagedCounts counts_by_placement(const LintInput& input) {
+  if (input.summary != nullptr) {
+    return placed_counts(input.plan, input.summary->counts);
   }
-  return counts;
+  return staged_counts(input.plan.placement_of, input.plan.placements.size(),
+                       input.options.stages.get());
+}
+
+// Devices that hold the layers of one stage; all without a pipeline.
+int64_t devices_of_stage(const LintInput& input) {
+  const Mesh& mesh = input.plan.mesh;
+  const AxisName& axis = input.options.pipeline_axis;
+  return mesh.find(axis) ? mesh.devices() / mesh.size_of(axis) : mesh.devices();
 }
 
 int64_t total_bytes(const LintInput& input) {
@@ -437,7 +447,7 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
   // What rules shard that meet no name is not known.
   if (input.naming.of_names || input.naming.of_labels) return;
   const std::vector<AxisSaving> savings =
-      axis_savings(input.plan, placement_counts(input));
+      axis_savings(input.plan, counts_by_placement(input));
   const bool any_sharded = std::any_of(
       savings.begin(), savings.end(),
       [](const AxisSaving& each) { return each.sharded_tensors > 0; });
@@ -480,7 +490,10 @@ constexpr int64_t kLargeFraction = 1000;
 }  // namespace
 
 void check_large_replicas(const LintInput& input, Diagnostics& diags) {
-  if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty() ||
+  // What one device of a stage holds whole is on no other stage.
+  const int64_t devices = devices_of_stage(input);
+  const bool staged = devices < input.plan.mesh.devices();
+  if (devices == 1 || !input.options.zero_axes.empty() ||
       is_for_others(input)) {
     return;
   }
@@ -498,15 +511,14 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
         names_of(input.manifest, input.of_class.of(i));
     auto report = diags.report(
         Code::LargeReplicatedParameter, asked_span(input, placement, 0),
-        "every device holds all of " + names_text(names));
-    report.fact(
-        type_text(placement.type) + " is " +
-        amount(static_cast<Int128>(bytes) * c.count) +
-        " per device; spread over all " +
-        count_text(input.plan.mesh.devices()) + " devices it would be " +
-        amount(static_cast<Int128>(ceil_div(bytes, input.plan.mesh.devices())) *
-               c.count));
-    report.bytes(static_cast<double>(bytes) * static_cast<double>(c.count));
+        std::string(staged ? "every device of a stage" : "every device") +
+            " holds all of " + names_text(names));
+    const Int128 held = per_device(input, input.of_class.of(i), 1);
+    report.fact(type_text(placement.type) + " is " + amount(bytes * held) +
+                " per device; spread over all " + count_text(devices) +
+                " devices" + (staged ? " of a stage" : "") + " it would be " +
+                amount(ceil_div(bytes, devices) * held));
+    report.bytes(static_cast<double>(bytes * held));
     report.help("shard a dimension in " +
                 rule_text(input.plan, placement.rule));
     report.about({placement.rule, -1, ""});
@@ -535,17 +547,18 @@ std::string causes(const Plan& plan) {
 }
 
 void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
-  Int128 asked = 0;
+  PerDevice asked_of(input);
   std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
-    const int64_t count = count_of(input, input.of_placement.of(i));
+    const std::span<const uint32_t> members = input.of_placement.of(i);
     const int64_t requested = requested_bytes(input.plan, placement);
-    asked += static_cast<Int128>(requested) * count;
+    asked_of.add(members, requested);
     const Int128 extra =
-        static_cast<Int128>(placement.bytes_per_device - requested) * count;
+        per_device(input, members, placement.bytes_per_device - requested);
     if (extra > 0) losses.emplace_back(extra, i);
   }
+  const Int128 asked = asked_of.most();
   const Int128 growth = static_cast<Int128>(input.memory.max) - asked;
   const double fraction =
       asked == 0 ? 0 : static_cast<double>(growth) / static_cast<double>(asked);
@@ -573,7 +586,7 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
 
 void report_replicated_bytes(const LintInput& input, Diagnostics& diags) {
   if (!input.options.max_replicated) return;
-  const Balance ratios = balance(input.plan, placement_counts(input),
+  const Balance ratios = balance(input.plan, counts_by_placement(input),
                                  total_bytes(input), input.memory);
   if (ratios.replicated_fraction <= *input.options.max_replicated) return;
   diags

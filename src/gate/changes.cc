@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -181,19 +182,43 @@ void blame(const Session& before, const Placement& a, const Session& after,
   }
 }
 
+// Bytes of some parameters on a device, of the stage that has most of them.
+int64_t held_bytes(const Session& side, const std::vector<size_t>& parameters) {
+  const ParameterStages* stages = side.lint_how.stages.get();
+  std::vector<int64_t> of_stage(
+      stages == nullptr ? 1 : static_cast<size_t>(stages->stages));
+  int64_t on_all = 0;
+  for (const size_t i : parameters) {
+    const int64_t bytes = side.plan.of(i).bytes_per_device;
+    if (stages == nullptr || stages->is_on_all(i)) {
+      on_all += bytes;
+      continue;
+    }
+    const ParameterStages::Held& on = stages->of[i];
+    of_stage[static_cast<size_t>(on.first)] += bytes;
+    if (on.second >= 0) of_stage[static_cast<size_t>(on.second)] += bytes;
+  }
+  return on_all + *std::max_element(of_stage.begin(), of_stage.end());
+}
+
 GateChange placement_change(const Session& before, const Session& after,
-                            const Pair& pair, std::string label,
-                            int64_t count) {
+                            const std::vector<Pair>& pairs,
+                            std::span<const uint32_t> members,
+                            std::string label) {
+  const Pair& pair = pairs[members.front()];
   GateChange change;
   change.kind = GateKind::Placement;
   change.what = std::move(label);
-  change.parameters = count;
+  change.parameters = static_cast<int64_t>(members.size());
   const Placement* a = pair.before ? &before.plan.of(*pair.before) : nullptr;
   const Placement* b = pair.after ? &after.plan.of(*pair.after) : nullptr;
-  const auto bytes = [](const Placement* placement) {
-    return placement == nullptr ? 0 : placement->bytes_per_device;
-  };
-  change.bytes_per_device = (bytes(b) - bytes(a)) * count;
+  std::vector<size_t> was;
+  std::vector<size_t> is;
+  for (const uint32_t member : members) {
+    if (pairs[member].before) was.push_back(*pairs[member].before);
+    if (pairs[member].after) is.push_back(*pairs[member].after);
+  }
+  change.bytes_per_device = held_bytes(after, is) - held_bytes(before, was);
   if (a != nullptr) change.before = a->spec;
   if (b != nullptr) change.after = b->spec;
   if (a == nullptr) {
@@ -233,10 +258,10 @@ void add_placements(const Session& before, const Session& after,
   const Folding folding = fold(kinds, name);
   std::vector<std::string> labels = class_labels(folding, name);
   const size_t first = changes.size();
+  const Members members(folding.class_of, folding.classes.size());
   for (size_t i = 0; i < labels.size(); ++i) {
-    const ParameterClass& group = folding.classes[i];
-    changes.push_back(placement_change(before, after, pairs[group.first],
-                                       std::move(labels[i]), group.count));
+    changes.push_back(placement_change(before, after, pairs, members.of(i),
+                                       std::move(labels[i])));
   }
   std::stable_sort(changes.begin() + static_cast<std::ptrdiff_t>(first),
                    changes.end(), [](const GateChange& a, const GateChange& b) {
@@ -310,13 +335,16 @@ std::string grown_text(const std::vector<CategoryChange>& categories) {
   return text;
 }
 
-// Bytes of parameters that no axis shards.
+// Bytes of parameters that neither an axis nor a pipeline shards.
 int64_t whole_bytes(const Session& session) {
+  const Plan& plan = session.plan;
+  const StagedCounts counts = staged_counts(
+      plan.placement_of, plan.placements.size(), session.lint_how.stages.get());
   int64_t bytes = 0;
-  for (const ParameterClass& group : session.folding.classes) {
-    const Placement& placement = session.plan.placements[group.kind];
-    if (placement.shards == 1)
-      bytes += placement.bytes_per_device * group.count;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& placement = plan.placements[i];
+    if (placement.shards > 1) continue;
+    bytes += placement.bytes_per_device * counts.everywhere(i);
   }
   return bytes;
 }

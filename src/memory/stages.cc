@@ -92,6 +92,7 @@ class UnitCollector {
 
   LayerGroups collect() {
     count_layers();
+    result_.group_of.reserve(manifest_.size());
     for (size_t i = 0; i < manifest_.size(); ++i) add(i);
     find_forms();
     return std::move(result_);
@@ -142,6 +143,7 @@ class UnitCollector {
     // Most names are of the same layer as the one before.
     if (number.number >= 0 && name.substr(0, number.end) == last_layer_) {
       ++members_[last_unit_].counts[kind_of_[parameter]];
+      result_.group_of.push_back(static_cast<uint32_t>(last_unit_));
       return;
     }
     LayerGroup group;
@@ -174,6 +176,7 @@ class UnitCollector {
       members_.push_back(std::move(members));
     }
     ++members_[entry->second].counts[kind_of_[parameter]];
+    result_.group_of.push_back(static_cast<uint32_t>(entry->second));
     if (number.number >= 0) {
       last_layer_ = name.substr(0, number.end);
       last_unit_ = entry->second;
@@ -451,6 +454,37 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
   plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
   place_units(plan, manifest, groups, stack);
   return plan;
+}
+
+std::shared_ptr<const ParameterStages> parameter_stages(
+    const Manifest& manifest, const Plan& plan,
+    const std::optional<Stages>& stages) {
+  if (!stages) return nullptr;
+  std::vector<bool> cut_by_axis;
+  for (const Placement& placement : plan.placements) {
+    cut_by_axis.push_back(std::any_of(
+        placement.spec.dims.begin(), placement.spec.dims.end(),
+        [&](const AxisNames& axes) {
+          return std::find(axes.begin(), axes.end(), stages->axis) !=
+                 axes.end();
+        }));
+  }
+  const LayerGroups groups = layer_groups(manifest, plan.placement_of);
+  Diagnostics known;  // whoever budgets the stages reports them
+  const auto made =
+      plan_stages(manifest, plan.mesh, groups, cut_by_axis, *stages, known);
+  if (!made) return nullptr;
+  auto result = std::make_shared<ParameterStages>();
+  result->axis = stages->axis;
+  result->stages = made->stages;
+  result->of.resize(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::vector<int64_t>& on = made->stages_of[groups.group_of[i]];
+    if (on.empty() || cut_by_axis[plan.placement_of[i]]) continue;
+    result->of[i].first = static_cast<int32_t>(on[0]);
+    if (on.size() > 1) result->of[i].second = static_cast<int32_t>(on[1]);
+  }
+  return result;
 }
 
 std::string stage_label(const StagePlan& plan, const LayerGroups& groups,

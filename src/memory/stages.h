@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
+#include "core/plan.h"
+#include "resolve/device_memory.h"
 
 namespace shardplan {
 
@@ -63,6 +66,7 @@ struct LayerGroups {
   std::vector<LayerGroup> groups;  // in order of first appearance
   std::vector<GroupForm> forms;
   std::vector<LayerStack> stacks;
+  std::vector<uint32_t> group_of;  // per parameter of the manifest
 };
 
 // `kind_of` gives each parameter's kind: what must be equal for two to cost
@@ -109,6 +113,12 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const LayerGroups& groups,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags);
+
+// The stages that hold each parameter under a plan. Empty where there is no
+// pipeline, and where plan_stages() refuses it.
+std::shared_ptr<const ParameterStages> parameter_stages(
+    const Manifest& manifest, const Plan& plan,
+    const std::optional<Stages>& stages);
 
 // "stage 0: embedding, layers 0-7"
 std::string stage_label(const StagePlan& plan, const LayerGroups& groups,

@@ -196,11 +196,11 @@ int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
 
 namespace {
 
-// Parameters per placement.
-PlacementCounts placement_counts(const Plan& plan) {
-  PlacementCounts counts(plan.placements.size());
-  for (const uint32_t number : plan.placement_of) ++counts[number];
-  return counts;
+bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
+  return std::any_of(
+      spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
+        return std::find(axes.begin(), axes.end(), axis) != axes.end();
+      });
 }
 
 // The byte sum of all placements with the given numbers of parameters, where
@@ -224,18 +224,29 @@ constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 // The classes of devices under `chunk`; empty when they are too many.
 std::optional<std::map<int64_t, int64_t>> chunked_classes(
-    const Plan& plan, const PlacementCounts& counts, int64_t* work) {
+    const Plan& plan, const StagedCounts& counts, int64_t* work) {
+  // Stages differ, so every coordinate of their axis is a class of its own.
+  std::set<int64_t> stages;
+  for (size_t i = 1; i < counts.of_stage.size(); ++i) {
+    stages.insert(static_cast<int64_t>(i));
+  }
+  const auto stage_axis = plan.mesh.find(counts.axis);
+  const auto counts_at =
+      [&](const std::vector<int64_t>& coordinates) -> const PlacementCounts& {
+    return counts.of_stage.empty()
+               ? counts.all
+               : counts.of_stage[static_cast<size_t>(coordinates[*stage_axis])];
+  };
   Breakpoints breakpoints;
-  Int128 even_bytes = 0;
+  std::vector<size_t> even;
   std::vector<size_t> uneven;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& p = plan.placements[i];
-    if (add_breakpoints(plan.mesh, stored_shape(p), p.spec, breakpoints)) {
-      uneven.push_back(i);
-    } else {
-      even_bytes += static_cast<Int128>(counts[i]) * p.bytes_per_device;
-    }
+    const bool cut =
+        add_breakpoints(plan.mesh, stored_shape(p), p.spec, breakpoints);
+    (cut ? uneven : even).push_back(i);
   }
+  if (!stages.empty()) breakpoints[counts.axis].merge(std::set(stages));
   const auto classes = coordinate_classes(plan.mesh, breakpoints, kMaxClasses);
   if (!classes) {
     if (work != nullptr) *work += kMaxClasses;
@@ -249,10 +260,11 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     const TensorType stored{p.type.dtype, stored_shape(p)};
     Breakpoints own;
     add_breakpoints(plan.mesh, stored.shape, p.spec, own);
+    if (!stages.empty()) own[counts.axis].merge(std::set(stages));
     sums.each_box(own, [&](const ClassSums::Box& box) {
       ++boxes;
       sums.add(box,
-               static_cast<Int128>(counts[i]) *
+               static_cast<Int128>(counts_at(box.coordinates)[i]) *
                    chunk_bytes(plan.mesh, stored, p.spec, box.coordinates),
                bytes);
     });
@@ -260,28 +272,115 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
   sums.finish(bytes);
   if (work != nullptr) *work += static_cast<int64_t>(classes->size()) + boxes;
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
+  std::map<const PlacementCounts*, Int128> even_bytes;
   for (size_t i = 0; i < classes->size(); ++i) {
-    devices_with[static_cast<int64_t>(even_bytes + bytes[i])] +=
+    const PlacementCounts& held = counts_at((*classes)[i].coordinates);
+    const auto [entry, is_new] = even_bytes.try_emplace(&held, 0);
+    for (size_t k = 0; is_new && k < even.size(); ++k) {
+      entry->second += static_cast<Int128>(held[even[k]]) *
+                       plan.placements[even[k]].bytes_per_device;
+    }
+    devices_with[static_cast<int64_t>(entry->second + bytes[i])] +=
         (*classes)[i].devices;
   }
   return devices_with;
 }
 
+void add_to_stages(const ParameterStages& stages, size_t parameter,
+                   uint32_t kind, StagedCounts& counts) {
+  if (stages.is_on_all(parameter)) {
+    for (PlacementCounts& held : counts.of_stage) ++held[kind];
+    return;
+  }
+  const ParameterStages::Held& on = stages.of[parameter];
+  ++counts.of_stage[static_cast<size_t>(on.first)][kind];
+  if (on.second >= 0) ++counts.of_stage[static_cast<size_t>(on.second)][kind];
+}
+
+StagedCounts counts_of(const Plan& plan) {
+  return staged_counts(plan.placement_of, plan.placements.size(), nullptr);
+}
+
 }  // namespace
+
+int64_t StagedCounts::most_of(size_t kind) const {
+  if (of_stage.empty()) return all[kind];
+  int64_t most = 0;
+  for (const PlacementCounts& held : of_stage) {
+    most = std::max(most, held[kind]);
+  }
+  return most;
+}
+
+int64_t StagedCounts::held(size_t kind) const {
+  if (of_stage.empty()) return all[kind];
+  int64_t sum = 0;
+  for (const PlacementCounts& held : of_stage) sum += held[kind];
+  return sum;
+}
+
+int64_t StagedCounts::everywhere(size_t kind) const {
+  if (of_stage.size() < 2) return all[kind];
+  return of_stage.size() == 2 ? held(kind) - all[kind] : 0;
+}
+
+StagedCounts staged_counts(std::span<const uint32_t> kind_of, size_t kinds,
+                           const ParameterStages* stages) {
+  StagedCounts counts;
+  counts.all.resize(kinds);
+  for (const uint32_t kind : kind_of) ++counts.all[kind];
+  if (stages == nullptr) return counts;
+  counts.axis = stages->axis;
+  counts.of_stage.assign(static_cast<size_t>(stages->stages),
+                         PlacementCounts(kinds));
+  for (size_t i = 0; i < kind_of.size(); ++i) {
+    add_to_stages(*stages, i, kind_of[i], counts);
+  }
+  return counts;
+}
+
+StagedCounts placed_counts(const Plan& plan, const StagedCounts& counts) {
+  StagedCounts placed;
+  placed.axis = counts.axis;
+  placed.all.resize(plan.placements.size());
+  placed.of_stage.assign(counts.of_stage.size(), placed.all);
+  for (size_t kind = 0; kind < counts.all.size(); ++kind) {
+    const uint32_t number = plan.placement_of[kind];
+    placed.all[number] += counts.all[kind];
+    for (size_t stage = 0; stage < counts.of_stage.size(); ++stage) {
+      placed.of_stage[stage][number] += counts.of_stage[stage][kind];
+    }
+  }
+  for (size_t i = 0; !placed.of_stage.empty() && i < placed.all.size(); ++i) {
+    if (!names_axis(plan.placements[i].spec, placed.axis)) continue;
+    for (PlacementCounts& held : placed.of_stage) held[i] = placed.all[i];
+  }
+  return placed;
+}
 
 std::optional<DeviceMemory> device_memory(const Manifest& manifest,
                                           const Plan& plan,
                                           Diagnostics& diags) {
   SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
-  return device_memory(plan, placement_counts(plan), diags, nullptr);
+  return device_memory(plan, counts_of(plan), diags, nullptr);
 }
 
 std::optional<DeviceMemory> device_memory(const Plan& plan,
-                                          const PlacementCounts& counts,
+                                          const StagedCounts& counts,
                                           Diagnostics& diags, int64_t* work) {
-  // The device at the origin holds the first piece of every cut: the largest.
-  const Int128 most = sum_bytes(
-      plan, counts, [](const Placement& p) { return p.bytes_per_device; });
+  // The first device of a stage holds the first piece of every cut: the
+  // largest.
+  const auto bytes_of = [&](const PlacementCounts& held) {
+    return sum_bytes(plan, held,
+                     [](const Placement& p) { return p.bytes_per_device; });
+  };
+  std::vector<Int128> of_stage;
+  for (const PlacementCounts& held : counts.of_stage) {
+    of_stage.push_back(bytes_of(held));
+  }
+  const Int128 most = of_stage.empty()
+                          ? bytes_of(counts.all)
+                          : *std::max_element(of_stage.begin(), of_stage.end());
   if (most > INT64_MAX) {
     return diags.error(Code::InvalidMesh, {},
                        "the bytes of one device exceed 63 bits");
@@ -301,9 +400,24 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
     }
     std::sort(memory.classes.begin(), memory.classes.end(),
               by_bytes_descending);
-    SHARDPLAN_CHECK(memory.classes.front().bytes == memory.max);
-  } else {
+    // What is cut over stages need not be largest on the fullest of them.
+    SHARDPLAN_CHECK(memory.classes.front().bytes == memory.max ||
+                    !of_stage.empty());
+    memory.max = memory.classes.front().bytes;
+  } else if (of_stage.empty()) {
     memory.classes = {{memory.max, plan.mesh.devices()}};
+  } else {
+    const int64_t devices =
+        plan.mesh.devices() / static_cast<int64_t>(of_stage.size());
+    std::map<int64_t, int64_t> devices_with;
+    for (const Int128 bytes : of_stage) {
+      devices_with[static_cast<int64_t>(bytes)] += devices;
+    }
+    for (const auto& [bytes, count] : devices_with) {
+      memory.classes.push_back({bytes, count});
+    }
+    std::sort(memory.classes.begin(), memory.classes.end(),
+              by_bytes_descending);
   }
   memory.min = memory.classes.back().bytes;
   for (const DeviceClass& c : memory.classes) {
@@ -316,23 +430,27 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
 
 Balance balance(const Manifest& manifest, const Plan& plan,
                 const DeviceMemory& memory) {
-  return balance(plan, placement_counts(plan), manifest.total_bytes(), memory);
+  return balance(plan, counts_of(plan), manifest.total_bytes(), memory);
 }
 
-Balance balance(const Plan& plan, const PlacementCounts& counts,
+Balance balance(const Plan& plan, const StagedCounts& counts,
                 int64_t total_bytes, const DeviceMemory& memory) {
   Balance result;
+  const auto stages =
+      std::max<int64_t>(1, static_cast<int64_t>(counts.of_stage.size()));
   Int128 with_replicas = 0;
   Int128 unsharded = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& p = plan.placements[i];
-    const Int128 bytes = static_cast<Int128>(counts[i]) * p.type.bytes();
-    with_replicas += bytes * p.replicas;
+    const Int128 bytes = p.type.bytes();
+    const int64_t all = counts.all[i];
+    const int64_t held = counts.held(i);
+    with_replicas += bytes * (p.replicas / stages) * held;
     if (p.shards > 1) {
-      result.sharded_tensors += counts[i];
-      result.sharded_elements += counts[i] * p.type.elements();
+      result.sharded_tensors += all;
+      result.sharded_elements += all * p.type.elements();
     } else {
-      unsharded += bytes;
+      unsharded += bytes * counts.everywhere(i);
     }
   }
   const auto logical = static_cast<double>(total_bytes);
@@ -380,26 +498,33 @@ Imbalance imbalance(const DeviceMemory& memory) {
   return result;
 }
 
-std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding) {
+std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
+                                    const ParameterStages* stages) {
   std::vector<Repetition> result;
   const int64_t devices = plan.mesh.devices();
+  const StagedCounts counts =
+      staged_counts(folding.class_of, folding.classes.size(), stages);
   for (size_t i = 0; i < folding.classes.size(); ++i) {
     const ParameterClass& c = folding.classes[i];
     const Placement& p = plan.placements[c.kind];
-    if (p.replicas == 1 || p.type.bytes() == 0) continue;
+    const bool staged = stages != nullptr && !names_axis(p.spec, stages->axis);
+    // Of a class that is on two stages every parameter is.
+    const int64_t copies = staged ? counts.held(i) / counts.all[i] : 1;
     Repetition entry;
     entry.parameter_class = static_cast<uint32_t>(i);
-    entry.replicas = p.replicas;
+    entry.replicas = staged ? p.replicas / stages->stages * copies : p.replicas;
+    if (entry.replicas == 1 || p.type.bytes() == 0) continue;
     for (const Axis& axis : plan.mesh.axes()) {
-      const bool used = std::any_of(
-          p.spec.dims.begin(), p.spec.dims.end(), [&](const AxisNames& axes) {
-            return std::find(axes.begin(), axes.end(), axis.name) != axes.end();
-          });
-      if (!used && axis.size > 1) entry.over.push_back(axis.name);
+      const bool shards = names_axis(p.spec, axis.name) ||
+                          (staged && copies == 1 && axis.name == stages->axis);
+      if (!shards && axis.size > 1) entry.over.push_back(axis.name);
     }
     const int64_t share = ceil_div(p.type.bytes(), devices);
-    entry.extra_per_device =
-        static_cast<Int128>(c.count) * (p.bytes_per_device - share);
+    entry.extra_per_device = std::max<Int128>(
+        static_cast<Int128>(staged ? counts.most_of(i) : c.count) *
+                p.bytes_per_device -
+            static_cast<Int128>(c.count) * share,
+        0);
     result.push_back(std::move(entry));
   }
   std::stable_sort(result.begin(), result.end(),
@@ -409,17 +534,38 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding) {
   return result;
 }
 
-std::vector<AxisSaving> axis_savings(const Manifest& manifest,
-                                     const Plan& plan) {
-  SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
-  return axis_savings(plan, placement_counts(plan));
+namespace {
+
+// Layers that are not on every stage are not on every device.
+void add_pipeline(const Plan& plan, const StagedCounts& counts,
+                  AxisSaving& saving) {
+  Int128 all = 0;
+  Int128 fullest = 0;
+  std::vector<Int128> of_stage(counts.of_stage.size());
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& p = plan.placements[i];
+    if (names_axis(p.spec, counts.axis)) continue;
+    const Int128 bytes = p.bytes_per_device;
+    saving.sharded_tensors += counts.all[i];
+    all += bytes * counts.all[i];
+    for (size_t stage = 0; stage < of_stage.size(); ++stage) {
+      of_stage[stage] += bytes * counts.of_stage[stage][i];
+      fullest = std::max(fullest, of_stage[stage]);
+    }
+  }
+  saving.saved_per_device += std::max<Int128>(all - fullest, 0);
 }
 
+}  // namespace
+
 std::vector<AxisSaving> axis_savings(const Plan& plan,
-                                     const PlacementCounts& counts) {
+                                     const StagedCounts& counts) {
   std::vector<AxisSaving> result;
   for (const Axis& axis : plan.mesh.axes()) {
     AxisSaving saving{axis.name, axis.size, 0, 0};
+    if (axis.size > 1 && axis.name == counts.axis) {
+      add_pipeline(plan, counts, saving);
+    }
     for (size_t i = 0; i < plan.placements.size(); ++i) {
       Placement without = plan.placements[i];
       bool used = false;
@@ -427,10 +573,10 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
         used = std::erase(axes, axis.name) > 0 || used;
       }
       if (!used || axis.size == 1) continue;
-      saving.sharded_tensors += counts[i];
+      saving.sharded_tensors += counts.all[i];
       measure(without, plan.mesh, plan.on_indivisible);
       saving.saved_per_device +=
-          static_cast<Int128>(counts[i]) *
+          static_cast<Int128>(counts.most_of(i)) *
           (without.bytes_per_device - plan.placements[i].bytes_per_device);
     }
     result.push_back(std::move(saving));
@@ -442,19 +588,39 @@ namespace {
 
 template <typename KeyOf>
 std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
-                            KeyOf key_of) {
+                            const ParameterStages* stages, KeyOf key_of) {
   std::vector<GroupSum> groups;
   std::unordered_map<std::string, size_t> numbers;
-  for (const ParameterClass& c : folding.classes) {
+  StagedCounts counts;
+  if (stages != nullptr) {
+    counts = staged_counts(folding.class_of, folding.classes.size(), stages);
+  }
+  std::vector<std::vector<int64_t>> of_stage;  // per group
+  for (size_t i = 0; i < folding.classes.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
     const Placement& placement = plan.placements[c.kind];
     const std::string key = key_of(c, placement);
     const auto [entry, is_new] = numbers.try_emplace(key, groups.size());
-    if (is_new) groups.push_back({key, 0, 0, 0, 0});
+    if (is_new) {
+      groups.push_back({key, 0, 0, 0, 0});
+      of_stage.emplace_back(counts.of_stage.size());
+    }
     GroupSum& sums = groups[entry->second];
     sums.tensors += c.count;
     sums.elements += c.count * placement.type.elements();
     sums.bytes += c.count * placement.type.bytes();
-    sums.bytes_per_device += c.count * placement.bytes_per_device;
+    if (stages == nullptr || names_axis(placement.spec, stages->axis)) {
+      sums.bytes_per_device += c.count * placement.bytes_per_device;
+      continue;
+    }
+    std::vector<int64_t>& held = of_stage[entry->second];
+    for (size_t stage = 0; stage < held.size(); ++stage) {
+      held[stage] += counts.of_stage[stage][i] * placement.bytes_per_device;
+    }
+  }
+  for (size_t i = 0; stages != nullptr && i < groups.size(); ++i) {
+    groups[i].bytes_per_device +=
+        *std::max_element(of_stage[i].begin(), of_stage[i].end());
   }
   return groups;
 }
@@ -476,22 +642,26 @@ std::string module_of(std::string_view folded_name) {
   return std::string(end == 0 ? folded_name : folded_name.substr(0, end));
 }
 
-std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding) {
-  return group(plan, folding,
+std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding,
+                               const ParameterStages* stages) {
+  return group(plan, folding, stages,
                [](const ParameterClass&, const Placement& placement) {
                  return std::string(dtype_name(placement.type.dtype));
                });
 }
 
-std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding) {
-  return group(plan, folding, [&](const ParameterClass& c, const Placement&) {
-    return module_of(folding.folded_names[c.folded]);
-  });
+std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding,
+                                const ParameterStages* stages) {
+  return group(plan, folding, stages,
+               [&](const ParameterClass& c, const Placement&) {
+                 return module_of(folding.folded_names[c.folded]);
+               });
 }
 
-std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding) {
-  std::vector<GroupSum> groups =
-      group(plan, folding, [](const ParameterClass&, const Placement& p) {
+std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding,
+                              const ParameterStages* stages) {
+  std::vector<GroupSum> groups = group(
+      plan, folding, stages, [](const ParameterClass&, const Placement& p) {
         if (p.rule == 0) return std::string(p.requested ? "axes" : "none");
         return std::to_string(p.rule);
       });

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -105,19 +106,56 @@ struct DeviceMemory {
   Int128 total = 0;  // over all devices
 };
 
-// SP007 when the bytes of one device exceed 63 bits, or when `chunk` makes more
-// kinds of devices than can be told apart in reasonable time.
-std::optional<DeviceMemory> device_memory(const Manifest& manifest,
-                                          const Plan& plan, Diagnostics& diags);
+// A pipeline: which of its stages hold each parameter of a model.
+struct ParameterStages {
+  AxisName axis;
+  int64_t stages = 1;
+  // A stage, and a second one that has a copy, as of a tied embedding; -1:
+  // none. Without a first one every stage has it, as stacked layers that their
+  // spec cuts over the axis.
+  struct Held {
+    int32_t first = -1;
+    int32_t second = -1;
+  };
+  std::vector<Held> of;  // per parameter
 
-// The same, and those below, for a plan whose placements have `counts`
-// parameters: all that they need of a model. `work` grows by how many times a
-// placement was looked at.
+  bool is_on_all(size_t parameter) const { return of[parameter].first < 0; }
+};
+
+// How many parameters there are of each kind, such as a plan's placements.
 using PlacementCounts = std::vector<int64_t>;
+struct StagedCounts {
+  PlacementCounts all = {};  // each parameter once
+  // With a pipeline: what the devices of each stage hold.
+  AxisName axis = {};
+  std::vector<PlacementCounts> of_stage = {};
+
+  // What the stage that holds the most of a kind has of it.
+  int64_t most_of(size_t kind) const;
+  // Over all stages; a parameter on two of them counts twice.
+  int64_t held(size_t kind) const;
+  // Those that every stage has, though no spec cuts them: all without a
+  // pipeline, of two stages what is on two.
+  int64_t everywhere(size_t kind) const;
+};
+// `kind_of` numbers each parameter's kind, from 0 up to `kinds`; null stages:
+// there is no pipeline.
+StagedCounts staged_counts(std::span<const uint32_t> kind_of, size_t kinds,
+                           const ParameterStages* stages);
+// The same of a plan's placements, where `kind_of` of `counts` have one each.
+// What a spec cuts over the pipeline's axis is on every stage.
+StagedCounts placed_counts(const Plan& plan, const StagedCounts& counts);
+
+// SP007 when the bytes of one device exceed 63 bits, or when `chunk` makes more
+// kinds of devices than can be told apart in reasonable time. `work` grows by
+// how many times a placement was looked at.
 std::optional<DeviceMemory> device_memory(const Plan& plan,
-                                          const PlacementCounts& counts,
+                                          const StagedCounts& counts,
                                           Diagnostics& diags,
                                           int64_t* work = nullptr);
+// Without a pipeline.
+std::optional<DeviceMemory> device_memory(const Manifest& manifest,
+                                          const Plan& plan, Diagnostics& diags);
 
 // The ratios of the JSON report; definitions in docs/formats/report.md.
 struct Balance {
@@ -129,10 +167,10 @@ struct Balance {
   int64_t sharded_tensors = 0;
   int64_t sharded_elements = 0;
 };
-Balance balance(const Manifest& manifest, const Plan& plan,
-                const DeviceMemory& memory);
-Balance balance(const Plan& plan, const PlacementCounts& counts,
+Balance balance(const Plan& plan, const StagedCounts& counts,
                 int64_t total_bytes, const DeviceMemory& memory);
+Balance balance(const Manifest& manifest, const Plan& plan,
+                const DeviceMemory& memory);  // without a pipeline
 
 // How far bytes per device are from equal, each in [0, 1].
 struct Imbalance {
@@ -150,21 +188,20 @@ struct Repetition {
   int64_t replicas = 1;
   Int128 extra_per_device = 0;  // bytes beyond 1/N of it
 };
-// Largest first.
-std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding);
+// Largest first. Here and below null stages mean that there is no pipeline.
+std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
+                                    const ParameterStages* stages = nullptr);
 
 // What each mesh axis saves: bytes per device if it were of size 1 minus bytes
-// per device as planned.
+// per device as planned. A pipeline's axis shards what is not on every stage.
 struct AxisSaving {
   AxisName axis;
   int64_t size = 1;
   int64_t sharded_tensors = 0;  // tensors that it shards
   Int128 saved_per_device = 0;
 };
-std::vector<AxisSaving> axis_savings(const Manifest& manifest,
-                                     const Plan& plan);
 std::vector<AxisSaving> axis_savings(const Plan& plan,
-                                     const PlacementCounts& counts);
+                                     const StagedCounts& counts);
 
 // Sums over groups of parameters: by dtype, by top-level module, by rule.
 
@@ -172,17 +209,21 @@ struct GroupSum {
   std::string name;
   int64_t tensors = 0;
   int64_t elements = 0;
-  int64_t bytes = 0;             // logical
-  int64_t bytes_per_device = 0;  // of the largest shards
+  int64_t bytes = 0;  // logical
+  // Of the largest shards; with a pipeline, of the stage that has the most.
+  int64_t bytes_per_device = 0;
 };
 
 // In order of first appearance. `folding` is by placement.
-std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding);
+std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding,
+                               const ParameterStages* stages = nullptr);
 // By the path before the first number, at most two components and never
 // the leaf: `model.layers.0.mlp.w` belongs to `model.layers`.
-std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding);
+std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding,
+                                const ParameterStages* stages = nullptr);
 // `1`, `2`, ... ; `none` for parameters that no rule decided.
-std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding);
+std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding,
+                              const ParameterStages* stages = nullptr);
 
 std::string module_of(std::string_view folded_name);
 

@@ -225,7 +225,9 @@ TEST_CASE("repetition is reported by axis and an axis by what it saves") {
   CHECK(repeated[1].over == AxisNames{"dp"});
   CHECK(repeated[1].replicas == 2);
   CHECK(repeated[1].extra_per_device == 8);
-  const auto savings = axis_savings(m.manifest, m.plan);
+  const auto savings = axis_savings(
+      m.plan,
+      staged_counts(m.plan.placement_of, m.plan.placements.size(), nullptr));
   REQUIRE(savings.size() == 2);
   CHECK(savings[0].saved_per_device == 0);
   CHECK(savings[1].saved_per_device == 48);
@@ -303,6 +305,84 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
     ENSURE(memory->total == total);
     const Balance b = balance(manifest, *plan, *memory);
     ENSURE(b.padding_bytes == total - replicated);
+  }));
+}
+
+// A pipeline over `axis`: every parameter on one stage, on two, or, where its
+// spec names the axis, on all.
+ParameterStages drawn_stages(const Model& model, const AxisName& axis) {
+  const Mesh& mesh = model.plan.mesh;
+  ParameterStages stages{axis, mesh.size_of(axis), {}};
+  const auto last = static_cast<int32_t>(stages.stages - 1);
+  for (size_t i = 0; i < model.manifest.size(); ++i) {
+    const auto& dims = model.plan.of(i).spec.dims;
+    const bool is_cut =
+        std::any_of(dims.begin(), dims.end(), [&](const AxisNames& axes) {
+          return std::find(axes.begin(), axes.end(), axis) != axes.end();
+        });
+    ParameterStages::Held held;
+    if (!is_cut) {
+      held.first = static_cast<int32_t>(draw_in<int64_t>(0, last));
+      if (last > 0 && held.first == 0 && draw_bool()) held.second = last;
+    }
+    stages.of.push_back(held);
+  }
+  return stages;
+}
+
+TEST_CASE("stages: what devices hold adds up to copies of what there is") {
+  CHECK(holds("", [] {
+    const OnIndivisible policy = draw_of(
+        {OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk});
+    Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
+    RuleSet rules;
+    rules.rules.push_back({"", testing::draw_any_spec(), {}, {}, {}, false});
+    const Model model = planned(std::move(manifest), rules, mesh, policy);
+    const size_t axis = draw_in<size_t>(0, mesh.axes().size() - 1);
+    const ParameterStages stages = drawn_stages(model, mesh.axes()[axis].name);
+    const StagedCounts counts = staged_counts(
+        model.plan.placement_of, model.plan.placements.size(), &stages);
+    Diagnostics diags;
+    const auto memory = device_memory(model.plan, counts, diags);
+    ENSURE(memory.has_value());
+    std::map<int64_t, int64_t> devices_with;
+    Int128 total = 0;
+    Int128 copies = 0;  // devices that hold a parameter, shards apart
+    for (int64_t device = 0; device < mesh.devices(); ++device) {
+      const int64_t stage = mesh.coordinates(device)[axis];
+      int64_t bytes = 0;
+      for (size_t i = 0; i < model.manifest.size(); ++i) {
+        const ParameterStages::Held& on = stages.of[i];
+        if (on.first >= 0 && on.first != stage && on.second != stage) continue;
+        bytes += bytes_on(model, i, device);
+      }
+      ++devices_with[bytes];
+      total += bytes;
+    }
+    for (size_t i = 0; i < model.manifest.size(); ++i) {
+      const Placement& p = model.plan.of(i);
+      const ParameterStages::Held& on = stages.of[i];
+      const int64_t of_stages = on.second >= 0 ? 2 : 1;
+      copies +=
+          Int128{p.type.bytes()} *
+          (on.first < 0 ? p.replicas : p.replicas / stages.stages * of_stages);
+    }
+    ENSURE(memory->total == total);
+    ENSURE(memory->max == devices_with.rbegin()->first);
+    ENSURE(memory->min == devices_with.begin()->first);
+    std::map<int64_t, int64_t> by_class;
+    for (const DeviceClass& c : memory->classes) by_class[c.bytes] += c.devices;
+    ENSURE(by_class == devices_with);
+    const Balance b =
+        balance(model.plan, counts, model.manifest.total_bytes(), *memory);
+    if (model.manifest.total_bytes() == 0) return;
+    ENSURE(b.padding_bytes == static_cast<int64_t>(total - copies));
+    const double logical = static_cast<double>(model.manifest.total_bytes());
+    ENSURE(b.efficiency ==
+           doctest::Approx(b.balance_score /
+                           (b.replication_factor +
+                            static_cast<double>(b.padding_bytes) / logical)));
   }));
 }
 

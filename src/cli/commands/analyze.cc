@@ -120,7 +120,8 @@ Table repetition_table(const Session& session) {
   table.rows = [&session](const RowSink& sink) {
     const std::vector<std::string> labels = class_labels(
         session.folding, [&](size_t i) { return session.manifest.name(i); });
-    for (const Repetition& r : repetitions(session.plan, session.folding)) {
+    for (const Repetition& r : repetitions(session.plan, session.folding,
+                                           session.lint_how.stages.get())) {
       const ParameterClass& c = session.folding.classes[r.parameter_class];
       sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
                Count{r.replicas}, size_of(r.extra_per_device),
@@ -163,8 +164,10 @@ Table axes_table(const Session& session) {
       {"sharded_tensors", "tensors sharded", Align::Right},
       {"saved_bytes_per_device", "saved per device", Align::Right}};
   table.rows = [&session](const RowSink& sink) {
-    for (const AxisSaving& saving :
-         axis_savings(session.manifest, session.plan)) {
+    for (const AxisSaving& saving : axis_savings(
+             session.plan, staged_counts(session.plan.placement_of,
+                                         session.plan.placements.size(),
+                                         session.lint_how.stages.get()))) {
       sink(Row{saving.axis, Count{saving.size}, Count{saving.sharded_tensors},
                size_of(saving.saved_per_device)});
     }
@@ -338,15 +341,17 @@ Exit run_analyze(Context& context) {
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));
   add_for_people_and_programs(report, repetition_table(session));
+  const ParameterStages* stages = session.lint_how.stages.get();
   report.tables.push_back(axes_table(session));
-  report.tables.push_back(group_table("dtypes", "By dtype", "dtype",
-                                      by_dtype(session.plan, session.folding)));
+  report.tables.push_back(
+      group_table("dtypes", "By dtype", "dtype",
+                  by_dtype(session.plan, session.folding, stages)));
   add_for_people_and_programs(
       report, group_table("modules", "By module", "module",
-                          by_module(session.plan, session.folding)));
+                          by_module(session.plan, session.folding, stages)));
   add_for_people_and_programs(
       report, group_table("rule_bytes", "By rule", "rule",
-                          by_rule(session.plan, session.folding)));
+                          by_rule(session.plan, session.folding, stages)));
   for (Table table : {placements_table(session), corrections_table(session),
                       rules_table(session)}) {
     report.tables.push_back(std::move(table));

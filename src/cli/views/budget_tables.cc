@@ -402,10 +402,10 @@ std::vector<std::string> budget_notes(const Context& context,
                     " is on the first stage and on the last");
   }
   const bool analyzes = context.options.command == "analyze";
-  if (analyzes && (budget.stages || state.zero == 3)) {
+  if (analyzes && state.zero == 3) {
     lines.emplace_back(
-        "efficiency, replication and savings are those of the specs alone, "
-        "without stages and ZeRO");
+        "efficiency, replication and savings are those of the specs, without "
+        "ZeRO");
   }
   if (context.options.planning.mode != Mode::Train &&
       !answer.input.options.kv) {

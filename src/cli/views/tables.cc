@@ -23,7 +23,8 @@ const PlanRule* rule_of(const Session& session, const Placement& placement) {
 }
 
 // The cells of a placements row; the parameter's name goes in front.
-Row placement_row(const Session& session, const Placement& p) {
+Row placement_row(const Session& session, const Placement& p,
+                  int64_t replicas) {
   const PlanRule* rule = rule_of(session, p);
   return {std::string(),
           std::string(dtype_name(p.type.dtype)),
@@ -35,7 +36,22 @@ Row placement_row(const Session& session, const Placement& p) {
           Dims{p.local_shape},
           ByteSize{p.bytes_per_device},
           Count{p.shards},
-          Count{p.replicas}};
+          Count{replicas}};
+}
+
+// On how many stages of a pipeline a parameter may be: 0 stands for all, which
+// cut it by its spec; two have a tied embedding.
+constexpr size_t kStagesOfParameter = 3;
+
+size_t stages_of(const ParameterStages* stages, size_t parameter) {
+  if (stages == nullptr || stages->is_on_all(parameter)) return 0;
+  return stages->of[parameter].second < 0 ? 1 : 2;
+}
+
+int64_t replicas_on(const ParameterStages* stages, const Placement& p,
+                    size_t on) {
+  if (on == 0) return p.replicas;
+  return p.replicas / stages->stages * static_cast<int64_t>(on);
 }
 
 std::string count_mark(int64_t count) {
@@ -154,16 +170,23 @@ Table placements_table(const Session& session) {
   table.audience = Audience::Programs;
   NamedRows named;
   named.rests = [&session] {
+    const ParameterStages* stages = session.lint_how.stages.get();
     std::vector<Row> rows;
-    rows.reserve(session.plan.placements.size());
-    for (const Placement& placement : session.plan.placements) {
-      rows.push_back(placement_row(session, placement));
+    for (size_t on = 0; on < (stages == nullptr ? 1 : kStagesOfParameter);
+         ++on) {
+      for (const Placement& placement : session.plan.placements) {
+        rows.push_back(placement_row(session, placement,
+                                     replicas_on(stages, placement, on)));
+      }
     }
     return rows;
   };
   named.each = [&session](const NamedRows::Sink& sink) {
+    const ParameterStages* stages = session.lint_how.stages.get();
     for (size_t i = 0; i < session.manifest.size(); ++i) {
-      sink(session.manifest.name(i), session.plan.placement_of[i]);
+      sink(session.manifest.name(i),
+           session.plan.placement_of[i] +
+               stages_of(stages, i) * session.plan.placements.size());
     }
   };
   table.rows = rows_of_named(named);
