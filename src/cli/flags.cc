@@ -44,7 +44,7 @@ constexpr std::string_view kOrder[] = {
     "zero-axes", "zero-style", "mode", "batch", "seq", "source-seq",
     "microbatches", "remat", "schedule", "attention", "kernels", "framework",
     "fp8", "dropout", "loss-tiles", "expert-factor", "kv-dtype", "kv-block",
-    "kv-axes", "batch-axes", "sequence-axes", "engine",
+    "kv-axes", "batch-axes", "sequence-axes", "ulysses-axes", "engine",
     "gpu-memory-utilization", "mem-fraction-static", "max-batched-tokens",
     "max-seqs", "expert-parallel", "dp-attention", "draft",
     // Output

@@ -270,6 +270,10 @@ const std::vector<Flag>& cache_flags() {
       {"sequence-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard the context (default none)", kBudgeting, false, true,
        nullptr, set_memory_axes<&MemoryRequest::sequence_axes>},
+      {"ulysses-axes", 0, Takes::Text, "A,B", "Memory",
+       "axes that shard tokens, and heads inside attention (DeepSpeed Ulysses)",
+       kBudgeting, false, true, nullptr,
+       set_memory_axes<&MemoryRequest::ulysses_axes>},
   };
   return kFlags;
 }

@@ -77,6 +77,35 @@ Diagnostic* find_over_memory(Diagnostics& diags) {
   return nullptr;
 }
 
+void report_divisions(const std::vector<DivisionProblem>& problems,
+                      Diagnostics& diags) {
+  for (const DivisionProblem& refusal : problems) {
+    auto report = diags.report(Code::WorkloadDoesNotDivide, {}, refusal.text);
+    report.fact("refused by " + refusal.source);
+    switch (refusal.what) {
+      case Divided::Batch:
+      case Divided::Tokens:
+        if (refusal.nearest > 0) {
+          report.help(std::string("use `") +
+                      (refusal.what == Divided::Batch ? "--batch " : "--seq ") +
+                      std::to_string(refusal.nearest) +
+                      "`, the next that divides, or fewer devices that cut it");
+        }
+        break;
+      case Divided::Heads:
+      case Divided::KvHeads:
+        report.help(
+            "use a mesh with fewer devices over `--ulysses-axes` or over the "
+            "heads");
+        break;
+      case Divided::StateHeads:
+      case Divided::StateGroups:
+        report.help("use a mesh whose tensor-parallel axis divides them");
+        break;
+    }
+  }
+}
+
 void report_step(const StepFinding& finding, Diagnostics& diags) {
   const MemoryBracket& bracket = finding.bracket;
   const int64_t usable = finding.limit.usable;

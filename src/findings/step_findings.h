@@ -10,6 +10,7 @@
 #include "activations/bracket.h"
 #include "base/diagnostic.h"
 #include "memory/budget.h"
+#include "memory/divisions.h"
 
 namespace shardplan {
 
@@ -38,5 +39,9 @@ Diagnostic* find_over_memory(Diagnostics& diags);
 // SP301 where the lower bound is more than there is, SP306 where the upper one
 // is. REQUIRES: the state alone fits.
 void report_step(const StepFinding& finding, Diagnostics& diags);
+
+// SP309: what does not divide, of the step of a framework ("any").
+void report_divisions(const std::vector<DivisionProblem>& problems,
+                      Diagnostics& diags);
 
 }  // namespace shardplan

@@ -92,6 +92,7 @@ struct SweepPoint {
   int64_t headroom = 0;  // 0 without a limit
   bool fits = true;
   bool may_fit = false;                // not sure
+  std::vector<std::string> refused;    // why no framework runs it
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
   // By which points on as many devices are compared: bytes, and with an engine,

@@ -76,7 +76,8 @@ std::vector<Given> given_cache_flags(const MemoryRequest& m) {
           {"--source-seq", m.source_seq.has_value(), true},
           {"--kv-axes", !m.kv_axes.empty()},
           {"--batch-axes", !m.batch_axes.empty(), true},
-          {"--sequence-axes", !m.sequence_axes.empty(), true}};
+          {"--sequence-axes", !m.sequence_axes.empty(), true},
+          {"--ulysses-axes", !m.ulysses_axes.empty(), true}};
 }
 
 std::vector<Given> training_flags(const MemoryRequest& memory) {
@@ -109,6 +110,14 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
 bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   bool good = true;
   const bool trains = mode == Mode::Train;
+  if (!trains && !memory.ulysses_axes.empty()) {
+    diags
+        .error(Code::Usage, {},
+               "`--ulysses-axes` is about a training step, which `--mode " +
+                   std::string(mode_name(mode)) + "` is not")
+        .help("leave it out, or leave out `--mode`");
+    return false;
+  }
   for (const Given& flag : given_cache_flags(memory)) {
     if (!flag.given) continue;
     if (trains && flag.of_activations) {

@@ -43,6 +43,7 @@ struct MemoryRequest {
   AxisNames kv_axes;
   AxisNames batch_axes;
   AxisNames sequence_axes;
+  AxisNames ulysses_axes;  // of a training step: attention cuts heads instead
 };
 
 // Empty when neither --memory nor --hardware is given, which is not a mistake,

@@ -19,6 +19,7 @@
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
+#include "memory/stages.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -359,7 +360,8 @@ std::string other_set(const PlanRequest& request, const Manifest& manifest) {
   return is_given ? "" : set;
 }
 
-// How the plan is judged, with what else names axes.
+}  // namespace
+
 LintOptions lint_options_with(const PlanRequest& request,
                               const MemoryRequest& memory,
                               AxisNames named_axes) {
@@ -368,12 +370,15 @@ LintOptions lint_options_with(const PlanRequest& request,
   if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
   how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
   how.named_axes = std::move(named_axes);
-  for (const AxisNames* axes : {&memory.state.zero_axes, &memory.kv_axes,
-                                &memory.batch_axes, &memory.sequence_axes}) {
+  for (const AxisNames* axes :
+       {&memory.state.zero_axes, &memory.kv_axes, &memory.batch_axes,
+        &memory.sequence_axes, &memory.ulysses_axes}) {
     how.named_axes.insert(how.named_axes.end(), axes->begin(), axes->end());
   }
   return how;
 }
+
+namespace {
 
 std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
                               Host& host, Diagnostics& diags) {
@@ -464,19 +469,22 @@ std::optional<Session> open_session(const PlanRequest& request,
   Plan& plan = made->plan;
 
   Folding folding = fold(plan.placement_of, manifest);
-  std::optional<DeviceMemory> held = device_memory(manifest, plan, diags);
+  LintOptions lint_how =
+      lint_options_with(request, memory, std::move(inputs.named_axes));
+  lint_how.stages = parameter_stages(manifest, plan, memory.stages);
+  const StagedCounts placed = staged_counts(
+      plan.placement_of, plan.placements.size(), lint_how.stages.get());
+  std::optional<DeviceMemory> held = device_memory(plan, placed, diags);
   if (!held) return std::nullopt;
 
   progress.stage("checking the plan");
-  LintOptions lint_how =
-      lint_options_with(request, memory, std::move(inputs.named_axes));
   lint_how.other_set = other_set(request, manifest);
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
                        *held, lint_how),
        diags);
   if (diags.cannot_run()) return std::nullopt;
-  const Balance ratios = balance(manifest, plan, *held);
+  const Balance ratios = balance(plan, placed, manifest.total_bytes(), *held);
   Session session = {
       std::move(manifest),     std::move(rules),    std::move(plan),
       std::move(folding),      std::move(*held),    ratios,

@@ -34,12 +34,19 @@ struct Session {
   DeviceMemory memory;
   Balance balance;
   std::optional<Slices> slices;  // of the plan's mesh, where they are known
-  // How the plan was judged, and which diagnostics came of it: from one number
+  // How the plan was judged, with its stages where there is a pipeline: memory
+  // and balance are of these. And which diagnostics came of it: from one number
   // up to another.
   LintOptions lint_how = {};
   size_t first_finding = 0;
   size_t end_finding = 0;
 };
+
+// How a plan is judged: axes that a request for memory names need no rule, and
+// those of a pipeline and of ZeRO-3 shard what specs leave whole.
+LintOptions lint_options_with(const PlanRequest& request,
+                              const MemoryRequest& memory,
+                              AxisNames named_axes);
 
 // What a plan is made of, but for the mesh.
 struct Inputs {

@@ -2,6 +2,7 @@
 #include "session/step.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <utility>
@@ -50,9 +51,11 @@ WorkloadAxes axes_of_workload(const MemoryRequest& memory, const RuleSet& rules,
   const AxisNames batch = memory.batch_axes.empty()
                               ? axes_of_field(rules, "batch_axis")
                               : memory.batch_axes;
-  const AxisNames sequence = memory.sequence_axes.empty()
-                                 ? axes_of_field(rules, "sequence_axis")
-                                 : memory.sequence_axes;
+  AxisNames sequence = memory.sequence_axes.empty()
+                           ? axes_of_field(rules, "sequence_axis")
+                           : memory.sequence_axes;
+  sequence.insert(sequence.end(), memory.ulysses_axes.begin(),
+                  memory.ulysses_axes.end());
   for (const Axis& axis : mesh.axes()) {
     if (axis.size == 1 || (memory.stages && memory.stages->axis == axis.name)) {
       continue;
@@ -232,41 +235,9 @@ void report_untold(const Diagnostics& recognised, const std::string& why,
   }
 }
 
-// What devices have of a batch or of sequences that do not divide by them.
-// Frameworks refuse such a batch or fill it up; the bracket is of the device
-// that has most.
-std::vector<std::string> uneven_texts(const Steps& steps,
-                                      const StepWorkload& workload,
-                                      int64_t microbatches, const Mesh& mesh) {
-  std::vector<std::string> texts;
-  const Steps::Pass pass = steps.pass_of(workload, microbatches);
-  const int64_t shards = size_of(mesh, steps.axes().batch);
-  if (workload.batch % microbatches != 0 ||
-      workload.batch / microbatches % shards != 0) {
-    std::string text = plural(workload.batch, "sequence") +
-                       " do not divide by " + plural(shards, "shard") +
-                       " of the batch";
-    if (microbatches > 1) {
-      text += " and " + count_text(microbatches) + " micro-batches";
-    }
-    text += ": a device has at most " + std::to_string(pass.sequences) +
-            " at a time";
-    const int64_t at_a_time = ceil_div(workload.batch, microbatches);
-    if (at_a_time < shards) {
-      text += ", and " + count_text(shards - at_a_time) + " of the shards none";
-    }
-    texts.push_back(std::move(text) +
-                    "; frameworks refuse or fill up such a batch");
-  }
-  const int64_t cuts = size_of(mesh, steps.axes().sequence);
-  if (workload.seq % cuts != 0) {
-    texts.push_back(plural(workload.seq, "token") + " do not divide by " +
-                    plural(cuts, "shard") +
-                    " of the sequence: a device has at most " +
-                    count_text(pass.tokens));
-  }
-  return texts;
-}
+// Axes that are called as those of tensor parallelism are.
+constexpr std::array<std::string_view, 3> kTensorNames = {"tp", "tensor",
+                                                          "model"};
 
 }  // namespace
 
@@ -329,6 +300,7 @@ StepOptions StepModel::sized(StepOptions step) const {
   step.segments.loss = step.framework->loss;
   step.segments.softmax_in_place = step.framework->softmax_in_place;
   step.segments.native_kernels = step.framework->native_kernels;
+  step.segments.silu_steps = step.framework->silu_steps;
   step.segments.weighs_in_experts = step.framework->weighs_in_experts;
   if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
   return step;
@@ -428,6 +400,41 @@ Steps::Pass Steps::pass_of(const StepWorkload& workload,
         ceil_div(*request_.memory.source_seq, sequence) * sequence;
   }
   return result;
+}
+
+std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
+                                            int64_t microbatches,
+                                            std::string_view framework) const {
+  const Mesh& mesh = plan_.mesh;
+  const MemoryRequest& memory = request_.memory;
+  const ModelFacts& facts = manifest_.facts;
+  const AxisNames heads = axes_of_field(rules_, "head_axis");
+  Divisions divisions;
+  divisions.count(Divided::Batch) = workload.batch;
+  divisions.count(Divided::Tokens) = workload.seq;
+  divisions.count(Divided::Heads) = facts.heads.value_or(0);
+  divisions.count(Divided::KvHeads) =
+      facts.kv_heads.value_or(facts.heads.value_or(0));
+  count_states(manifest_, divisions);
+  divisions.degree(Degree::Data) = size_of(mesh, axes_.batch);
+  divisions.degree(Degree::Microbatches) = microbatches;
+  for (const Axis& axis : mesh.axes()) {
+    if (contains(axes_.batch, axis.name) ||
+        (memory.stages && memory.stages->axis == axis.name)) {
+      continue;
+    }
+    const bool ulysses = contains(memory.ulysses_axes, axis.name);
+    const bool tensor =
+        !ulysses && (contains(heads, axis.name) ||
+                     std::find(kTensorNames.begin(), kTensorNames.end(),
+                               axis.name) != kTensorNames.end());
+    if (tensor) divisions.degree(Degree::Tensor) *= axis.size;
+    if (!contains(axes_.sequence, axis.name)) continue;
+    divisions.degree(ulysses  ? Degree::Ulysses
+                     : tensor ? Degree::Sequence
+                              : Degree::Context) *= axis.size;
+  }
+  return division_problems(divisions, framework);
 }
 
 std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
@@ -593,6 +600,8 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   auto bracket =
       steps.bracket(workload, budget.input.options, budget.budget, step, diags);
   if (!bracket) return std::nullopt;
+  report_divisions(
+      steps.refused(workload, step.microbatches, step.framework->name), diags);
   StepAnswer answer;
   answer.from = model->from();
   if (answer.from == BracketSource::Shapes) {
@@ -618,8 +627,6 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   if (answer.from == BracketSource::Shapes) {
     answer.workload += "; from the shapes of weights";
   }
-  answer.notes =
-      uneven_texts(steps, workload, request.workload.step.microbatches, mesh);
   answer.reserved =
       reserved_memory(*bracket, *step.framework, mesh,
                       session.manifest.facts.experts.value_or(0) > 0, limit);

@@ -21,6 +21,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "memory/budget.h"
+#include "memory/divisions.h"
 #include "model/forward/runnable.h"
 #include "model/forward/writer.h"
 #include "session/dequantised.h"
@@ -105,6 +106,11 @@ class Steps {
   };
   Pass pass_of(const StepWorkload& workload, int64_t microbatches) const;
 
+  // What the framework refuses of such a step, since it does not divide.
+  std::vector<DivisionProblem> refused(const StepWorkload& workload,
+                                       int64_t microbatches,
+                                       std::string_view framework) const;
+
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be
   // partitioned.
@@ -166,7 +172,6 @@ struct StepAnswer {
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
   // over fsdp=4; bf16; remat block; flash attention"
   std::string workload;
-  std::vector<std::string> notes;
   // Parts of the model whose activations are not among it: "154 parameters of
   // `model.visual`".
   std::vector<std::string> left_out;

@@ -64,31 +64,18 @@ void add_loss(const StepChangesInput& in, std::vector<StepChange>& changes) {
   }
 }
 
-// Whether every device has as many sequences in every micro-batch.
-bool divides(int64_t batch, int64_t microbatches, int64_t shards) {
-  return batch % microbatches == 0 && batch / microbatches % shards == 0;
-}
-
-// More parts, down to one sequence at a time: as many as divide a batch that
-// devices and parts divide now, else twice as many and so on.
+// More parts, down to one sequence at a time, that divide what a device has of
+// the batch: multiples of those that are asked for, where these divide it.
 void add_microbatches(const StepChangesInput& in, int64_t shards,
                       std::vector<StepChange>& changes) {
   const int64_t parts = in.request.workload.step.microbatches;
   const int64_t batch = *in.request.memory.batch;
-  const int64_t sequences = ceil_div(ceil_div(batch, parts), shards);
-  std::vector<int64_t> factors;
-  if (divides(batch, parts, shards)) {
-    factors = common_divisors(sequences, sequences, kMostMicrobatches / parts);
-    factors.erase(factors.begin());  // 1
-  } else {
-    for (int64_t factor = 2;
-         factor <= kMostMicrobatches / parts && factor < 2 * sequences;
-         factor *= 2) {
-      factors.push_back(factor);
-    }
-  }
-  for (const int64_t factor : factors) {
-    const int64_t more = parts * factor;
+  if (batch % shards != 0) return;
+  const int64_t sequences = batch / shards;
+  const bool divides = sequences % parts == 0;
+  for (const int64_t more :
+       common_divisors(sequences, sequences, kMostMicrobatches)) {
+    if (more <= parts || (divides && more % parts != 0)) continue;
     changes.push_back(
         {ChangeKind::Microbatches, "--microbatches " + std::to_string(more),
          [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
@@ -174,12 +161,16 @@ class Trial {
       change->make(step, how);
       flags += (flags.empty() ? "" : " ") + change->flags;
     }
+    const StepWorkload workload = {*memory.batch, *memory.seq};
+    if (!steps_.refused(workload, step.microbatches, step.framework->name)
+             .empty()) {
+      return std::nullopt;  // no way out
+    }
     Diagnostics quiet;
     const auto budget =
         make_budget(in_.session.manifest, on_.plan, on_.groups, how, quiet);
     if (!budget) return std::nullopt;
-    const auto bracket =
-        steps_.bracket({*memory.batch, *memory.seq}, how, *budget, step, quiet);
+    const auto bracket = steps_.bracket(workload, how, *budget, step, quiet);
     if (!bracket) return std::nullopt;
     TriedStep tried{std::move(flags), bracket->lower(), bracket->estimate(),
                     bracket->upper()};
@@ -323,14 +314,19 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
 }
 
 int64_t errors_of(const Session& session, const Plan& plan,
-                  const PlanRequest& planning, const UnitFacts& known) {
+                  const UnitFacts& known) {
   Diagnostics found;
   const Manifest& manifest = session.manifest;
-  const auto memory = device_memory(manifest, plan, found);
+  // No other mesh has another number of stages.
+  const LintOptions& how = session.lint_how;
+  const auto memory =
+      device_memory(plan,
+                    staged_counts(plan.placement_of, plan.placements.size(),
+                                  how.stages.get()),
+                    found);
   if (!memory) return 1;
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintOptions how = lint_options(planning);
   LintInput input =
       make_lint_input(manifest, plan, folding,
                       session.rules ? &*session.rules : nullptr, *memory, how);
@@ -356,7 +352,7 @@ class Replanner {
         session_(session),
         host_(host, std::make_shared<std::mutex>()),
         known_(unit_facts(session.manifest)),
-        errors_(errors_of(session, session.plan, planning, known_)) {
+        errors_(errors_of(session, session.plan, known_)) {
     if (threads() == 1) return;  // it costs the whole text
     if (session.rules) count_lines(session.rules->sources);
     count_lines(session.manifest.sources);
@@ -376,7 +372,7 @@ class Replanner {
     auto plan =
         convert_plan(session_.manifest, session_.plan, mesh, how, quiet);
     if (!plan || quiet.cannot_run() ||
-        errors_of(session_, *plan, planning_, known_) > errors_) {
+        errors_of(session_, *plan, known_) > errors_) {
       return std::nullopt;
     }
     NamesRead names = take_names();
@@ -497,22 +493,22 @@ struct TriedPlan {
   int64_t needed = 0;
 };
 
-// Calls `use` with a trial on another mesh, where there can be one. `even`: the
-// batch divides as asked for.
+// Calls `use` with a trial on another mesh, where frameworks run the step
+// there.
 template <typename Use>
 void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
-             bool even, Use use) {
+             Use use) {
   const auto again = replanner.on(mesh);
   if (!again) return;
   Steps steps(in.request, in.model, in.session.manifest, again->plan,
               in.session.rules ? &*in.session.rules : nullptr);
-  // More shards of the batch than sequences would be another batch, and so is
-  // one that does not divide where it did.
-  const int64_t batch = *in.request.memory.batch;
-  const int64_t parts = in.request.workload.step.microbatches;
-  const int64_t shards = axes_size(mesh, steps.axes().batch);
-  if (shards > ceil_div(batch, parts)) return;
-  if (even && !divides(batch, parts, shards)) return;
+  const StepOptions& step = in.request.workload.step;
+  const StepWorkload workload = {*in.request.memory.batch,
+                                 *in.request.memory.seq};
+  if (!steps.refused(workload, step.microbatches, step.framework->name)
+           .empty()) {
+    return;
+  }
   Trial trial(in,
               {mesh_flags(in.request.planning, mesh), again->plan,
                again->input.groups, again->input.options},
@@ -520,7 +516,7 @@ void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
   use(trial, steps);
 }
 
-void try_meshes(const StepChangesInput& in, bool even, Host& host,
+void try_meshes(const StepChangesInput& in, Host& host,
                 std::vector<TriedStep>& tried) {
   const int64_t usable = in.budget.input.options.limit->usable;
   Replanner replanner(in.request.planning, in.request.memory, in.session, host);
@@ -529,7 +525,7 @@ void try_meshes(const StepChangesInput& in, bool even, Host& host,
                    std::min(most_meshes(in.session), kMostSteps));
   const auto one = [&](const Mesh& mesh) {
     Answer<TriedStep> answer;
-    on_mesh(in, replanner, mesh, even, [&](Trial& trial, Steps&) {
+    on_mesh(in, replanner, mesh, [&](Trial& trial, Steps&) {
       answer.tried = trial.with({});
       if (!answer.tried) return;
       const TriedStep& step = *answer.tried;
@@ -547,11 +543,10 @@ void try_meshes(const StepChangesInput& in, bool even, Host& host,
   for (const OtherMesh& other : meshes) {
     if (!other.more_devices) continue;
     std::optional<TriedStep> together;
-    on_mesh(in, replanner, other.mesh, even,
-            [&](Trial& trial, const Steps& steps) {
-              together = try_together(
-                  changes_of(in, other.mesh, steps.axes().batch), trial);
-            });
+    on_mesh(in, replanner, other.mesh, [&](Trial& trial, const Steps& steps) {
+      together =
+          try_together(changes_of(in, other.mesh, steps.axes().batch), trial);
+    });
     if (!together) continue;
     tried.push_back(*std::move(together));
     return;
@@ -576,10 +571,7 @@ std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
     }
   }
   if (input.request.planning.find_fixes) {
-    const bool even = divides(
-        *input.request.memory.batch, input.request.workload.step.microbatches,
-        axes_size(input.session.plan.mesh, steps.axes().batch));
-    try_meshes(input, even, host, tried);
+    try_meshes(input, host, tried);
   }
   return tried;
 }

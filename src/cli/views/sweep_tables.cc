@@ -30,6 +30,7 @@ std::string_view fit_name(const SweepPoint& point) {
 // what is left of the upper end, or missing for the lower one.
 std::string headroom_text(const SweepPoint& point) {
   if (!point.limit) return "";
+  if (!point.refused.empty()) return "refused";
   if (point.serving) return std::string(fit_name(point));
   if (point.step) {
     const int64_t usable = point.limit->usable;
@@ -59,6 +60,11 @@ std::string findings_text(const SweepMesh& mesh) {
   return text;
 }
 
+// Why it runs nowhere.
+const std::vector<std::string>& reasons_of(const SweepPoint& point) {
+  return point.serving ? point.serving->reasons : point.refused;
+}
+
 std::string name_of_limit(const SweepPoint& point) {
   return point.limit ? point.limit->name : "";
 }
@@ -86,8 +92,7 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.workload =
         shown.workload || (point.seq && !point.step && !point.serving);
     shown.serving = shown.serving || point.serving;
-    shown.reasons =
-        shown.reasons || (point.serving && !point.serving->reasons.empty());
+    shown.reasons = shown.reasons || !reasons_of(point).empty();
     shown.step = shown.step || point.step;
     if (point.step && points.front().step) {
       const SweptStep& of_first = *points.front().step;
@@ -172,8 +177,7 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   }
   if (shown.findings) row.emplace_back(findings_text(mesh));
   if (shown.reasons) {
-    row.emplace_back(
-        Prose{point.serving ? joined(point.serving->reasons, "; ") : ""});
+    row.emplace_back(Prose{joined(reasons_of(point), "; ")});
   }
   return row;
 }
@@ -225,7 +229,7 @@ std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
     columns.push_back({name, name});
   }
   for (const char* name :
-       {"microbatches", "remat", "lower", "estimate", "upper"}) {
+       {"microbatches", "remat", "lower", "estimate", "upper", "reasons"}) {
     columns.push_back({name, name});
   }
   return columns;
@@ -268,6 +272,7 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
   for (const int64_t bytes : {step.lower, step.estimate, step.upper}) {
     row.emplace_back(ByteSize{bytes});
   }
+  row.emplace_back(Names{point.refused});
   return row;
 }
 

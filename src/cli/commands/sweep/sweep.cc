@@ -156,14 +156,13 @@ Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
 }
 
 // What the rules are to the names is the same on every mesh: reported once.
-bool lint_names(const PlanRequest& planning, const Sweep& sweep,
-                const Plan& plan, Diagnostics& diags) {
+bool lint_names(const LintOptions& how, const Sweep& sweep, const Plan& plan,
+                Diagnostics& diags) {
   const Manifest& manifest = sweep.inputs.manifest;
   const auto memory = device_memory(manifest, plan, diags);
   if (!memory) return false;
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintOptions how = lint_options(planning);
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
   lint(input, {Needs::Names}, diags);
@@ -171,18 +170,14 @@ bool lint_names(const PlanRequest& planning, const Sweep& sweep,
 }
 
 // `plan` is of the kinds of parameters.
-bool lint_mesh(const PlanRequest& planning, const Sweep& sweep,
-               const Plan& plan, Diagnostics& diags) {
+bool lint_mesh(const LintOptions& how, const Sweep& sweep, const Plan& plan,
+               Diagnostics& diags) {
   const Kinds& kinds = sweep.kinds;
-  PlacementCounts placed(plan.placements.size());
-  for (size_t i = 0; i < kinds.counts.size(); ++i) {
-    placed[plan.placement_of[i]] += kinds.counts[i];
-  }
-  const auto memory = device_memory(plan, placed, diags);
+  const StagedCounts counts = {kinds.counts};
+  const auto memory = device_memory(plan, placed_counts(plan, counts), diags);
   if (!memory) return false;
   const Folding folding = folded_by_placement(kinds, plan);
-  const LintOptions how = lint_options(planning);
-  const Summary summary = {kinds.counts, sweep.inputs.manifest.total_bytes(),
+  const Summary summary = {counts, sweep.inputs.manifest.total_bytes(),
                            kinds.known, is_catch_all};
   LintInput input = make_lint_input(kinds.firsts, plan, folding,
                                     &sweep.inputs.rules, *memory, how);
@@ -256,6 +251,12 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
         point.batch = workload.batch;
         point.seq = workload.seq;
         set_step(swept_step(*bracket, step), estimated_bytes(*bracket), point);
+        for (const DivisionProblem& refusal :
+             steps.refused({workload.batch, workload.seq}, step.microbatches,
+                           step.framework->name)) {
+          point.refused.push_back(refusal.text);
+        }
+        if (!point.refused.empty()) point.fits = point.may_fit = false;
         points.push_back(std::move(point));
       }
     }
@@ -299,6 +300,7 @@ SweptServing swept_serving(const Serving& serving) {
   swept.weights = stage.weights.total;
   swept.cache = stage.available.estimate;
   if (!swept.starts) return swept;
+  if (serving.without_cache) return swept;
   if (stage.pools[1]) swept.tokens = stage.pools[1]->tokens;
   for (size_t end = 0; end < swept.sequences.size(); ++end) {
     swept.sequences[end] = serving.sequences(end);
@@ -390,11 +392,12 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
       resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
               sweep.inputs.how, sweep.kinds.known, diags);
   const PlanRequest& planning = options.planning;
+  const LintOptions how = lint_options_with(planning, options.memory, {});
   MemoryRequest memory = options.memory;
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
-  if (!plan || !lint_mesh(planning, sweep, *plan, diags)) return swept;
+  if (!plan || !lint_mesh(how, sweep, *plan, diags)) return swept;
   if (sweep.served) {
     SweepMesh added{*std::move(plan),
                     {},
@@ -407,7 +410,7 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
     return swept;
   }
   plan = unfolded(*std::move(plan), sweep.kinds);
-  if (of_all != nullptr && !lint_names(planning, sweep, *plan, *of_all)) {
+  if (of_all != nullptr && !lint_names(how, sweep, *plan, *of_all)) {
     return swept;
   }
   AxisNames token_axes;
@@ -615,6 +618,14 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
       plural(points, "point");
   if (sweep.devices.front().limit) {
     line += fitting_text(points, fitting, perhaps);
+  }
+  const auto refused = std::count_if(
+      sweep.points.begin(), sweep.points.end(),
+      [](const SweepPoint& point) { return !point.refused.empty(); });
+  if (refused > 0) {
+    line += "; " + count_text(refused) +
+            " refused, since something does not "
+            "divide";
   }
   const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
                                    [&](const SweepPoint& point) {

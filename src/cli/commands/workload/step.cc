@@ -196,7 +196,6 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
     if (!text.empty()) report.notes.push_back(std::move(text));
   }
-  for (const std::string& note : answer.notes) report.notes.push_back(note);
 }
 
 }  // namespace shardplan::cli
