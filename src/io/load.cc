@@ -108,7 +108,7 @@ std::optional<Manifest> read_file(const std::string& path,
   const ManifestFormat* format = recognize_manifest(path, head);
   // A config that does not say what it is has an architecture all the same.
   if (reading.architecture != nullptr && format == &manifest_formats().back() &&
-      head.starts_with('{')) {
+      (head.starts_with('{') || is_arguments(head))) {
     format = &kHfConfig;
   }
   if (format == &manifest_formats().back() &&

@@ -112,6 +112,35 @@ TEST_CASE("files of other programs are refused for what they are") {
   CHECK(load(host, "p").text ==
         "SP009 p/model_index.json:1:2 a pipeline of diffusers consists of "
         "several models");
+  struct Case {
+    std::string text;
+    std::string is;
+  };
+  const Case kCases[] = {
+      {R"({"dim":4096,"n_layers":32,"n_heads":32,"norm_eps":1e-05})",
+       "the `params.json` of an original release (of Meta, Mistral or "
+       "DeepSeek)"},
+      {"trainer:\n  devices: 8\nmodel:\n  mcore_gpt: true\n", "a config of NeMo"},
+      {"language_model:\n  num_layers: 2\nmodel_parallel:\n  pp: 1\n",
+       "a YAML config of Megatron-LM"},
+      {"num_layers: 2\nhidden_size: 64\n", "arguments of Megatron-LM"},
+      {"[job]\ndump = 1\n[model]\nname = 'llama3'\n[training]\nsteps = 1\n",
+       "a config of torchtitan, which names a model but not its sizes"},
+      {"compute_environment: LOCAL\ndistributed_type: FSDP\nmixed_precision: "
+       "bf16\n",
+       "a config of accelerate, which describes no model"},
+  };
+  for (const Case& each : kCases) {
+    CAPTURE(each.is);
+    host.files["run"] = each.text;
+    CHECK(load(host, "run").text ==
+          "SP009 `run` is " + each.is + ", which is not read as a model");
+  }
+  // Tensors of these names are a manifest.
+  host.files["run"] = R"({"dim":{"shape":[2],"dtype":"f32"},
+      "n_layers":{"shape":[2],"dtype":"f32"},
+      "n_heads":{"shape":[2],"dtype":"f32"}})";
+  CHECK(load(host, "run").manifest->size() == 3);
   host.files["m.py"] = "x = 1\n";
   CHECK(load(host, "m.py").text ==
         "SP006 `m.py` is Python source, not a model");
