@@ -149,8 +149,8 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
       return name + " is the same without " +
              name_of_value(graph, found.operand) + ", to 2^-30";
     case Unseen::Kind::LostOperand:
-      return name + " is the same if " + name_of_value(graph, found.operand) +
-             " doubles, to 2^-30";
+      return name + " does not depend on " +
+             name_of_value(graph, found.operand) + ", to 2^-30";
     case Unseen::Kind::PastBound:
       return name + " is off by " + fmt::format("{:.2g}", found.ratio) +
              " times what rounding explains";

@@ -224,6 +224,29 @@ ModelKind find_model_kind(const Node& config) {
   return typed ? ModelKind{} : kind_by_class(config);
 }
 
+// "ForCausalLM" of a class of any type; "Model" where there is no head.
+static std::string_view head_part(std::string_view class_name) {
+  const size_t at = class_name.rfind("For");
+  if (at != std::string_view::npos) return class_name.substr(at);
+  return class_name.ends_with("Model") ? "Model" : std::string_view();
+}
+
+// Whether the config is of a type that no shipped architecture knows. A class
+// of a known one has tensors of other names, and is not another's.
+static bool is_unknown(const Node& config,
+                       const std::vector<std::string_view>& classes) {
+  const auto type = config.find("model_type");
+  if (!type || !type->is_string()) return false;
+  return std::none_of(
+      index().begin(), index().end(), [&](const IndexEntry& entry) {
+        return contains(entry.model_types, type->text()) ||
+               std::any_of(classes.begin(), classes.end(),
+                           [&](std::string_view name) {
+                             return contains(entry.classes, name);
+                           });
+      });
+}
+
 ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
                         const Node& config) {
   ModelKind kind{std::move(architecture), nullptr};
@@ -232,6 +255,14 @@ ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
   for (const std::string_view name : classes) {
     if (kind.model_class == nullptr)
       kind.model_class = kind.architecture->find_class(name);
+  }
+  if (kind.model_class != nullptr || !is_unknown(config, classes)) return kind;
+  for (const std::string_view name : classes) {
+    const std::string_view head = head_part(name);
+    for (const ModelClass& each : kind.architecture->classes) {
+      if (kind.model_class != nullptr || head.empty()) break;
+      if (head_part(each.class_name) == head) kind.model_class = &each;
+    }
   }
   return kind;
 }

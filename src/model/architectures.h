@@ -26,7 +26,9 @@ struct ModelKind {
 // `architectures`. Empty when there is none. Reports nothing.
 ModelKind find_model_kind(const Node& config);
 
-// The same of a given architecture.
+// The same of a given architecture. Of a config whose type and classes no
+// shipped architecture knows, the class with the same head: `FooForCausalLM` is
+// read as `LlamaForCausalLM`.
 ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
                         const Node& config);
 

@@ -331,6 +331,19 @@ namespace {
 
 enum class Weights : uint8_t { Stored, Plain };
 
+// A class that stands for one that no architecture knows.
+void remark_class(const Node& root, const ModelClass& model_class,
+                  Manifest& manifest) {
+  const auto names = root.find("architectures");
+  if (!names || !names->is_list() || names->size() == 0) return;
+  for (size_t i = 0; i < names->size(); ++i) {
+    if (names->item(i).text() == model_class.class_name) return;
+  }
+  manifest.remarks.push_back(in_backticks(std::string(names->item(0).text())) +
+                             " is read as a " +
+                             in_backticks(model_class.class_name));
+}
+
 std::optional<Manifest> synthesize(const Document& config,
                                    const ConfigReading& reading,
                                    const QuantisationFile* beside,
@@ -376,6 +389,7 @@ std::optional<Manifest> synthesize(const Document& config,
   const DType dtype =
       weights_dtype(*root, reader, quantised || plain, manifest, diags);
   if (!reader.ok() || !values.read_all()) return std::nullopt;
+  remark_class(*root, *kind.model_class, manifest);
   for (std::string& remark : values.remarks()) {
     manifest.remarks.push_back(std::move(remark));
   }
