@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +241,25 @@ TEST_CASE("a program that never ends is ended with what it has started") {
     shell = std::stoi(child->read_line(100).value_or("0"));
   }
   CHECK(::kill(shell, 0) != 0);
+}
+
+// As git does where a file of a repository is a pipe that nobody writes to.
+TEST_CASE("a program that waits for what does not come is ended") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto child = started({"cat", folder / "pipe"});
+  CHECK(child->read_all(100).empty());
+  CHECK(child->wait() == 128 + SIGKILL);
+  CHECK(waits_in_vain(child->errors(1000)));
+}
+
+TEST_CASE("a program that works in silence is waited for") {
+  const auto child = script(
+      "end=$(($(date +%s) + 7)); while [ $(date +%s) -lt $end ]; do :; done; "
+      "echo done");
+  CHECK(child->read_line(100) == "done");
+  CHECK(child->wait() == 0);
+  CHECK_FALSE(waits_in_vain(child->errors(1000)));
 }
 
 TEST_CASE("a program that leaves its pipes to another one has ended") {
