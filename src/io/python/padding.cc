@@ -150,6 +150,17 @@ class PaddingFinder {
     return true;
   }
 
+  // `_match(rule, key)`, `re.search(rule, path)`: whether a rule is the one.
+  bool is_match(size_t begin, size_t end) const {
+    size_t at = begin;
+    while (at + 1 < end && tokens_[at + 1].is(".")) at += 2;
+    if (at + 1 >= end || !tokens_[at + 1].is("(") || past_[at + 1] != end) {
+      return false;
+    }
+    const std::string_view name = tokens_[at].text;
+    return name.find("match") != name.npos || name.find("search") != name.npos;
+  }
+
   bool condition(size_t begin, size_t end, PythonPadding& found, bool& is_off) {
     const auto is = [&](size_t at, std::string_view text) {
       return at < end && tokens_[at].is(text);
