@@ -284,10 +284,10 @@ std::optional<size_t> lost_operand(const GraphNode& node,
   std::vector<Tensor> operands(whole.begin(), whole.end() - 1);
   for (size_t lost = 0; lost < operands.size(); ++lost) {
     const Tensor plain = operands[lost];
-    const Tensor larger = make_unfilled(plain.element, plain.shape);
-    map_unary<double>(plain, larger, 1,
+    const Tensor more = make_unfilled(plain.element, plain.shape);
+    map_unary<double>(plain, more, 1,
                       [factor](double x) { return factor * x; });
-    operands[lost] = larger;
+    operands[lost] = more;
     const Tensor other = node.op->run(operands, node.attributes, context);
     if (structural_error(whole.back(), other) <= kMismatch) return lost;
     operands[lost] = plain;
