@@ -127,7 +127,7 @@ struct TriedServing {
   std::string flags;                  // "--kv-dtype f8_e4m3"
   std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
   bool starts = false;
-  Fit fit;  // of what is asked for
+  Fit fit = {};  // of what is asked for
 };
 
 }  // namespace shardplan
