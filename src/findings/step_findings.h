@@ -21,7 +21,7 @@ struct TriedStep {
   int64_t lower = 0;
   int64_t estimate = 0;
   int64_t upper = 0;
-  Fit fit;
+  Fit fit = {};
 };
 
 struct StepFinding {

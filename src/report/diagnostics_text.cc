@@ -23,6 +23,22 @@ bool is_blank(char32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+// What .NET does not see where it compares texts: marks that take no column.
+bool is_ignored(char32_t c) {
+  return c >= 0x80 && c != 0xFFFD && code_point_width(c) == 0;
+}
+
+// Whether two colons stand at `at`.
+bool has_colons(std::string_view line, size_t at) {
+  if (!line.substr(at).starts_with(':')) return false;
+  for (++at; at < line.size();) {
+    size_t next = at;
+    if (!is_ignored(decode_utf8(line, next))) break;
+    at = next;
+  }
+  return line.substr(at).starts_with(':');
+}
+
 // Behind blanks and the terminal's escapes for colours.
 size_t begin_of_words(std::string_view line) {
   size_t at = 0;
@@ -34,7 +50,8 @@ size_t begin_of_words(std::string_view line) {
       continue;
     }
     size_t next = at;
-    if (!is_blank(decode_utf8(line, next))) return at;
+    const char32_t c = decode_utf8(line, next);
+    if (!is_blank(c) && !is_ignored(c)) return at;
     at = next;
   }
   return at;
@@ -44,7 +61,7 @@ size_t begin_of_words(std::string_view line) {
 void append_line(std::string& out, std::string_view line) {
   size_t copied = 0;
   const size_t begin = begin_of_words(line);
-  if (line.substr(begin).starts_with("::")) {
+  if (has_colons(line, begin)) {
     out.append(line.substr(0, begin)).append(kColon);
     copied = begin + 1;
   }

@@ -135,7 +135,7 @@ struct TriedServing {
   std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
   double group_sequences = 0;         // the estimate of one group
   bool starts = false;
-  Fit fit;  // of what is asked for
+  Fit fit = {};  // of what is asked for
 };
 
 }  // namespace shardplan

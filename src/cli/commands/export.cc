@@ -15,6 +15,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "io/paths.h"
 #include "resolve/resolve.h"
 #include "session/session.h"
 
@@ -71,8 +72,8 @@ std::string flags_text(const PlanRequest& planning) {
 }
 
 std::vector<std::string> origin_of(const PlanRequest& planning,
-                                   const Manifest& manifest) {
-  std::vector<std::string> lines = {"model: " + manifest.title};
+                                   const Session& session) {
+  std::vector<std::string> lines = {"model: " + session.manifest.title};
   if (planning.saved_plan) {
     lines.push_back("plan: " + *planning.saved_plan);
     return lines;
@@ -83,6 +84,13 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   std::string rules;
   for (const std::string& path : planning.rules) {
     rules += (rules.empty() ? "" : ", ") + path;
+  }
+  // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
+  if (rules.empty() && planning.pattern == nullptr && session.rules) {
+    for (const SourcePtr& source : session.rules->sources) {
+      const std::string file = file_name_of(source->name());
+      rules += (rules.empty() ? "@" : ", @") + file.substr(0, file.rfind('.'));
+    }
   }
   if (!rules.empty()) lines.push_back("rules: " + rules);
   const std::string flags = flags_text(planning);
@@ -112,7 +120,7 @@ Exit run_export(Context& context) {
   ExportInput input{session->manifest, session->plan};
   input.replicate_unmatched =
       context.options.planning.unmatched != Unmatched::Error;
-  input.origin = origin_of(context.options.planning, session->manifest);
+  input.origin = origin_of(context.options.planning, *session);
   if (!session->rules) {
     input.no_rules = "a saved plan has no rules";
   } else if (rules_suffice(context, *session)) {

@@ -33,7 +33,7 @@ void append_field(std::string& out, std::string_view field) {
   // one that begins with a quote is not.
   const bool needs_quotes = field.empty() || field.front() == ' ' ||
                             field.back() == ' ' ||
-                            (field.find("::") != std::string_view::npos &&
+                            (field.find(':') != std::string_view::npos &&
                              without_commands(field) != field);
   if (!needs_quotes && std::none_of(field.begin(), field.end(), is_special)) {
     out += field;
