@@ -236,6 +236,14 @@ ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
   return kind;
 }
 
+const ConfigSection* flat_part(const ModelKind& whole, const Node& config) {
+  if (!whole) return nullptr;
+  for (const ConfigSection& part : whole.architecture->sections) {
+    if (part.is_flat(config)) return &part;
+  }
+  return nullptr;
+}
+
 std::vector<std::string> known_model_types() {
   std::vector<std::string> names;
   for (const IndexEntry& entry : index()) {

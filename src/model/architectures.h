@@ -30,6 +30,10 @@ ModelKind find_model_kind(const Node& config);
 ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
                         const Node& config);
 
+// The part of this model that has its keys at the top of this config; null
+// where none has.
+const ConfigSection* flat_part(const ModelKind& whole, const Node& config);
+
 // Model types of shipped architectures, sorted.
 std::vector<std::string> known_model_types();
 

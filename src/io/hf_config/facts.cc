@@ -37,10 +37,11 @@ std::optional<int64_t> find_size(const Node& config,
 // what is not asked for here.
 class Reading {
  public:
-  Reading(std::shared_ptr<const Architecture> architecture, const Node& config)
+  Reading(std::shared_ptr<const Architecture> architecture, const Node& config,
+          ModelValues::Place place = ModelValues::Place::Own)
       : architecture_(std::move(architecture)),
         reader_(config, "", diags_),
-        values_(*architecture_, reader_) {}
+        values_(*architecture_, reader_, 0, place) {}
 
   std::optional<int64_t> size(std::string_view name) {
     const ConfigValue* const value = values_.find(name);
@@ -201,6 +202,10 @@ ModelState layer_state(const Node& config, const Node& text,
 std::unique_ptr<Reading> reading_of(const Node& config) {
   ModelKind kind = find_model_kind(config);
   if (!kind) return nullptr;
+  if (const ConfigSection* const part = flat_part(kind, config)) {
+    return std::make_unique<Reading>(part->architecture, config,
+                                     ModelValues::Place::Flat);
+  }
   return std::make_unique<Reading>(std::move(kind.architecture), config);
 }
 
@@ -347,11 +352,11 @@ std::optional<std::shared_ptr<const Document>> find_config(
 
 std::optional<int64_t> experts_per_token(const Document& config) {
   const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
-                                                        "num_experts_per_token",
-                                                        "moe_topk",
-                                                        "moe_top_k",
-                                                        "moe_k",
-                                                        "top_k_experts"};
+                                                    "num_experts_per_token",
+                                                    "moe_topk",
+                                                    "moe_top_k",
+                                                    "moe_k",
+                                                    "top_k_experts"};
   const Node root = config.root();
   for (const char* part : {"", "text_config", "ffn_config"}) {
     const auto map =

@@ -54,8 +54,8 @@ std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
 }  // namespace
 
 ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
-                         int64_t saved_by)
-    : architecture_(architecture), config_(config) {
+                         int64_t saved_by, Place place)
+    : architecture_(architecture), config_(config), place_(place) {
   const auto text_of = [&](std::string_view key) -> std::string_view {
     const auto node = config.at(key);
     return node && node->is_string() ? node->text() : "";
@@ -66,6 +66,10 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
     saved_by = version[0] - '0';
   }
   saved_by_ = ConfigValue::of(saved_by);
+  if (place == Place::Flat) {
+    class_ = find_config_class(architecture.model_types, "");
+    return;
+  }
   class_ = find_config_class(text_of("model_type"));
   if (class_ != nullptr) return;
   const auto classes = config.at("architectures");
@@ -117,7 +121,8 @@ bool ModelValues::read_all(bool for_forward) {
     }
   }
   refuse_unread_activations();
-  refuse_keys_of_all_models();
+  // The whole has asked for them in the same map.
+  if (place_ == Place::Own) refuse_keys_of_all_models();
   refuse_unread_keys();
   return config_.ok();
 }

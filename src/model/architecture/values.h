@@ -24,11 +24,16 @@ std::string filled_text(
 
 class ModelValues {
  public:
+  // Whether the map is all that the architecture's configuration class has, or
+  // a flat one, which has the keys of a part beside those of the whole: its
+  // `model_type` and `architectures` are then those of the whole.
+  enum class Place : uint8_t { Own, Flat };
+
   // Reads nothing yet. The architecture and the reader must outlive it.
   // `saved_by` is the major version of transformers that wrote the config,
   // where that is known from outside.
   ModelValues(const Architecture& architecture, ConfigReader& config,
-              int64_t saved_by = 0);
+              int64_t saved_by = 0, Place place = Place::Own);
 
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
@@ -107,6 +112,7 @@ class ModelValues {
   bool is_null_in_class(const ValueRule& rule) const;
   std::vector<std::string> spellings(std::string_view key) const;
   std::set<std::string, std::less<>> read_keys() const;
+  std::vector<std::string> left_out() const;
   void refuse_unread_keys();
   void refuse_unread_activations();
   void refuse_keys_of_all_models();
@@ -114,6 +120,7 @@ class ModelValues {
 
   const Architecture& architecture_;
   ConfigReader& config_;
+  Place place_;
   std::shared_ptr<const ConfigClass> class_;
   ConfigValue saved_by_;  // 0: the config does not say
   std::vector<std::string> taken_;

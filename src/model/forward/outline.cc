@@ -397,7 +397,7 @@ class ShapeReading {
         manifest_(manifest),
         names_(manifest, model.architecture->other_names),
         reader_(model.map(), "", quiet_),
-        said_(*model.architecture, reader_),
+        said_(*model.architecture, reader_, 0, model.place()),
         values_(*model.architecture,
                 [this](std::string_view name) { return say(name); }),
         outline_(*model.architecture, values_) {}

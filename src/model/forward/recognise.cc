@@ -83,6 +83,11 @@ std::optional<RunnableModel> by_config(
                        ? model_kind_of(std::move(architecture), root)
                        : find_model_kind(map);
   if (!kind) kind = find_model_kind(root);
+  if (const ConfigSection* const part = flat_part(kind, root)) {
+    model.flat = true;
+    kind = {part->architecture, nullptr};
+    type = kind.architecture->name;
+  }
   if (!kind || !kind.architecture->computes) {
     if (type.empty() && kind) type = kind.architecture->name;
     return report_unknown(type, head_of(root), diags);
@@ -91,7 +96,8 @@ std::optional<RunnableModel> by_config(
   model.model_class = kind.model_class != nullptr
                           ? kind.model_class
                           : &kind.architecture->classes.front();
-  if (model.nested) note_text_model(whole, type, head_of(root), diags);
+  if (model.nested || model.flat)
+    note_text_model(whole, type, head_of(root), diags);
   return model;
 }
 

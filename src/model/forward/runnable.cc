@@ -18,7 +18,7 @@ Span RunnableModel::where() const {
 
 OpenValues::OpenValues(const RunnableModel& model, Diagnostics& diags)
     : reader(model.map(), model.nested ? "text_config." : "", diags),
-      values(*model.architecture, reader) {
+      values(*model.architecture, reader, 0, model.place()) {
   for (const auto& [name, value] : model.given) values.give(name, value);
   for (const auto& [name, table] : model.given_tables) {
     values.give(name, table);

@@ -30,6 +30,8 @@ struct RunnableModel {
   // Without a config, other architectures that have the same names.
   std::vector<std::string> alike;
   bool nested = false;
+  // That map has the keys of the whole as well (ModelValues::Place).
+  bool flat = false;
   // Names whose values are known, whatever the config says: from shapes and
   // facts, or of a smaller model.
   std::map<std::string, ConfigValue, std::less<>> given;
@@ -37,6 +39,9 @@ struct RunnableModel {
   // Its sizes are smaller than those of the model that the config is of.
   bool is_small = false;
 
+  ModelValues::Place place() const {
+    return flat ? ModelValues::Place::Flat : ModelValues::Place::Own;
+  }
   Node map() const;
   Span where() const;  // of the config, for messages; null without one
 };
