@@ -220,16 +220,19 @@ std::optional<size_t> find_unexplained(const Manifest& manifest) {
 }
 
 bool label_parameters(Manifest& manifest) {
-  if (manifest.size() == 0 || find_unexplained(manifest)) return false;
+  bool any = false;
   for (size_t i = 0; i < manifest.size(); ++i) {
+    const ParameterKind* const kind = kind_of(manifest, i);
+    if (kind == nullptr) continue;
     AxisLabels labels;
-    for (const DimKind& dim : *kind_of(manifest, i)) {
+    for (const DimKind& dim : *kind) {
       labels.push_back(dim.axis.empty() ? std::nullopt
                                         : std::optional(dim.axis));
     }
     manifest.set_axes(i, std::move(labels));
+    any = true;
   }
-  return true;
+  return any;
 }
 
 }  // namespace shardplan

@@ -273,17 +273,20 @@ Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   return told && !gathers ? Severity::Error : Severity::Warning;
 }
 
-// Where the scales of a weight tell its blocks, and no facts do: what they
-// tell, and what becomes of them.
+// Where the scales of a weight tell its blocks, and facts do not say the same:
+// what they tell, and what becomes of them.
 std::string scales_text(const SplitUnit& split, const UnitFacts& known,
                         std::string_view name) {
   const QuantBlocks* told =
-      split.unit.kind == UnitKind::QuantBlock && !known.facts.quant_rows &&
-              !known.facts.quant_columns
+      split.unit.kind == UnitKind::QuantBlock
           ? find_blocks(known.hints.blocks, name, split.type.shape)
           : nullptr;
   if (told == nullptr) return "";
   const auto dim = static_cast<size_t>(split.unit.dim);
+  const auto& said = dim + 1 == split.type.shape.size()
+                         ? known.facts.quant_columns
+                         : known.facts.quant_rows;
+  if (said == told->blocks[dim] || told->blocks[dim] < 2) return "";
   std::string text = in_backticks(told->scales) + " " +
                      shape_text(told->scales_shape) + " tells blocks of " +
                      std::to_string(told->blocks[dim]) + " in dimension " +

@@ -115,9 +115,14 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
       units.push_back(*packed);
     }
   }
-  std::vector<Unit> blocks;
-  if (kind != nullptr) blocks = blocks_of_kind(*kind, tensor);
-  if (blocks.empty()) blocks = block_units(tensor, facts, hints);
+  // The config's word of a tensor counts more than the size of blocks that it
+  // names, since it may store some layers with other blocks, or none.
+  const bool is_said =
+      kind != nullptr &&
+      std::any_of(kind->begin(), kind->end(),
+                  [](const DimKind& dim) { return dim.block != 1; });
+  const std::vector<Unit> blocks = is_said ? blocks_of_kind(*kind, tensor)
+                                           : block_units(tensor, facts, hints);
   units.insert(units.end(), blocks.begin(), blocks.end());
   if (const auto layer = layer_unit(tensor, facts, hints)) {
     units.push_back(*layer);
@@ -407,8 +412,8 @@ std::vector<Unit> attention_units(const NamedTensor& tensor,
 // every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
 // x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
 // hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
-// Where no facts say it, the scales beside a weight tell its blocks by their
-// shapes (quant_scales.h).
+// Where no facts say it, or a weight has another number of scales than they
+// say, the scales beside it tell its blocks by their shapes (quant_scales.h).
 //
 // The types of GGUF are blocks: 32 or 256 elements of a row are packed with
 // their scales, so that no part of a block can be stored at all.
@@ -421,6 +426,24 @@ std::optional<Unit> block_unit(size_t dim, int64_t size,
   // The last block may be smaller; no equal shards begin at blocks then.
   const int64_t count = size % *block == 0 ? size / *block : 1;
   return Unit{static_cast<int>(dim), UnitKind::QuantBlock, count};
+}
+
+// Scales are not quantised themselves, though their type may be one of those.
+bool is_scale(std::string_view leaf) {
+  return leaf.ends_with("scale") || leaf.ends_with("scales") ||
+         leaf.ends_with("scale_inv") || leaf.ends_with("zero_point");
+}
+
+// Whether a weight has as many scales as blocks of the given size: a checkpoint
+// may store some of its weights by another method than the blocks are of.
+bool has_blocks(const QuantBlocks& told, const Shape& shape,
+                const ModelFacts& facts) {
+  const size_t rank = shape.size();
+  return told.scales_shape.size() == rank &&
+         told.scales_shape[rank - 2] ==
+             ceil_div(shape[rank - 2], facts.quant_rows.value_or(1)) &&
+         told.scales_shape[rank - 1] ==
+             ceil_div(shape[rank - 1], facts.quant_columns.value_or(1));
 }
 
 }  // namespace
@@ -460,9 +483,11 @@ std::vector<Unit> block_units(const NamedTensor& tensor,
     units.push_back({3, UnitKind::QuantBlock, 1, true});
     return units;
   }
+  const QuantBlocks* const told = find_blocks(hints.blocks, tensor.name, shape);
   const bool given = facts.quant_rows || facts.quant_columns;
-  if (rank < 2 || !is_quantised(tensor.type.dtype) || !given) {
-    const QuantBlocks* told = find_blocks(hints.blocks, tensor.name, shape);
+  if (rank < 2 || !is_quantised(tensor.type.dtype) || !given ||
+      is_scale(tensor.tail.leaf) ||
+      (told != nullptr && !has_blocks(*told, shape, facts))) {
     for (size_t dim = 0; told != nullptr && dim < rank; ++dim) {
       const auto unit = block_unit(dim, shape[dim], told->blocks[dim]);
       if (unit) units.push_back(*unit);

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "model/quant_scales.h"
+#include "model/units.h"
 #include "tests/support/hf_config.h"
 
 namespace shardplan {
@@ -121,6 +122,18 @@ std::map<DType, Stored> stored_by_dtype(const Manifest& manifest) {
   return result;
 }
 
+// Dimensions with their number of quantisation blocks, "0x4 1x32".
+std::string quant_units(const Manifest& manifest, const std::string& name) {
+  std::string text;
+  for (const Unit& unit : units_of(name, type_of(manifest, name),
+                                   manifest.facts, layout_hints(manifest))) {
+    if (unit.kind != UnitKind::QuantBlock) continue;
+    if (!text.empty()) text += ' ';
+    text += std::to_string(unit.dim) + "x" + std::to_string(unit.count);
+  }
+  return text;
+}
+
 std::string v4_problem(const Json& config) {
   return synthesize(config)->problem();
 }
@@ -211,6 +224,13 @@ TEST_CASE("DeepSeek V4: ModelOpt rewrites the experts that it names") {
         as_type(DType::F8E4M3, {2048, 256}));
   CHECK_FALSE(has_tensor(manifest, at + "scale"));
   CHECK(quantisation_by_names(manifest) == "fp8 and modelopt");
+  // Blocks of 128 are those of FP8; experts have groups of 16 or, in the last
+  // layer, of 32, two values in a byte: what is whole in all layers. Their
+  // scales may be cut anywhere.
+  CHECK(manifest.facts.quant_rows == 128);
+  CHECK(quant_units(manifest, at + "weight") == "1x128");
+  CHECK(quant_units(manifest, at + "weight_scale") == "");
+  CHECK(quant_units(manifest, "layers.1.attn.wkv.weight") == "0x4 1x32");
   std::map<std::string, TensorType> buffers;
   for (const auto& each : manifest.buffers()) {
     buffers.emplace(each.name, each.type);
@@ -232,12 +252,8 @@ TEST_CASE("DeepSeek V4: ModelOpt rewrites the experts that it names") {
 
 TEST_CASE("DeepSeek V4: what no public checkpoint has is refused") {
   const Json nvfp4 = {{"quant_algo", "NVFP4"}, {"group_size", 16}};
-  CHECK(v4_problem(small_v4({{"expert_dtype", "fp8"}})) ==
-        "SP009 scales of `ue8m0` are not known");
-  CHECK(v4_problem(without(small_v4({}), "expert_dtype")) ==
-        "SP009 scales of `ue8m0` are not known");
   CHECK(v4_problem(small_v4({{"transformers_version", "5.23.0"}})) ==
-        "SP009 scales of `ue8m0` are not known");
+        "SP009 experts of another type than FP8 are not known");
   CHECK(v4_problem(small_v4({}, {{"scale_fmt", "float"}})) ==
         "SP009 experts of another type than FP8 are not known");
   CHECK(v4_problem(rewritten_experts({{"layers.0.attn.wkv", nvfp4}})) ==
