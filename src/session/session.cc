@@ -20,6 +20,7 @@
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
 #include "resolve/resolve.h"
+#include "session/default_rules.h"
 
 namespace shardplan {
 namespace {
@@ -86,21 +87,6 @@ bool reads_stdin_twice(const PlanRequest& request) {
          1;
 }
 
-// The shipped set that is written for the model's type, "@llama"; empty where
-// no config says the type, or no set has it.
-std::string fitting_set(const Manifest& manifest) {
-  std::string_view type = manifest.model_type;
-  constexpr std::string_view kTextPart = "_text";
-  if (type.ends_with(kTextPart)) type.remove_suffix(kTextPart.size());
-  const std::vector<std::string> sets = shipped_names("models");
-  return std::find(sets.begin(), sets.end(), type) == sets.end()
-             ? ""
-             : "@" + std::string(type);
-}
-
-// By the labels of dimensions.
-constexpr const char* kEveryModel = "@all_models";
-
 // Where none are given, those that are shipped for the model's type, else those
 // for every architecture; the manifest remarks on it.
 std::optional<RuleSet> read_rules(const PlanRequest& request,
@@ -108,10 +94,8 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
                                   Diagnostics& diags) {
   std::vector<std::string> files = request.rules;
   if (files.empty() && request.pattern == nullptr) {
-    std::string set = fitting_set(manifest);
-    const bool by_labels = set.empty() && !find_unexplained(manifest);
-    if (by_labels) set = kEveryModel;
-    if (set.empty()) {
+    const DefaultSet set = default_set(manifest, request, host);
+    if (set.name.empty()) {
       auto report = diags.error(Code::Usage, {}, "no rules were given");
       if (!manifest.model_type.empty()) {
         report.fact("no shipped set is for a " +
@@ -123,11 +107,9 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
               "`shardplan list rules` shows all")
           .help("`--pattern` takes rules in one line");
     }
-    files.push_back(set);
-    manifest.remarks.push_back(
-        "no rules were given: these are `" + set + "`, which is shipped for " +
-        (by_labels ? "every model that follows from a config"
-                   : "a " + in_backticks(manifest.model_type)));
+    files.push_back(set.name);
+    manifest.remarks.push_back("no rules were given: these are " +
+                               in_backticks(set.name) + ", " + set.why);
   }
   std::optional<RuleSet> rules =
       load_rules(files, request.dialect, rule_reading(request), host, diags);
@@ -139,8 +121,23 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           *rules, diags)) {
     return std::nullopt;
   }
-  if (rules->architecture_labels && manifest.size() > 0 &&
-      !label_parameters(manifest)) {
+  const bool labelled =
+      rules->architecture_labels && label_parameters(manifest);
+  if (const auto found = labelled ? find_unexplained(manifest) : std::nullopt) {
+    const size_t other = *found;
+    int64_t others = 0;
+    for (size_t i = other; i < manifest.size(); ++i) {
+      if (manifest.axes(i) == nullptr) ++others;
+    }
+    manifest.remarks.push_back(
+        plural(others, "parameter") + (others == 1 ? " does" : " do") +
+        " not follow from the model's config, such as " +
+        in_backticks(std::string(manifest.name(other))) + " " +
+        shape_text(manifest.type(other).shape) +
+        ": rules for the labels of an architecture do not place " +
+        (others == 1 ? "it" : "them"));
+  }
+  if (rules->architecture_labels && manifest.size() > 0 && !labelled) {
     auto problem = diags.error(
         Code::Usage, rules->architecture_labels_where,
         "these rules place dimensions by the labels that architectures give "

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/default_rules.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/shipped.h"
+#include "base/text.h"
+#include "core/fold.h"
+#include "io/load.h"
+#include "resolve/match.h"
+
+namespace shardplan {
+namespace {
+
+// By the labels of dimensions.
+constexpr const char* kEveryModel = "@all_models";
+
+// Whether an architecture explains some parameter of the model.
+bool is_explained(const Manifest& manifest) {
+  for (size_t i = 0; manifest.kinds != nullptr && i < manifest.size(); ++i) {
+    if (manifest.kinds->contains(
+            {folded_name(manifest.name(i)), manifest.type(i).shape})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Names that follow from the model's config and that no rule of the shipped set
+// is found in: those of quantised layers, of heads of other tasks. Numbers of
+// layers are folded, since no shipped set tells them apart.
+std::vector<std::string> names_without_rule(const std::string& set,
+                                            const Manifest& manifest,
+                                            const PlanRequest& request,
+                                            Host& host) {
+  std::vector<std::string> missed;
+  if (manifest.kinds == nullptr) return missed;
+  Diagnostics quiet;
+  const std::vector<std::string> files = {set};
+  const auto rules =
+      load_rules(files, request.dialect, rule_reading(request), host, quiet);
+  if (!rules) return missed;
+  const auto matcher = Matcher::compile(*rules, false, quiet);
+  SHARDPLAN_CHECK(matcher.has_value());
+  std::vector<int> found;
+  for (const auto& [key, kind] : *manifest.kinds) {
+    const auto& [folded, shape] = key;
+    std::string name = folded;
+    std::replace(name.begin(), name.end(), '*', '0');
+    matcher->find(name, found);
+    if (!found.empty() || shape.empty()) continue;
+    if (missed.empty() || missed.back() != folded) missed.push_back(folded);
+  }
+  return missed;
+}
+
+}  // namespace
+
+std::string fitting_set(const Manifest& manifest) {
+  std::string_view type = manifest.model_type;
+  constexpr std::string_view kTextPart = "_text";
+  if (type.ends_with(kTextPart)) type.remove_suffix(kTextPart.size());
+  const std::vector<std::string> sets = shipped_names("models");
+  return std::find(sets.begin(), sets.end(), type) == sets.end()
+             ? ""
+             : "@" + std::string(type);
+}
+
+DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,
+                       Host& host) {
+  const std::string named = fitting_set(manifest);
+  const std::string every =
+      "which is shipped for every model that follows from a config";
+  if (named.empty()) {
+    return is_explained(manifest) ? DefaultSet{kEveryModel, every}
+                                  : DefaultSet();
+  }
+  const std::vector<std::string> missed =
+      names_without_rule(named, manifest, request, host);
+  if (missed.empty() || !is_explained(manifest)) {
+    return {named,
+            "which is shipped for a " + in_backticks(manifest.model_type)};
+  }
+  const auto others = static_cast<int64_t>(missed.size()) - 1;
+  return {kEveryModel,
+          every + "; " + in_backticks(named) + " has no rule for " +
+              in_backticks(missed.front()) +
+              (others == 0 ? "" : " and " + plural(others, "other name"))};
+}
+
+}  // namespace shardplan
