@@ -46,6 +46,20 @@ bool copy_tensor(const Manifest& from, size_t index, Manifest& into,
   return false;
 }
 
+Manifest without_tensors(const Manifest& manifest) {
+  Manifest rest;
+  rest.title = manifest.title;
+  rest.model_name = manifest.model_name;
+  rest.model_type = manifest.model_type;
+  rest.format = manifest.format;
+  rest.facts = manifest.facts;
+  rest.kinds = manifest.kinds;
+  rest.mesh = manifest.mesh;
+  rest.remarks = manifest.remarks;
+  rest.sources = manifest.sources;
+  return rest;
+}
+
 void adopt_shards(std::span<const Shard> shards, Manifest& into) {
   const Shard* absent = nullptr;
   size_t count = 0;

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -280,40 +281,144 @@ std::optional<Manifest> read_with_shards(const ModelSource& source,
   return manifest;
 }
 
-// The names that the config implies must be those of the index.
-bool check_same_names(const Index& index, const Manifest& manifest,
-                      Diagnostics& diags) {
+// Where the names that the config implies are not those of the index.
+struct NameDifference {
+  std::vector<std::string> only_index, only_config;
+  bool all_differ = true;  // no name is in both
+};
+
+NameDifference difference_of(const Index& index, const Manifest& manifest) {
   std::unordered_map<std::string_view, bool> implied;  // seen in the index?
   for (size_t i = 0; i < tensor_count(manifest); ++i) {
     implied.emplace(manifest.any_name(i), false);
   }
-  std::vector<std::string> only_index, only_config;
+  NameDifference result;
   for (const IndexEntry& entry : index.entries) {
     const auto found = implied.find(entry.name);
     if (found == implied.end()) {
-      only_index.push_back(entry.name);
+      result.only_index.push_back(entry.name);
     } else {
       found->second = true;
+      result.all_differ = false;
     }
   }
   for (size_t i = 0; i < tensor_count(manifest); ++i) {
     if (!implied.at(manifest.any_name(i))) {
-      only_config.emplace_back(manifest.any_name(i));
+      result.only_config.emplace_back(manifest.any_name(i));
     }
   }
-  if (only_index.empty() && only_config.empty()) return true;
-  auto report =
-      diags.error(Code::InconsistentCheckpoint, index.weight_map_where,
-                  "the index and the config.json beside it name different "
-                  "tensors");
-  if (!only_index.empty()) {
-    report.fact("only in the index: " + some_names(only_index));
+  return result;
+}
+
+// The manifest without the tensors that the index does not name.
+bool drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
+  const std::set<std::string_view> dropped(names.begin(), names.end());
+  Manifest rest = without_tensors(manifest);
+  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+    if (dropped.contains(manifest.any_name(i))) continue;
+    if (!rest.add(manifest.any_name(i), manifest.any_type(i),
+                  manifest.any_where(i), i >= manifest.size())) {
+      return false;
+    }
   }
-  if (!only_config.empty()) {
-    report.fact("only implied by the config: " + some_names(only_config));
+  manifest = std::move(rest);
+  return true;
+}
+
+// Buffers that earlier versions of transformers saved and no config implies:
+// causal masks, positions. Without a shard only their names tell.
+bool is_called_buffer(std::string_view name) {
+  constexpr std::string_view kEnds[] = {".attn.bias",
+                                        ".attn.masked_bias",
+                                        ".attention.bias",
+                                        ".attention.masked_bias",
+                                        ".attn.causal_mask",
+                                        ".attn.scale_attn",
+                                        ".position_ids",
+                                        ".rotary_emb.inv_freq",
+                                        ".attention.rotary_emb.inv_freq"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Takes these from the names that only the index has; the manifest remarks on
+// them.
+void set_buffers_apart(std::vector<std::string>& only_index,
+                       Manifest& manifest) {
+  const auto first = std::stable_partition(
+      only_index.begin(), only_index.end(),
+      [](const std::string& name) { return !is_called_buffer(name); });
+  if (first == only_index.end()) return;
+  const auto count = static_cast<int64_t>(only_index.end() - first);
+  manifest.remarks.push_back(
+      plural(count, "tensor") + " of the index, such as " +
+      in_backticks(*first) +
+      ": masks and positions of earlier versions, buffers and not parameters");
+  only_index.erase(first, only_index.end());
+}
+
+// What the index and the config beside it both name is read. What the index
+// alone names has no shape and is left out, which a warning says; what the
+// config alone implies is not in the checkpoint, which the total size must
+// confirm.
+bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
+  NameDifference names = difference_of(index, manifest);
+  set_buffers_apart(names.only_index, manifest);
+  if (names.only_index.empty() && names.only_config.empty()) return true;
+  const auto say = [&](Diagnostics::Builder& report) {
+    if (!names.only_index.empty()) {
+      report.fact("only in the index: " + some_names(names.only_index));
+    }
+    if (!names.only_config.empty()) {
+      report.fact("only implied by the config: " +
+                  some_names(names.only_config));
+    }
+    report.help("the shards beside the index settle what the tensors are");
+  };
+  Manifest common = manifest;
+  if (!names.only_config.empty() && !drop_tensors(names.only_config, common)) {
+    return false;
   }
-  report.help("the shards beside the index settle what the tensors are");
-  return false;
+  const std::optional<int64_t> bytes = tensor_bytes(common);
+  const int64_t said = index.total_size.value_or(0);
+  const bool confirmed =
+      names.only_config.empty() || (names.only_index.empty() && said == bytes);
+  if (names.all_differ || !confirmed || !bytes) {
+    auto report =
+        diags.error(Code::InconsistentCheckpoint, index.weight_map_where,
+                    "the index and the config.json beside it name different "
+                    "tensors");
+    say(report);
+    return false;
+  }
+  manifest = std::move(common);
+  const auto count = [](const std::vector<std::string>& list) {
+    return plural(static_cast<int64_t>(list.size()), "tensor");
+  };
+  const auto they = [](const std::vector<std::string>& list) {
+    return std::string(list.size() == 1 ? "it is" : "they are");
+  };
+  if (names.only_index.empty()) {
+    auto report = diags.report(Code::InconsistentCheckpoint, Severity::Warning,
+                               index.weight_map_where,
+                               "the index lacks " + count(names.only_config) +
+                                   " that the config.json beside it implies: " +
+                                   they(names.only_config) + " left out");
+    report.fact("`total_size` is that of the others");
+    say(report);
+    return true;
+  }
+  auto report = diags.report(
+      Code::InconsistentCheckpoint, Severity::Warning, index.weight_map_where,
+      "the index names " + count(names.only_index) +
+          " beyond those that follow from the config.json beside it: " +
+          they(names.only_index) + " left out of every number");
+  if (said > *bytes) {
+    report.fact("`total_size` leaves " +
+                bytes_text(static_cast<double>(said - *bytes)) + " for them");
+  }
+  say(report);
+  return true;
 }
 
 // "bf16 for 291 tensors, f32 for 2"
@@ -339,6 +444,9 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   }
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (bytes == index.total_size) return true;
+  // The size of tensors that the index alone names is not known.
+  const bool has_more = index.entries.size() > tensor_count(manifest);
+  if (has_more && bytes && *bytes < *index.total_size) return true;
   auto report = diags.error(
       Code::InconsistentCheckpoint, index.total_size_where,
       size_mismatch(*index.total_size, bytes.value_or(INT64_MAX), "config"));
@@ -426,7 +534,7 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
   std::optional<Manifest> manifest =
       synthesize_manifest(*config, diags, {}, &*beside);
   if (!manifest || !add_frequencies(index, *manifest) ||
-      !check_same_names(index, *manifest, diags) ||
+      !settle_names(index, *manifest, diags) ||
       !check_implied_size(index, *manifest, diags)) {
     return std::nullopt;
   }

@@ -271,6 +271,52 @@ TEST_CASE("a config that disagrees with the index is refused") {
                                  "only implied by the config: `wte.weight`"});
 }
 
+TEST_CASE("what the index alone names is said, and the rest is read") {
+  MemoryHost host;
+  host.files["d/config.json"] = kConfig;
+  const int64_t bytes = implied_bytes();
+  Read result =
+      read(host, implied_index(std::to_string(bytes + 4096), "mtp.fc.weight"));
+  REQUIRE(result.manifest.has_value());
+  CHECK(result.manifest->total_bytes() + result.manifest->buffer_bytes() ==
+        bytes);
+  REQUIRE(result.diags.all().size() == 1);
+  CHECK(result.diags.all()[0].severity == Severity::Warning);
+  CHECK(result.diags.all()[0].message ==
+        "the index names 1 tensor beyond those that follow from the "
+        "config.json beside it: it is left out of every number");
+  CHECK(result.diags.all()[0].facts ==
+        std::vector<std::string>{"`total_size` leaves 4.00 KiB for them",
+                                 "only in the index: `mtp.fc.weight`"});
+  // A size that is less than what the config implies is wrong all the same.
+  CHECK_FALSE(read(host, implied_index("9", "mtp.fc.weight")).manifest);
+
+  // Masks of earlier versions are buffers by their names.
+  result = read(
+      host, implied_index(std::to_string(bytes + 9), "h.0.attn.causal_mask"));
+  REQUIRE(result.manifest.has_value());
+  CHECK(result.diags.all().empty());
+  CHECK(result.manifest->remarks.front().find("`h.0.attn.causal_mask`") !=
+        std::string::npos);
+}
+
+TEST_CASE("what the index lacks is left out where the total size says so") {
+  MemoryHost host;
+  host.files["d/config.json"] = kConfig;
+  const std::string less = "wpe.weight";  // f32 [3, 4]
+  const int64_t bytes = implied_bytes();
+  const Read result =
+      read(host, implied_index(std::to_string(bytes - 48), "", less));
+  REQUIRE(result.manifest.has_value());
+  REQUIRE(result.diags.all().size() == 1);
+  CHECK(result.diags.all()[0].severity == Severity::Warning);
+  for (size_t i = 0; i < result.manifest->any_size(); ++i) {
+    CHECK(result.manifest->any_name(i) != less);
+  }
+  CHECK_FALSE(
+      read(host, implied_index(std::to_string(bytes), "", less)).manifest);
+}
+
 // An index of Llama as transformers before 4.32 saved it: one layer of 2 heads
 // of 4, of which `frequencies` bytes are beside what the config implies.
 std::string llama_index(const std::string& config, int64_t frequencies) {
