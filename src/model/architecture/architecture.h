@@ -22,6 +22,7 @@
 #include "base/source.h"
 #include "core/types.h"
 #include "model/architecture/expression.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -298,6 +299,14 @@ struct OtherName {
   std::string other;  // "mlp"
 };
 
+// What modules are called in memory whose tensors are saved under another name,
+// by the beginning of that: `vision_tower` is `model.vision_tower`. A component
+// `*` is a number.
+struct ModuleName {
+  std::string saved;
+  std::string in_memory;
+};
+
 struct Architecture;
 
 // A part of a config with an architecture of its own: `vision_config`.
@@ -315,6 +324,11 @@ struct ConfigSection {
   bool has_defaults = false;
   // A config may lack it: what uses it is then left out.
   bool is_optional = false;
+  // Its keys may stand at the top of the config, beside those of the whole.
+  bool may_be_flat = false;
+
+  // Whether this config has them there: no map of its own.
+  bool is_flat(const Node& config) const;
 };
 
 struct Architecture {
@@ -334,6 +348,8 @@ struct Architecture {
   std::vector<Requirement> requirements;
   std::vector<ArchitectureNote> notes;
   std::vector<OtherName> other_names;
+  // By class.
+  std::map<std::string, std::vector<ModuleName>, std::less<>> module_names;
   // Whether its forward pass is what its blocks compute, and what a config must
   // fulfil for that.
   bool computes = false;

@@ -7,6 +7,7 @@
 #include <re2/re2.h>
 
 #include "base/text.h"
+#include "model/architecture/architecture.h"
 
 namespace shardplan {
 namespace {
@@ -72,7 +73,60 @@ bool is_around(std::string_view text, std::string_view name) {
          (name.size() == text.size() || name[text.size()] == '.');
 }
 
+// Where `path` goes on behind components that are those of `names`; empty where
+// it does not begin with them. A `*` is any number, which is kept.
+std::optional<size_t> rest_behind(std::string_view names, std::string_view path,
+                                  std::vector<std::string_view>& numbers) {
+  size_t at = 0;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find('.', begin), names.size());
+    const size_t stop = std::min(path.find('.', at), path.size());
+    if (at > path.size()) return std::nullopt;
+    const std::string_view mine = path.substr(at, stop - at);
+    if (names.substr(begin, end - begin) == "*") {
+      if (mine.find_first_not_of("0123456789") != mine.npos) {
+        return std::nullopt;
+      }
+      numbers.push_back(mine);
+    } else if (names.substr(begin, end - begin) != mine) {
+      return std::nullopt;
+    }
+    begin = end + 1;
+    at = stop + 1;
+  }
+  return std::min(at - 1, path.size());
+}
+
+std::string with_numbers(std::string_view names,
+                         const std::vector<std::string_view>& numbers) {
+  std::string result;
+  size_t next = 0;
+  for (const char c : names) {
+    if (c != '*') {
+      result += c;
+    } else if (next < numbers.size()) {
+      result += numbers[next++];
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+std::string name_in_memory(const std::vector<ModuleName>& names,
+                           std::string_view path) {
+  std::string best(path);
+  size_t longest = 0;
+  for (const ModuleName& name : names) {
+    std::vector<std::string_view> numbers;
+    const auto rest = rest_behind(name.saved, path, numbers);
+    if (!rest || name.saved.size() <= longest) continue;
+    longest = name.saved.size();
+    best = with_numbers(name.in_memory, numbers);
+    best += path.substr(*rest);
+  }
+  return best;
+}
 
 std::optional<ModulePatterns> ModulePatterns::read(ConfigReader& config,
                                                    std::string_view key,
@@ -85,7 +139,8 @@ std::optional<ModulePatterns> ModulePatterns::read(ConfigReader& config,
   for (size_t i = 0; i < list.size(); ++i) {
     const Node item = list.item(i);
     for (size_t k = 0; k < (item.is_list() ? item.size() : 1); ++k) {
-      if (!patterns.add(config, key, item.is_list() ? item.item(k) : item)) {
+      const Node entry = item.is_list() ? item.item(k) : item;
+      if (!patterns.add(config, key, entry.is_string() ? entry.text() : "")) {
         return std::nullopt;
       }
     }
@@ -93,9 +148,19 @@ std::optional<ModulePatterns> ModulePatterns::read(ConfigReader& config,
   return patterns;
 }
 
+std::optional<ModulePatterns> ModulePatterns::of(
+    ConfigReader& config, std::string_view key,
+    const std::vector<std::string>& texts) {
+  ModulePatterns patterns;
+  for (const std::string& text : texts) {
+    if (!patterns.add(config, key, text)) return std::nullopt;
+  }
+  return patterns;
+}
+
 bool ModulePatterns::add(ConfigReader& config, std::string_view key,
-                         const Node& item) {
-  if (!item.is_string() || item.text().empty()) {
+                         std::string_view text) {
+  if (text.empty()) {
     config.refuse(key,
                   config.shown(key) + " has an entry that names no module");
     return false;
@@ -104,7 +169,7 @@ bool ModulePatterns::add(ConfigReader& config, std::string_view key,
     config.refuse(key, config.shown(key) + " has too many entries");
     return false;
   }
-  Entry entry{std::string(item.text()), nullptr, nullptr};
+  Entry entry{std::string(text), nullptr, nullptr};
   const bool marked = entry.text.starts_with(kRegexMark);
   const std::string_view pattern =
       std::string_view(entry.text).substr(marked ? kRegexMark.size() : 0);

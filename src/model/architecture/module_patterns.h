@@ -40,6 +40,13 @@ enum class PatternStyle : uint8_t {
   Suffix,
 };
 
+struct ModuleName;
+
+// What the module that is saved under `path` is called in memory: by the
+// longest of `names` that it begins with, else as it is saved.
+std::string name_in_memory(const std::vector<ModuleName>& names,
+                           std::string_view path);
+
 class ModulePatterns {
  public:
   // Reads a list of texts, or of lists of such. Empty when something was
@@ -47,6 +54,11 @@ class ModulePatterns {
   static std::optional<ModulePatterns> read(ConfigReader& config,
                                             std::string_view key,
                                             const Node& list);
+
+  // The same of texts that the config says under `key`.
+  static std::optional<ModulePatterns> of(
+      ConfigReader& config, std::string_view key,
+      const std::vector<std::string>& texts);
 
   // Whether an entry means the module.
   bool matches(std::string_view name, PatternStyle style) const;
@@ -69,7 +81,7 @@ class ModulePatterns {
   };
   static bool means(const Entry& entry, std::string_view name,
                     PatternStyle style);
-  bool add(ConfigReader& config, std::string_view key, const Node& item);
+  bool add(ConfigReader& config, std::string_view key, std::string_view text);
   // Whether one of these entries means the module.
   bool any_means(const std::vector<size_t>& entries, std::string_view name,
                  PatternStyle style) const;

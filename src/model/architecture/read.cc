@@ -37,7 +37,7 @@ class ArchitectureReader {
                                     "sections",     "classes",
                                     "computes",     "forward",
                                     "other_names",  "released_scale",
-                                    "by_names"})) {
+                                    "by_names",     "module_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -115,6 +115,9 @@ class ArchitectureReader {
     if (const auto names = root.find("other_names")) {
       read_other_names(*names, result.other_names);
     }
+    if (const auto names = root.find("module_names")) {
+      read_module_names(*names, result);
+    }
     if (const auto scale = root.find("released_scale")) {
       result.released_scale =
           reader_.text(*scale, "`released_scale`").value_or("");
@@ -140,6 +143,22 @@ class ArchitectureReader {
           continue;
         }
         result.push_back({part, std::move(other)});
+      }
+    }
+  }
+
+  void read_module_names(const Node& map, Architecture& result) {
+    if (!require(map, NodeKind::Map, "`module_names`", diags_)) return;
+    for (size_t i = 0; i < map.size(); ++i) {
+      const Node of_class = map.item(i);
+      if (!require(of_class, NodeKind::Map, "names of a class", diags_)) {
+        continue;
+      }
+      auto& names = result.module_names[std::string(map.key(i))];
+      for (size_t k = 0; k < of_class.size(); ++k) {
+        if (auto name = reader_.text(of_class.item(k), "a name in memory")) {
+          names.push_back({std::string(of_class.key(k)), *std::move(name)});
+        }
       }
     }
   }
@@ -304,7 +323,7 @@ class ArchitectureReader {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
           !reader_.known_keys(node, {"key", "architecture", "others", "any",
-                                     "defaults", "optional"})) {
+                                     "defaults", "optional", "flat"})) {
         continue;
       }
       const auto key = node.find("key");
@@ -321,7 +340,8 @@ class ArchitectureReader {
       if (read_others(node, section) &&
           section_flag(node, "any", section.by_model_type) &&
           section_flag(node, "defaults", section.has_defaults) &&
-          section_flag(node, "optional", section.is_optional)) {
+          section_flag(node, "optional", section.is_optional) &&
+          section_flag(node, "flat", section.may_be_flat)) {
         result.sections.push_back(std::move(section));
       }
     }
@@ -357,6 +377,11 @@ const ModelClass* Architecture::find_class(std::string_view class_name) const {
     if (model_class.class_name == class_name) return &model_class;
   }
   return nullptr;
+}
+
+bool ConfigSection::is_flat(const Node& config) const {
+  const auto own = may_be_flat ? config.find(key) : std::nullopt;
+  return may_be_flat && (!own || own->is_null());
 }
 
 const ConfigSection* Architecture::find_section(std::string_view wanted) const {
