@@ -18,6 +18,7 @@
 #include "io/hf_config/plain.h"
 #include "io/load.h"
 #include "io/paths.h"
+#include "io/shards.h"
 #include "model/architecture/walk.h"
 #include "model/architectures.h"
 #include "model/naming/rename.h"
@@ -269,21 +270,12 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
   size_t first = 0;
   while (first < manifest.size() && !is_buffer(first)) ++first;
   if (first == manifest.size()) return;
-  Manifest tensors;
+  Manifest tensors = without_tensors(manifest);
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     // Of the same sizes, which were within bounds.
     tensors.add(manifest.any_name(i), manifest.any_type(i),
                 manifest.any_where(i), i >= first && is_buffer(i));
   }
-  tensors.title = std::move(manifest.title);
-  tensors.model_name = std::move(manifest.model_name);
-  tensors.model_type = std::move(manifest.model_type);
-  tensors.format = std::move(manifest.format);
-  tensors.facts = std::move(manifest.facts);
-  tensors.kinds = std::move(manifest.kinds);
-  tensors.mesh = std::move(manifest.mesh);
-  tensors.remarks = std::move(manifest.remarks);
-  tensors.sources = std::move(manifest.sources);
   manifest = std::move(tensors);
 }
 
@@ -443,7 +435,12 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   if (leaf == "bias" || leaf == "weight") {
     return is_module_buffer(cut_last(name), leaf == "bias", type);
   }
-  if (leaf == "masked_bias") return is_single(shape);
+  if (leaf == "masked_bias" || leaf == "scale_attn") return is_single(shape);
+  if (leaf == "causal_mask") return is_causal_mask(shape);
+  if (leaf == "position_ids") {
+    return shape.size() <= 2 &&
+           (type.dtype == DType::I64 || type.dtype == DType::I32);
+  }
   if (leaf == "inv_freq") return shape.size() == 1 && is_float(type.dtype);
   if (leaf == "e_score_correction_bias") {
     return shape.size() == 1 && is_float(type.dtype);
@@ -451,7 +448,8 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   // DeepSeek's FP8: one scale per block of a matrix. MXFP4's scales (u8) are
   // half of a weight's encoding and are placed with it.
   if (leaf == "weight_scale_inv") {
-    return shape.size() == 2 && is_float(type.dtype);
+    return shape.size() == 2 &&
+           (is_float(type.dtype) || type.dtype == DType::F8E8M0);
   }
   // DeepSeek V4's, which are the same of experts of 4 bits, but for those as
   // MXFP4's.
@@ -475,6 +473,9 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   }
   // bitsandbytes: the values of 4 bits, and a text.
   if (leaf == "quant_map") return shape == Shape{16} && is_float(type.dtype);
+  if (leaf == "nested_quant_map") {
+    return shape == Shape{256} && is_float(type.dtype);
+  }
   if (leaf.starts_with("bitsandbytes__")) {
     return shape.size() == 1 && type.dtype == DType::U8;
   }

@@ -129,23 +129,25 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
 
 // Experts, where they are stored otherwise than the FP8 layers beside them.
 bool read_experts(const Architecture& architecture, ConfigReader& config,
-                  ConfigReader& fp8, bool released, Quantisation& result) {
+                  ConfigReader& fp8, bool released, int64_t saved_by,
+                  Quantisation& result) {
   const auto own = fp8.find("expert_dtype");
   const auto experts = own ? own : config.find("expert_dtype");
   const auto scales = fp8.find("scale_fmt");
   const bool bytes = scales && scales->text() != "float";
-  const bool packed = experts && experts->text() == "fp4";
-  if (bytes && (!released || !packed || scales->text() != "ue8m0")) {
+  const bool packed = released && experts && experts->text() == "fp4";
+  if (bytes && scales->text() != "ue8m0") {
     fp8.refuse("scale_fmt",
                "scales of " + in_backticks(scales->text()) + " are not known")
-        .fact(released ? "released checkpoints of " +
-                             in_backticks(architecture.name) +
-                             " have them as bytes where `expert_dtype` is "
-                             "`fp4`"
-                       : "some checkpoints store them as f32, and some as one "
-                         "byte")
         .help(std::string(kUseTensors));
     return false;
+  }
+  if (bytes && (released || saved_by >= 5)) {
+    result.groups.front().scheme.scale_dtype = DType::F8E8M0;
+  } else if (bytes) {
+    result.remarks.emplace_back(
+        "scales of `ue8m0` are taken as f32, as released checkpoints store "
+        "them; some programs store them as one byte each");
   }
   if (experts && experts->text() != "fp8" && !(packed && bytes)) {
     (own ? fp8 : config)
@@ -156,7 +158,6 @@ bool read_experts(const Architecture& architecture, ConfigReader& config,
     return false;
   }
   if (!packed) return true;
-  result.groups.front().scheme.scale_dtype = DType::F8E8M0;
   result.experts = result.groups.size();
   result.groups.push_back({packed_experts(architecture.released_scale), {}});
   return read_rewritten_experts(fp8, result);
@@ -206,7 +207,7 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
                           in_backticks(activations->text()) + " are not known");
   }
   Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
-  if (!read_experts(architecture, config, fp8, released, result) ||
+  if (!read_experts(architecture, config, fp8, released, saved_by, result) ||
       !read_kept(fp8, "modules_to_not_convert", result)) {
     return std::nullopt;
   }
@@ -251,8 +252,36 @@ std::optional<Quantisation> read_awq(ConfigReader& awq, int64_t) {
   return result;
 }
 
-// What names the packing is written by all programs that leave out biases which
-// a model has not; older ones store zeros for them.
+// GPTQModel: regular expressions for how names of modules begin, in order. `-:`
+// keeps a module as it is; others may give it another scheme.
+bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
+  const auto map = gptq.find("dynamic");
+  if (!map) return true;
+  if (!map->is_map()) {
+    gptq.ill_typed("dynamic", *map, kind_name(NodeKind::Map));
+    return false;
+  }
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < map->size(); ++i) {
+    const std::string_view key = map->key(i);
+    const Node scheme = map->item(i);
+    if (key.starts_with("-:")) {
+      kept.push_back("re:" + std::string(key.substr(2)));
+    } else if (scheme.is_map() && scheme.size() > 0) {
+      gptq.refuse("dynamic", in_backticks(key) +
+                                 " has a scheme of its own, which is not known")
+          .help(std::string(kUseTensors));
+      return false;
+    }
+  }
+  if (kept.empty()) return true;
+  result.kept = ModulePatterns::of(gptq, "dynamic", kept);
+  result.kept_key = "dynamic";
+  return result.kept.has_value();
+}
+
+// Programs that name the packing leave out biases which a model has not; older
+// ones store zeros for them.
 std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
   if (!knows_keys(gptq, {"quant_method",
                          "bits",
@@ -285,18 +314,20 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
                          "pack_dtype",
                          "mse",
                          "act_group_aware",
+                         "dynamic",
+                         "lm_head",
                          "uri"})) {
     return std::nullopt;
   }
   const char* const key = gptq.find("format") ? "format" : "checkpoint_format";
   const auto format = gptq.find(key);
-  if (!format) {
-    return gptq.refuse("", "the config of GPTQ names no `checkpoint_format`")
-        .fact("older programs store biases that the model has not");
-  }
-  if (format->text() != "gptq" && format->text() != "gptq_v2") {
+  if (format && format->text() != "gptq" && format->text() != "gptq_v2") {
     return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
                                 " of GPTQ is not known");
+  }
+  if (says(gptq, "lm_head")) {
+    return gptq.refuse("lm_head", "a head that GPTQ quantises is not known")
+        .help(std::string(kUseTensors));
   }
   const auto words = gptq.find("pack_dtype");
   if (words && words->text() != "int32") {
@@ -316,7 +347,15 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
   scheme.bits = bits;
   scheme.group = *group;
   scheme.reordered = says(gptq, "desc_act") && *group > 0;
+  scheme.may_have_bias = !format;
   Quantisation result = of_scheme(QuantMethod::Gptq, std::move(scheme));
+  if (!format) {
+    result.remarks.emplace_back(
+        "the config of GPTQ names no `checkpoint_format`: the packing is taken "
+        "as `gptq`; older programs also store a bias of zeros for each "
+        "quantised layer, which is left out");
+  }
+  if (!read_gptq_dynamic(gptq, result)) return std::nullopt;
   if (const auto list = gptq.find("modules_in_block_to_quantize")) {
     result.only =
         ModulePatterns::read(gptq, "modules_in_block_to_quantize", *list);
@@ -348,13 +387,7 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits, int64_t) {
   } else {
     scheme.format = WeightFormat::Bits4;
     scheme.bits = 4;
-    if (says(bits, "bnb_4bit_use_double_quant")) {
-      return bits
-          .refuse("bnb_4bit_use_double_quant",
-                  "statistics that are quantised themselves are not known")
-          .fact(
-              "the length of `quant_state` depends on the weights of a layer");
-    }
+    scheme.nested = says(bits, "bnb_4bit_use_double_quant");
     const auto storage = bits.find("bnb_4bit_quant_storage");
     if (storage && storage->text() != "uint8") {
       return bits.refuse(
@@ -368,7 +401,14 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits, int64_t) {
                          in_backticks(scheme.quant_type) + " is not known");
     }
   }
+  const bool nested = scheme.nested;
   Quantisation result = of_scheme(QuantMethod::Bitsandbytes, std::move(scheme));
+  if (nested) {
+    result.remarks.emplace_back(
+        "statistics are quantised, too (`bnb_4bit_use_double_quant`): the "
+        "length of `quant_state` depends on the weights by a few bytes and is "
+        "estimated");
+  }
   if (!read_kept(bits, "llm_int8_skip_modules", result)) return std::nullopt;
   return result;
 }

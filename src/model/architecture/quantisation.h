@@ -66,6 +66,9 @@ struct WeightScheme {
   // Tensors of one number beside it: "weight_scale_2", "input_scale".
   std::vector<std::pair<std::string, std::optional<DType>>> scalars;
   std::string quant_type;  // "nf4"
+  bool nested = false;     // statistics are quantised themselves
+  // Some writers store a bias for a layer that has none.
+  bool may_have_bias = false;
 };
 
 enum class QuantMethod : uint8_t {
@@ -164,6 +167,9 @@ struct ModelTensor {
   std::string name;
   TensorType type;
   bool buffer = false;
+  // Not written, because the config does not say that it is there; where a
+  // checkpoint has it, this is what it is.
+  bool only_explained = false;
   ParameterKind kind = {};
   ModuleStep::Kind step = ModuleStep::Kind::Linear;  // what it is of
 };
@@ -185,6 +191,8 @@ struct LinearWeight {
 // Where a linear layer stands in a model.
 struct LinearPlace {
   std::string path;  // "model.layers.3.mlp.up_proj"
+  // The same in memory, which lists of modules are read against.
+  std::string in_memory = {};
   LinearRole role = LinearRole::Layer;
   bool embedding = false;
   bool bias = false;
@@ -202,6 +210,11 @@ struct QuantisedLayers {
   // config does not tell how those are stored.
   std::string partial;
   std::string expert;
+  // The first that is of stacked experts, of a part beside the text model, or a
+  // router, where the config does not tell how those are stored.
+  std::string stacked;
+  std::string beside_text;
+  std::string router;
 };
 
 // How a layer is stored: null as plain numbers. Empty, with the reason

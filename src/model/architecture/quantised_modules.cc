@@ -24,8 +24,7 @@ class Chooser {
     const auto chosen = by_method();
     if (chosen && *chosen != nullptr) {
       ++layers_.converted;
-      const bool named = linear_.weight == ".weight" ||
-                         (*chosen)->format == WeightFormat::Blocks;
+      const bool named = linear_.weight == ".weight" || is_stacked();
       if (!named) return refuse("is not called `weight`");
       note(**chosen);
     }
@@ -52,9 +51,12 @@ class Chooser {
       return kPlainWeight;
     }
     if (is_stacked()) {
-      return refuse(
-          "is that of stacked experts, whose quantised form is not "
-          "known");
+      // They are no linear layers, of which alone transformers converts some.
+      if (all_.method == QuantMethod::Bitsandbytes) return kPlainWeight;
+      if (layers_.stacked.empty()) layers_.stacked = place_.path;
+      if (all_.method == QuantMethod::CompressedTensors) return by_targets();
+      if (all_.method == QuantMethod::ModelOpt) return by_name();
+      return scheme(all_.experts.value_or(0));
     }
     const auto router = is_linear();
     if (!router) return std::nullopt;
@@ -103,11 +105,33 @@ class Chooser {
     return std::nullopt;
   }
 
+  // Whether it is of a part beside the text model, which no list names and
+  // which the programs of these methods leave as it is.
+  bool is_beside_text() {
+    if (!place_.in_section || place_.part == "text_config") return false;
+    if (layers_.beside_text.empty()) layers_.beside_text = place_.path;
+    return true;
+  }
+
   bool is_stacked() const {
     return !linear_.stack.empty() || place_.role == LinearRole::Experts;
   }
   bool is_new() const { return all_.saved_by >= 5; }
   bool is_old() const { return all_.saved_by > 0 && all_.saved_by < 5; }
+
+  // Under its name in memory, or as it is saved, which it was called in memory
+  // by earlier versions of the same program.
+  bool is_named(const ModulePatterns& list, PatternStyle style) const {
+    return list.matches(place_.in_memory, style) ||
+           (place_.path != place_.in_memory &&
+            list.matches(place_.path, style));
+  }
+
+  // Experts are one module since transformers 5.
+  std::string_view around_experts(std::string_view path) const {
+    const size_t experts = place_.expert ? path.rfind(".experts.") : path.npos;
+    return experts == path.npos ? path : path.substr(0, experts + 8);
+  }
 
   // Whether a list names the module.
   std::optional<bool> is_kept() {
@@ -115,26 +139,23 @@ class Chooser {
     const ModulePatterns& kept = *all_.kept;
     // Heads of other names are called so since transformers 5.
     if (place_.role == LinearRole::Head && kept.has("lm_head")) return true;
-    const std::string& path = place_.path;
     switch (all_.method) {
       case QuantMethod::CompressedTensors:
-        return kept.matches(path, PatternStyle::Names) || kept.has("Linear");
+        return is_named(kept, PatternStyle::Names) || kept.has("Linear");
       case QuantMethod::ModelOpt:
-        return kept.matches(path, PatternStyle::Globs);
+        return is_named(kept, PatternStyle::Globs);
       default:
         break;
     }
-    const bool before =
-        kept.matches(path, all_.method == QuantMethod::Bitsandbytes
-                               ? PatternStyle::Prefix
-                               : PatternStyle::Substring);
+    const bool before = is_named(kept, all_.method == QuantMethod::Bitsandbytes
+                                           ? PatternStyle::Prefix
+                                           : PatternStyle::Substring);
     if (is_old()) return before;
-    // Experts are one module then.
-    const size_t experts = place_.expert ? path.rfind(".experts.") : path.npos;
-    const bool now = kept.matches(
-        experts == path.npos ? std::string_view(path)
-                             : std::string_view(path).substr(0, experts + 8),
-        PatternStyle::Modules);
+    // FP8 renames its list as it renames saved tensors; other methods do not.
+    const bool now =
+        kept.matches(around_experts(place_.in_memory), PatternStyle::Modules) ||
+        (all_.method == QuantMethod::Fp8 &&
+         kept.matches(around_experts(place_.path), PatternStyle::Modules));
     if (is_new() || before == now) return now;
     refuse_version("transformers 4 and 5 read " + in_backticks(all_.kept_key) +
                    " differently");
@@ -174,9 +195,11 @@ class Chooser {
       if (is_new() && all_.method == QuantMethod::Bitsandbytes) {
         return kPlainWeight;  // stacked in memory, and no linear layers
       }
-      if (is_new()) return refuse("is that of an expert, which is stacked now");
-      refuse_version("experts are linear layers in transformers 4, not in 5");
-      return std::nullopt;
+      if (all_.method == QuantMethod::Bitsandbytes) {
+        refuse_version("experts are linear layers in transformers 4, not in 5");
+        return std::nullopt;
+      }
+      if (layers_.expert.empty()) layers_.expert = place_.path;
     }
     if (all_.experts && place_.expert) {
       return scheme(entry().value_or(*all_.experts));
@@ -185,26 +208,30 @@ class Chooser {
   }
 
   Choice gptq() {
-    if (place_.in_section) {
-      return refuse("is that of a part of a model, whose layers GPTQ may keep");
-    }
+    if (is_beside_text()) return kPlainWeight;
     const bool inside =
         place_.in_layer &&
         (all_.block.empty() || place_.path.starts_with(all_.block + "."));
     if (!inside) return kPlainWeight;
-    if (is_stacked()) return refuse("is that of stacked experts");
+    if (is_stacked() && layers_.stacked.empty()) layers_.stacked = place_.path;
+    if (all_.kept && is_named(*all_.kept, PatternStyle::Names)) {
+      ++layers_.kept;
+      return kPlainWeight;
+    }
     if (all_.only) {
-      if (all_.only->matches(place_.path, PatternStyle::Suffix)) {
+      if (is_named(*all_.only, PatternStyle::Suffix)) {
         return scheme(0);
       }
       ++layers_.kept;
       return kPlainWeight;
     }
-    const bool small =
-        place_.role == LinearRole::Gate || place_.role == LinearRole::Router;
-    if (place_.role == LinearRole::Router && is_new()) return kPlainWeight;
-    if (small || (place_.expert && is_new())) {
-      return refuse("may be quantised or not, which the config does not say");
+    // No list says it, and programs that quantise keep what is so small.
+    if (place_.role == LinearRole::Gate || place_.role == LinearRole::Router) {
+      if (layers_.router.empty()) layers_.router = place_.path;
+      return kPlainWeight;
+    }
+    if (place_.expert && is_new() && layers_.expert.empty()) {
+      layers_.expert = place_.path;
     }
     return scheme(0);
   }
@@ -215,9 +242,8 @@ class Chooser {
     for (const bool by_class : {false, true}) {
       for (size_t i = 0; i < all_.groups.size(); ++i) {
         const ModulePatterns& targets = *all_.groups[i].targets;
-        const bool meant =
-            by_class ? targets.has("Linear")
-                     : targets.matches(place_.path, PatternStyle::Names);
+        const bool meant = by_class ? targets.has("Linear")
+                                    : is_named(targets, PatternStyle::Names);
         if (!meant) continue;
         if (chosen) return refuse("is a target of several groups");
         chosen = i;
@@ -230,13 +256,15 @@ class Chooser {
 
   // The entry of a module, or of one around it.
   std::optional<size_t> entry() const {
-    std::string_view name = place_.path;
-    while (!all_.named.empty()) {
-      const auto found = all_.named.find(name);
-      if (found != all_.named.end()) return found->second;
-      const size_t dot = name.rfind('.');
-      if (dot == name.npos) break;
-      name = name.substr(0, dot);
+    for (std::string_view name :
+         {std::string_view(place_.in_memory), std::string_view(place_.path)}) {
+      while (!all_.named.empty()) {
+        const auto found = all_.named.find(name);
+        if (found != all_.named.end()) return found->second;
+        const size_t dot = name.rfind('.');
+        if (dot == name.npos) break;
+        name = name.substr(0, dot);
+      }
     }
     return std::nullopt;
   }
@@ -250,16 +278,20 @@ class Chooser {
     return kPlainWeight;
   }
 
-  // mlx-lm has models of its own; those without experts and parts have the same
-  // modules.
+  // mlx-lm has models of its own; those without experts have the same modules.
   Choice mlx() {
-    if (place_.in_section || place_.expert || is_stacked() ||
-        linear_.inputs_first || place_.role == LinearRole::Parameter ||
+    if (is_beside_text()) return kPlainWeight;
+    if (place_.expert || is_stacked() || linear_.inputs_first ||
+        place_.role == LinearRole::Parameter ||
         place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
       return refuse("is one that MLX stores in a way of its own");
     }
-    const auto found = all_.named.find(place_.path);
-    if (found != all_.named.end()) return named(found->second);
+    // mlx-vlm puts all of the text model into `language_model`.
+    for (const std::string& name :
+         {place_.path, place_.in_memory, "language_model." + place_.path}) {
+      const auto found = all_.named.find(name);
+      if (found != all_.named.end()) return named(found->second);
+    }
     // Layers that do not consist of whole groups stay as they are.
     if (linear_.in % all_.groups.front().scheme.group != 0) {
       return kPlainWeight;
@@ -297,9 +329,30 @@ bool check_layers(const Quantisation& quantisation,
   }
   if (quantisation.kept && quantisation.kept->has_paths() && layers.kept == 0) {
     remarks.push_back(
-        "`" + quantisation.kept_key +
-        "` of the quantisation names no linear "
-        "layer of the model, so that all of them are taken as quantised");
+        in_backticks(quantisation.kept_key) +
+        " of the quantisation names no linear layer that follows from the "
+        "config: all that do are taken as quantised");
+  }
+  if (!layers.stacked.empty()) {
+    const bool whole =
+        quantisation.groups.front().scheme.format == WeightFormat::Fp8;
+    remarks.push_back(
+        whole ? "stacked experts such as " + in_backticks(layers.stacked) +
+                    " are taken as one FP8 tensor with scales per block "
+                    "(`_scale_inv`), as transformers 5 stores what it "
+                    "quantises itself; some checkpoints store them one by one"
+              : "stacked experts such as " + in_backticks(layers.stacked) +
+                    " are taken as stored one by one, as programs write them "
+                    "that quantise linear layers alone");
+  }
+  if (!layers.beside_text.empty()) {
+    remarks.push_back("only the text model is taken as quantised, and not " +
+                      in_backticks(layers.beside_text) +
+                      ": the config does not say");
+  }
+  if (!layers.router.empty()) {
+    remarks.push_back("routers such as " + in_backticks(layers.router) +
+                      " are taken as not quantised: the config does not say");
   }
   if (!layers.partial.empty()) {
     remarks.push_back(

@@ -16,12 +16,14 @@
 //                 scales [groups, out], g_idx i32 [in]
 //   Bits8         weight i8 [out, in], SCB f32 [out], weight_format u8 []
 //   Bits4         weight u8 [out x in / 2, 1], row after row, 64 values share
-//                 an `absmax`; quant_map; quant_state, which is JSON
+//                 an `absmax`; quant_map; quant_state, which is JSON; where the
+//                 statistics are quantised too, nested_absmax of 256 of them
 //   Blocks        NAME_blocks u8 [E, out, in / 32, 16], NAME_scales
 //   Mlx           weight u32 [out, in x bits / 32], scales and biases
 //                 [out, groups]
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -38,6 +40,9 @@ constexpr int64_t kMxfp4Block = 32;
 constexpr int64_t kMxfp4Bytes = 16;
 constexpr int64_t kBits4Block = 64;
 constexpr int64_t kBits4Values = 16;
+// bitsandbytes quantises the statistics of 256 blocks to 256 values.
+constexpr int64_t kNestedBlock = 256;
+constexpr int64_t kNestedValues = 256;
 
 // A dimension of which `factor` elements became one, and of which `block` of
 // those must stay together.
@@ -96,6 +101,12 @@ class Writer {
       return false;
     }();
     if (!good) return std::nullopt;
+    // A dimension without a block may be cut anywhere, which is known here.
+    for (ModelTensor& tensor : tensors_) {
+      for (DimKind& dim : tensor.kind) {
+        if (dim.block == 1) dim.block = 0;
+      }
+    }
     return std::move(tensors_);
   }
 
@@ -105,11 +116,15 @@ class Writer {
     tensors_.push_back({linear_.name + "." + name,
                         {dtype, std::move(shape)},
                         false,
+                        false,
                         std::move(kind)});
   }
   void add_buffer(const std::string& name, DType dtype, Shape shape) {
-    tensors_.push_back(
-        {linear_.name + "." + name, {dtype, std::move(shape)}, true, {}});
+    tensors_.push_back({linear_.name + "." + name,
+                        {dtype, std::move(shape)},
+                        true,
+                        false,
+                        {}});
   }
   void add_scalars() {
     for (const auto& [name, dtype] : scheme_.scalars) {
@@ -180,7 +195,44 @@ class Writer {
     }
   }
 
+  // Of stacked experts, as transformers 5 stores what it quantises itself: the
+  // same shape, with a scale per block of each expert.
+  bool stacked_fp8() {
+    const bool blocks = scheme_.scales == Scales::Block;
+    const auto side = [&](int64_t size, const DimKind& kind, int64_t block,
+                          Shape& shape, ParameterKind& kinds) {
+      shape.push_back(blocks ? ceil_div(size, block) : 1);
+      kinds.push_back(blocks ? scaled(kind, size, block, 1) : DimKind());
+    };
+    Shape shape = linear_.stack;
+    ParameterKind kinds = linear_.stack_kind;
+    Shape scales = linear_.stack;
+    ParameterKind scale_kinds = linear_.stack_kind;
+    const auto add_side = [&](int64_t size, DimKind kind, int64_t block) {
+      side(size, kind, block, scales, scale_kinds);
+      kind.block = block;
+      shape.push_back(size);
+      kinds.push_back(std::move(kind));
+    };
+    const auto add_out = [&] {
+      add_side(linear_.out, linear_.out_kind, scheme_.block_rows);
+    };
+    if (!linear_.inputs_first) add_out();
+    add_side(linear_.in, linear_.in_kind, scheme_.block_columns);
+    if (linear_.inputs_first) add_out();
+    const std::string name = linear_.name + linear_.weight;
+    tensors_.push_back(
+        {name, {scheme_.weight_dtype, shape}, false, false, kinds});
+    tensors_.push_back({name + "_scale_inv",
+                        {scheme_.scale_dtype.value_or(DType::F32), scales},
+                        false,
+                        false,
+                        scale_kinds});
+    return true;
+  }
+
   bool fp8() {
+    if (!linear_.stack.empty()) return stacked_fp8();
     add("weight", scheme_.weight_dtype, {linear_.out, linear_.in},
         plain_kind());
     add_buffer(scheme_.scale_name, scheme_.scale_dtype.value_or(DType::F32),
@@ -296,16 +348,29 @@ class Writer {
     DimKind maxima;
     maxima.block = whole ? rows * linear_.in / kBits4Block
                          : ceil_div(*values, kBits4Block);
+    const int64_t blocks = ceil_div(*values, kBits4Block);
     add("weight", DType::U8, {ceil_div(*values, int64_t{2}), 1}, {bytes, {}});
-    add("weight.absmax", DType::F32, {ceil_div(*values, kBits4Block)},
+    add("weight.absmax", scheme_.nested ? DType::U8 : DType::F32, {blocks},
         {maxima});
+    if (scheme_.nested) {
+      // Few, and of blocks that rows do not end with: kept whole.
+      add("weight.nested_absmax", DType::F32, {ceil_div(blocks, kNestedBlock)},
+          {DimKind()});
+      add_buffer("weight.nested_quant_map", DType::F32, {kNestedValues});
+    }
     add_buffer("weight.quant_map", DType::F32, {kBits4Values});
     const std::string dtype = torch_name(linear_.dtype);
-    const std::string state =
-        R"({"quant_type": ")" + scheme_.quant_type + R"(", "blocksize": )" +
-        std::to_string(kBits4Block) + R"(, "dtype": ")" + dtype +
-        R"(", "shape": [)" + std::to_string(linear_.out) + ", " +
-        std::to_string(linear_.in) + "]}";
+    std::string state = R"({"quant_type": ")" + scheme_.quant_type +
+                        R"(", "blocksize": )" + std::to_string(kBits4Block) +
+                        R"(, "dtype": ")" + dtype + R"(", "shape": [)" +
+                        std::to_string(linear_.out) + ", " +
+                        std::to_string(linear_.in) + "]";
+    // The offset is a number of the weights, as long as this one mostly.
+    if (scheme_.nested) {
+      state += R"(, "nested_blocksize": 256, "nested_dtype": "float32", )"
+               R"("nested_offset": 0.04358131065964699)";
+    }
+    state += "}";
     add_buffer("weight.quant_state.bitsandbytes__" + scheme_.quant_type,
                DType::U8, {static_cast<int64_t>(state.size())});
     return true;
@@ -344,9 +409,11 @@ class Writer {
         {name + "_blocks",
          {DType::U8, with(linear_.stack, {linear_.out, count, kMxfp4Bytes})},
          false,
+         false,
          stacked({out(), in(kMxfp4Block), {}})});
     tensors_.push_back({name + "_scales",
                         {DType::U8, with(linear_.stack, {linear_.out, count})},
+                        false,
                         false,
                         stacked({out(), in(kMxfp4Block)})});
     return true;
@@ -380,14 +447,63 @@ class Writer {
 
 }  // namespace
 
+namespace {
+
+// Layers of stacked experts one by one, as programs write them that quantise
+// linear layers alone: gate_up_proj as gate_proj and up_proj of each expert.
+std::vector<LinearWeight> unstacked(const LinearWeight& linear) {
+  std::vector<LinearWeight> parts;
+  const std::vector<DimPart>& rows = linear.out_kind.parts;
+  if (rows.empty()) {
+    parts.push_back(linear);
+  } else {
+    for (const DimPart& part : rows) {
+      LinearWeight one = linear;
+      one.weight = "." + part.name + "_proj";
+      one.out = linear.out / static_cast<int64_t>(rows.size());
+      one.out_kind = {part.label, 0, {}, 0, part.label};
+      one.in_kind.axis = one.in_kind.label;
+      parts.push_back(std::move(one));
+    }
+  }
+  int64_t experts = 1;
+  for (const int64_t size : linear.stack) experts *= size;
+  std::vector<LinearWeight> all;
+  for (int64_t e = 0; e < experts; ++e) {
+    for (const LinearWeight& part : parts) {
+      LinearWeight one = part;
+      one.name += "." + std::to_string(e) + part.weight;
+      one.weight = ".weight";
+      one.stack.clear();
+      one.stack_kind.clear();
+      one.inputs_first = false;
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::optional<std::vector<ModelTensor>> store_weight(
     const LinearWeight& linear, const WeightScheme* scheme,
     const LinearPlace& place, const Quantisation& quantisation) {
   if (scheme != nullptr) {
-    return Writer(linear, *scheme, place, quantisation).write();
+    const bool whole = linear.stack.empty() ||
+                       scheme->format == WeightFormat::Blocks ||
+                       scheme->format == WeightFormat::Fp8;
+    if (whole) return Writer(linear, *scheme, place, quantisation).write();
+    std::vector<ModelTensor> tensors;
+    for (const LinearWeight& one : unstacked(linear)) {
+      auto written = Writer(one, *scheme, place, quantisation).write();
+      if (!written) return std::nullopt;
+      std::move(written->begin(), written->end(), std::back_inserter(tensors));
+    }
+    return tensors;
   }
   ModelTensor plain{linear.name + linear.weight,
                     {linear.dtype, linear.stack},
+                    false,
                     false,
                     linear.stack_kind};
   Shape& shape = plain.type.shape;

@@ -17,8 +17,56 @@
 
 namespace shardplan {
 
-std::vector<std::string> ModelValues::remarks() {
+namespace {
+
+// Keys by which configs announce layers behind the last (multi-token
+// prediction).
+constexpr std::string_view kFurtherLayers[] = {
+    "mtp_num_hidden_layers", "mtp_num_layers", "num_mtp_layers",
+    "num_mtp_modules", "num_nextn_predict_layers"};
+
+// Maps of a config that are called as parts of a model are, and are none.
+constexpr std::string_view kNoParts[] = {
+    "quantization_config", "compression_config", "quant_config",
+    "quantize_config",     "generation_config",  "per_layer_config",
+    "rope_config",         "init_config"};
+
+}  // namespace
+
+// What the config announces and the architecture has no tensors for.
+std::vector<std::string> ModelValues::left_out() const {
   std::vector<std::string> all;
+  const auto known = read_keys();
+  const Node& map = config_.map();
+  const std::string by = ", which architecture " +
+                         in_backticks(architecture_.name) +
+                         " does not describe, are left out";
+  for (const std::string_view key : kFurtherLayers) {
+    const auto value = map.find(key);
+    const auto layers = value ? value->integer() : std::nullopt;
+    if (!layers || *layers < 1 || known.contains(key)) continue;
+    all.push_back("layers that predict further tokens (" + config_.shown(key) +
+                  " is " + std::to_string(*layers) + ")" + by);
+  }
+  // Those of the whole are asked for there.
+  for (size_t i = 0; place_ == Place::Own && i < map.size(); ++i) {
+    const std::string_view key = map.key(i);
+    const auto& sections = architecture_.sections;
+    if (!key.ends_with("_config") || !map.item(i).is_map() ||
+        known.contains(key) ||
+        std::find(std::begin(kNoParts), std::end(kNoParts), key) !=
+            std::end(kNoParts) ||
+        std::any_of(sections.begin(), sections.end(),
+                    [&](const ConfigSection& s) { return s.key == key; })) {
+      continue;
+    }
+    all.push_back("the tensors of " + config_.shown(key) + by);
+  }
+  return all;
+}
+
+std::vector<std::string> ModelValues::remarks() {
+  std::vector<std::string> all = left_out();
   if (!taken_.empty()) {
     const std::string part = config_.path();
     all.push_back("taken from " + class_->title() + ", since " +
@@ -252,6 +300,13 @@ ModelValues* ModelValues::section(std::string_view name) {
   Part& part = parts_[std::string(name)];
   const ConfigSection* const of = architecture_.find_section(name);
   SHARDPLAN_CHECK(of != nullptr);
+  if (of->is_flat(config_.map())) {
+    part.reader = std::make_unique<ConfigReader>(config_);
+    part.architecture = of->architecture;
+    part.values = std::make_unique<ModelValues>(
+        *part.architecture, *part.reader, saved_by_.integer, Place::Flat);
+    return part.values.get();
+  }
   const bool defaults = of->has_defaults && !config_.find(of->key);
   if (auto reader = defaults ? config_.empty_section(of->key)
                              : config_.section(of->key)) {

@@ -267,8 +267,7 @@ std::optional<WeightScheme> algorithm(ConfigReader& section,
 }
 
 // Of all layers, or of those that are named.
-std::optional<Quantisation> read_algorithms(ConfigReader& section,
-                                            std::string_view kept_key) {
+std::optional<Quantisation> read_algorithms(ConfigReader& section) {
   Quantisation result;
   result.method = QuantMethod::ModelOpt;
   const auto algo = section.find("quant_algo");
@@ -280,9 +279,17 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section,
     if (!scheme) return std::nullopt;
     result.groups.push_back({*std::move(scheme), {}});
   }
-  if (const auto list = section.find(kept_key)) {
-    result.kept = ModulePatterns::read(section, kept_key, *list);
-    result.kept_key = kept_key;
+  // The one in a config.json, the other in hf_quant_config.json, and either in
+  // files of some versions.
+  for (const char* key : {"ignore", "exclude_modules"}) {
+    const auto list = section.find(key);
+    if (!list || (list->is_list() && list->size() == 0)) continue;
+    if (result.kept) {
+      return section.refuse(key,
+                            "`ignore` and `exclude_modules` are both said");
+    }
+    result.kept = ModulePatterns::read(section, key, *list);
+    result.kept_key = key;
     if (!result.kept) return std::nullopt;
   }
   return result;
@@ -376,12 +383,22 @@ bool read_quantized_layers(ConfigReader& section, Quantisation& result) {
 }
 
 std::optional<Quantisation> read_modelopt(ConfigReader& section) {
-  if (!knows_keys(section, {"quant_method", "quant_algo", "config_groups",
-                            "ignore", "kv_cache_scheme", "kv_cache_quant_algo",
-                            "producer", "quantized_layers", "group_size"})) {
+  // What hf_quant_config.json says, as it is.
+  if (section.find("quantization")) {
+    auto inner = section.section("quantization");
+    if (!inner ||
+        !knows_keys(section, {"quant_method", "quantization", "producer"})) {
+      return std::nullopt;
+    }
+    return read_modelopt_file(*inner);
+  }
+  if (!knows_keys(section,
+                  {"quant_method", "quant_algo", "config_groups", "ignore",
+                   "exclude_modules", "kv_cache_scheme", "kv_cache_quant_algo",
+                   "producer", "quantized_layers", "group_size"})) {
     return std::nullopt;
   }
-  auto result = read_algorithms(section, "ignore");
+  auto result = read_algorithms(section);
   if (result && !result->named_only && !agrees(section, *result)) {
     return std::nullopt;
   }
@@ -391,11 +408,11 @@ std::optional<Quantisation> read_modelopt(ConfigReader& section) {
 
 std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization) {
   if (!knows_keys(quantization,
-                  {"quant_algo", "kv_cache_quant_algo", "group_size",
+                  {"quant_algo", "kv_cache_quant_algo", "group_size", "ignore",
                    "exclude_modules", "quantized_layers"})) {
     return std::nullopt;
   }
-  auto result = read_algorithms(quantization, "exclude_modules");
+  auto result = read_algorithms(quantization);
   if (result) note_cache(quantization, "kv_cache_quant_algo", *result);
   return result;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -40,11 +41,22 @@ class Walk {
         steps_of_(written) {}
 
   bool run(ModelValues& values, const ModelClass& model_class) {
+    whole_ = &values;
+    const auto& names = values.architecture().module_names;
+    const auto found = names.find(model_class.class_name);
+    if (found != names.end()) module_names_ = found->second;
     if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
         !check_layers(quantisation_, layers_, dtype_, manifest_.remarks)) {
       return false;
     }
     manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds_));
+    for (const ConfigSection& part : values.architecture().sections) {
+      const auto said = config_.find(part.key);
+      if (!said || !said->is_map() || used_parts_.contains(part.key)) continue;
+      manifest_.remarks.push_back(config_.shown(part.key) + " is left out: " +
+                                  in_backticks(model_class.class_name) +
+                                  " has no such part");
+    }
     return true;
   }
 
@@ -56,6 +68,7 @@ class Walk {
       into_->push_back(std::move(tensor));
       return within(static_cast<int64_t>(into_->size()));
     }
+    if (tensor.only_explained) return keep(tensor.name, tensor);
     return within(++written_) && put(tensor.name, tensor) &&
            keep(tensor.name, tensor);
   }
@@ -145,8 +158,8 @@ class Walk {
     if (!biased) return false;
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
-      ModelTensor result{
-          name + suffix, {dtype, stack.sizes}, false, stack.kinds, one.kind};
+      ModelTensor result{name + suffix, {dtype, stack.sizes}, false,
+                         false,         stack.kinds,          one.kind};
       Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
       result.kind.insert(result.kind.end(), rest_kinds.begin(),
@@ -171,6 +184,7 @@ class Walk {
                                   kinds[1]};
         LinearPlace place = place_;
         place.path = joined_name(around_, name);
+        place.in_memory = name_in_memory(module_names_, place.path);
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;
@@ -183,8 +197,10 @@ class Walk {
           each.step = one.kind;
           if (!add(std::move(each))) return false;
         }
-        if (!*biased) return true;
+        const bool explained = *scheme != nullptr && (*scheme)->may_have_bias;
+        if (!*biased && !explained) return true;
         ModelTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
+        bias.only_explained = !*biased;
         bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
         return add(std::move(bias));
       }
@@ -219,6 +235,9 @@ class Walk {
                const std::string& prefix, const Stack& stack) {
     ModelValues* const values = scope.values->section(one.what);
     if (values == nullptr) return false;
+    if (scope.values == whole_) {
+      used_parts_.insert(whole_->architecture().find_section(one.what)->key);
+    }
     const auto found = values->architecture().blocks.find(one.part);
     if (found == values->architecture().blocks.end()) {
       values->config().refuse("", in_backticks(values->architecture().name) +
@@ -402,8 +421,10 @@ class Walk {
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
       if (into_ != nullptr) {
-        into_->push_back(
-            {name, tensor.type, tensor.buffer, tensor.kind, tensor.step});
+        into_->push_back(tensor);
+        into_->back().name = name;
+      } else if (tensor.only_explained) {
+        if (is_first) keep(name, tensor);
       } else {
         ++written_;
         if (!put(name, tensor)) return false;
@@ -417,6 +438,9 @@ class Walk {
   DType dtype_;
   const Quantisation& quantisation_;
   QuantisedLayers layers_;
+  std::vector<ModuleName> module_names_;
+  const ModelValues* whole_ = nullptr;
+  std::set<std::string> used_parts_;  // of the config, by key
   LinearPlace place_;   // of what is being read, but for the layer itself
   std::string around_;  // what stands before the names of `into_`
   Manifest& manifest_;

@@ -261,9 +261,15 @@ TEST_CASE("a quantisation that the config does not settle is refused") {
   fp8["quantization_config"] = {{"quant_method", "fp8"},
                                 {"weight_block_size", {8, 8}}};
   fp8["transformers_version"] = "5.0.0";
-  CHECK(synthesize(fp8)->problem() ==
-        "SP009 the weight of `model.layers.0.mlp.experts.gate_up_proj` is that "
-        "of stacked experts, whose quantised form is not known");
+  // Stacked experts in the shape that they have, with a scale per block.
+  const auto stacked = synthesize(fp8);
+  const std::string experts = "model.layers.0.mlp.experts.gate_up_proj";
+  const TensorType whole = type_of(stacked->good(), experts);
+  CHECK(whole.dtype == DType::F8E4M3);
+  const TensorType scales = type_of(stacked->good(), experts + "_scale_inv");
+  CHECK(scales == TensorType{DType::F32,
+                             {whole.shape[0], (whole.shape[1] + 7) / 8,
+                              (whole.shape[2] + 7) / 8}});
 }
 
 TEST_CASE("each expert has w1 and w3 in, w2 out, and a row of the gate") {

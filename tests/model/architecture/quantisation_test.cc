@@ -222,21 +222,18 @@ TEST_CASE("what is not known of a quantisation is refused") {
   CHECK(problem(kAwq, {{"new_key", nullptr}}) == "");
   CHECK(problem(kGptq, {{"checkpoint_format", "marlin"}}) ==
         "SP009 the packing `marlin` of GPTQ is not known");
-  CHECK(problem(kGptq, {{"checkpoint_format", nullptr}}) ==
-        "SP009 the config of GPTQ names no `checkpoint_format`");
-  CHECK(problem(kGptq, {{"dynamic", {{"-:.*", Json::object()}}}}) ==
-        "SP009 `quantization_config.dynamic` of the quantisation is not "
-        "known");
+  CHECK(problem(kGptq, {{"dynamic", {{"+:.*mlp.*", {{"bits", 8}}}}}}) ==
+        "SP009 `+:.*mlp.*` has a scheme of its own, which is not known");
+  CHECK(problem(kGptq, {{"lm_head", true}}) ==
+        "SP009 a head that GPTQ quantises is not known");
   CHECK(problem(kGptq, {{"bits", 3}}) == "SP009 GPTQ of 3 bits is not known");
-  CHECK(problem(kBits4, {{"bnb_4bit_use_double_quant", true}}) ==
-        "SP009 statistics that are quantised themselves are not known");
   CHECK(problem({{"quant_method", "mxfp4"}}, {}) ==
         "SP009 the config is quantised with `mxfp4`, and no layer of the model "
         "is");
   CHECK(problem({{"quant_method", "fp8"},
                  {"weight_block_size", {128, 128}},
-                 {"scale_fmt", "ue8m0"}},
-                {}) == "SP009 scales of `ue8m0` are not known");
+                 {"scale_fmt", "ue4m3"}},
+                {}) == "SP009 scales of `ue4m3` are not known");
   // Version 4 reads it as a part of names, 5 as a name.
   const Json fp8 = {{"quant_method", "fp8"},
                     {"weight_block_size", {128, 128}},
