@@ -47,7 +47,8 @@ struct DimKind {
   // Side by side; where there is a count, in each of these.
   std::vector<DimPart> parts = {};
   // Elements, as stored, that share a scale or belong to one word of packed
-  // values: none is to be cut. 1: any cut will do.
+  // values: none is to be cut. 0: any cut will do, as the quantisation says; 1:
+  // it says nothing.
   int64_t block = 1;
   // What logical axis rules call it (model/architecture/axis_labels.h); ""
   // where it is never cut.
@@ -190,8 +191,8 @@ class Manifest {
 // The first parameter that no architecture explains (Manifest::kinds); empty
 // where all are explained.
 std::optional<size_t> find_unexplained(const Manifest& manifest);
-// Gives the parameters their labels as logical axes. False, and none has any,
-// where one is not explained.
+// Gives the parameters that an architecture explains their labels as logical
+// axes. False where it explains none.
 bool label_parameters(Manifest& manifest);
 // Labels that are not `known`, which rules have, become the first of their
 // earlier names that is. Gives which became which.
