@@ -21,11 +21,6 @@ bool is_one_of(std::string_view word,
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string_view last_part_of(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 // Methods that change a list or a dict.
 bool is_changing_method(std::string_view name) {
   static constexpr std::array<std::string_view, 21> kMethods = {
@@ -126,7 +121,12 @@ void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
 void PythonProgram::spoil_attribute(const std::string& name,
                                     const PythonProblem& problem,
                                     const PythonObject* besides) {
-  attributes_.push_back({name, problem, besides});
+  // Two changes that leave out other values change all.
+  std::vector<Attribute>& changes = attributes_[name];
+  const bool is_more = changes.empty() ||
+                       (changes.size() == 1 && changes[0].besides != nullptr &&
+                        changes[0].besides != besides);
+  if (is_more) changes.push_back({problem, besides});
 }
 
 // Whether what stands behind a name, from `after` on, changes its object.
@@ -134,8 +134,9 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
                             const PythonObject* object) const {
   if (first > 0 && tokens_[first - 1].is("del")) return after < end;
   // A dict or an instance that holds a table: its own entries are not rules.
-  const bool is_holder = object->is_opaque ? object->text == "{"
-                                           : object->kind == PythonKind::Call;
+  const bool is_holder = object->is_opaque
+                             ? object->text == "{" && !object->is_literal
+                             : object->kind == PythonKind::Call;
   size_t at = after;
   bool is_item = false;
   for (int depth = 0; at < end; ++depth) {
@@ -298,11 +299,17 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
   const bool is_any =
       (runs_code && (!has_text || is_computed)) || (stores && !has_text);
   const Span where = span_of(begin, end);
-  for (const auto& each : scopes_) {
-    for (const auto& [name, object] : each->names) {
-      const std::string word(last_part_of(name));
-      if (!object->is_tracked() || (!is_any && !words.contains(word))) continue;
-      const Doubt doubt{"by code that is made as it runs"};
+  const Doubt doubt{"by code that is made as it runs"};
+  if (is_any) {
+    code_ = problem_of("the table", where, &doubt);
+    code_moment_ = objects_.now();
+  }
+  for (const std::string& word : words) {
+    const auto named = named_.find(word);
+    if (named == named_.end()) continue;
+    for (const auto& [scope, name] : named->second) {
+      PythonObject* object = scope->names.at(name);
+      if (object->change || !object->is_tracked()) continue;
       spoil(object, problem_of(name, where, &doubt));
     }
   }

@@ -54,10 +54,12 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
       }
     }
   }
-  for (const Attribute& change : attributes_) {
-    const auto [first, last] = attributes.equal_range(change.name);
-    for (auto at = first; at != last; ++at) {
-      if (at->second != change.besides) spoil(at->second, change.problem);
+  for (const auto& [name, changes] : attributes_) {
+    const auto [first, last] = attributes.equal_range(name);
+    for (const Attribute& change : changes) {
+      for (auto at = first; at != last; ++at) {
+        if (at->second != change.besides) spoil(at->second, change.problem);
+      }
     }
   }
   for (const auto& scope : scopes_) {
@@ -65,6 +67,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
       if (scope->star && object->made < scope->star_moment) {
         spoil(object, *scope->star);
       }
+      if (code_ && object->made < code_moment_) spoil(object, *code_);
     }
   }
   settle_calls();
@@ -227,7 +230,8 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
     return;
   }
   if (first.is("return")) return give_back(statement, scope, doubt);
-  if (first.is("import") || first.is("from")) return import(statement, scope);
+  if (first.is("import") || first.is("from"))
+    return bind_imports(statement, scope);
   int depth = 0;
   for (size_t i = statement.begin; i < statement.end; ++i) {
     if (opens_python_bracket(tokens_[i])) ++depth;
@@ -367,7 +371,8 @@ void PythonProgram::run_function(const Function& function) {
 }
 
 // What is imported under a name that has a value replaces it.
-void PythonProgram::import(const PythonStatement& statement, Scope& scope) {
+void PythonProgram::bind_imports(const PythonStatement& statement,
+                                 Scope& scope) {
   for (size_t i = statement.begin + 1; i < statement.end; ++i) {
     const PythonToken& token = tokens_[i];
     const bool is_name = token.kind == PythonTokenKind::Name &&

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "syntax/python.h"
@@ -128,7 +129,7 @@ class PythonProgram {
   void run_function(const Function& function);
   void define(const PythonStatement& statement, Scope& scope,
               const Doubt* doubt);
-  void import(const PythonStatement& statement, Scope& scope);
+  void bind_imports(const PythonStatement& statement, Scope& scope);
   void assign(const PythonStatement& statement, size_t first_equals,
               Scope& scope, const Doubt* doubt);
   void assign_in_place(const PythonStatement& statement, size_t op,
@@ -191,11 +192,16 @@ class PythonProgram {
   Statements statements_;
   // Attributes that are changed where it is not known whose they are.
   struct Attribute {
-    std::string name;
     PythonProblem problem;
     const PythonObject* besides = nullptr;
   };
-  std::vector<Attribute> attributes_;
+  std::map<std::string, std::vector<Attribute>> attributes_;
+  // Names that were bound to something, by their last part.
+  std::map<std::string, std::set<std::pair<Scope*, std::string>>, std::less<>>
+      named_;
+  // Code made at run time that may change whatever there is by then.
+  std::optional<PythonProblem> code_;
+  int64_t code_moment_ = 0;
 };
 
 // How statements change one of these dictionaries, or give its name to another

@@ -332,6 +332,9 @@ void PythonProgram::bind(Scope& scope, const std::string& name,
   }
   if (!home->names.contains(name)) home->order.push_back(name);
   home->names[name] = object;
+  if (object->is_tracked()) {
+    named_[name.substr(name.rfind('.') + 1)].insert({home, name});
+  }
   // A class has its attributes under its own name, too.
   if (home->kind == Scope::Kind::Class && home->outer != nullptr) {
     home->outer->names[home->name + "." + name] = object;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -59,12 +62,8 @@ struct Question {
 };
 constexpr size_t kMostReadings = 4;
 
-std::optional<bool> answer_of(const PythonChoices& choices,
-                              std::string_view name) {
-  std::vector<std::string>& all = choices.questions;
-  if (std::find(all.begin(), all.end(), name) == all.end()) {
-    all.emplace_back(name);
-  }
+std::optional<bool> given_answer(const PythonChoices& choices,
+                                 std::string_view name) {
   const RuleAnswer* answer = choices.reading.find_answer(name);
   if (answer == nullptr) return std::nullopt;
   const std::string& text = answer->value;
@@ -73,11 +72,23 @@ std::optional<bool> answer_of(const PythonChoices& choices,
   return std::nullopt;
 }
 
+std::optional<bool> answer_of(const PythonChoices& choices,
+                              std::string_view name) {
+  std::vector<std::string>& all = choices.questions;
+  if (std::find(all.begin(), all.end(), name) == all.end()) {
+    all.emplace_back(name);
+  }
+  return given_answer(choices, name);
+}
+
 class ChoiceSettler {
  public:
   ChoiceSettler(std::span<const PythonToken> tokens,
                 const PythonChoices& choices, Diagnostics& diags)
-      : tokens_(tokens), choices_(choices), diags_(diags) {}
+      : tokens_(tokens),
+        choices_(choices),
+        answers_(python_answers(choices)),
+        diags_(diags) {}
 
   std::optional<PythonValue> run(const PythonObject& object) {
     auto result = settle(object, 0);
@@ -214,9 +225,8 @@ class ChoiceSettler {
   // `A if CONDITION else B`. With no answer A is looked at, for what else it
   // depends on.
   std::optional<PythonValue> choice(const PythonObject& object, int depth) {
-    const PythonCondition condition =
-        read_python_condition(tokens_, object.condition_begin,
-                              object.condition_end, python_answers(choices_));
+    const PythonCondition condition = read_python_condition(
+        tokens_, object.condition_begin, object.condition_end, answers_);
     if (!condition.is_understood) {
       Span where = tokens_[object.condition_begin].where;
       where.end = tokens_[object.condition_end - 1].where.end;
@@ -401,6 +411,7 @@ class ChoiceSettler {
 
   std::span<const PythonToken> tokens_;
   const PythonChoices& choices_;
+  PythonAnswers answers_;
   Diagnostics& diags_;
   std::vector<Question> open_;
   size_t settled_ = 0;
@@ -409,8 +420,13 @@ class ChoiceSettler {
 }  // namespace
 
 PythonAnswers python_answers(const PythonChoices& choices) {
-  return
-      [&choices](const std::string& name) { return answer_of(choices, name); };
+  // A module may have many conditions, and names are few.
+  const auto known = std::make_shared<std::set<std::string>>(
+      choices.questions.begin(), choices.questions.end());
+  return [&choices, known](const std::string& name) {
+    if (known->insert(name).second) choices.questions.push_back(name);
+    return given_answer(choices, name);
+  };
 }
 
 std::optional<PythonValue> settle_python_value(

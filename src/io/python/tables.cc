@@ -94,10 +94,12 @@ std::optional<PythonTable::Kind> table_at(std::span<const PythonToken> tokens,
   size_t text = at + 2;
   if (opens(tokens[text]) && is_text(tokens[text + 1])) {
     // Patterns of parts, and a spec; lists of names have names there.
-    const size_t second = past_bracket(tokens, text) + 1;
-    const bool is_spec = second < tokens.size() && tokens[second - 1].is(",") &&
-                         !is_text(tokens[second]);
-    return is_spec ? std::optional(PythonTable::Kind::Rules) : std::nullopt;
+    size_t end = text + 1;
+    while (is_text(tokens[end]) || tokens[end].is(",")) ++end;
+    const bool is_name = end + 2 < tokens.size() && closes(tokens[end]) &&
+                         tokens[end + 1].is(",") && is_text(tokens[end + 2]);
+    if (is_name) return std::nullopt;
+    return PythonTable::Kind::Rules;
   }
   if (is_call_of_text(tokens, text) || is_join(tokens, text)) {
     return PythonTable::Kind::Rules;
