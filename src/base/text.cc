@@ -412,7 +412,8 @@ bool is_printable(char32_t code_point) {
 }
 
 bool is_plain_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
+  return plain_json(text) == text.size() ||
+         std::all_of(text.begin(), text.end(),
                      [](char c) { return c >= 0x20 && c < 0x7F; });
 }
 

@@ -33,17 +33,36 @@ std::optional<int64_t> tensor_bytes(const Manifest& manifest) {
   return checked_add(manifest.total_bytes(), manifest.buffer_bytes());
 }
 
-bool copy_tensor(const Manifest& from, size_t index, Manifest& into,
-                 Diagnostics& diags) {
-  const bool buffer = index >= from.size();
-  const TensorType& type =
-      buffer ? from.buffers()[index - from.size()].type : from.type(index);
-  if (into.add(from.any_name(index), type, from.any_where(index), buffer)) {
-    return true;
+bool ShardCopy::try_add(size_t index) {
+  const std::string_view name = from_->any_name(index);
+  const Span where = from_->any_where(index);
+  if (index >= from_->size()) {
+    return into_->add(name, from_->any_type(index), where, true);
   }
-  diags.error(Code::InconsistentCheckpoint, from.any_where(index),
+  uint32_t& type = type_of_[from_->type_number(index)];
+  if (type != kUnknown) return into_->add_numbered(name, type, where);
+  if (!into_->add(name, from_->type(index), where)) return false;
+  type = into_->type_number(into_->size() - 1);
+  return true;
+}
+
+bool ShardCopy::report_too_large(size_t index, Diagnostics& diags) const {
+  diags.error(Code::InconsistentCheckpoint, from_->any_where(index),
               "with this tensor the shards together exceed 2^63 bytes");
   return false;
+}
+
+bool append_shards(std::span<const Shard> shards, Manifest& into,
+                   Diagnostics& diags) {
+  for (const Shard& shard : shards) {
+    ShardCopy copy(shard.manifest, into);
+    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
+      if (copy.try_add(i)) continue;
+      // What stands twice is the better reason.
+      return check_distinct(shards, diags) && copy.report_too_large(i, diags);
+    }
+  }
+  return !into.find_duplicate() || check_distinct(shards, diags);
 }
 
 void adopt_shards(std::span<const Shard> shards, Manifest& into) {

@@ -91,8 +91,9 @@ TEST_CASE("copying keeps the name, type, place and kind of a tensor") {
   CHECK(tensor_count(from) == 2);
   CHECK(tensor_bytes(from) == 22);
   Manifest into;
-  CHECK(copy_tensor(from, 1, into, diags));
-  CHECK(copy_tensor(from, 0, into, diags));
+  ShardCopy copy(from, into);
+  CHECK(copy.add(1, diags));
+  CHECK(copy.add(0, diags));
   REQUIRE(into.size() == 1);
   CHECK(into.name(0) == "x");
   CHECK(type_text(into.type(0)) == "bf16[3]");
@@ -109,8 +110,9 @@ TEST_CASE("shards that together exceed 63 bits are refused") {
   const auto shards = read_shards(kPaths, host, diags);
   REQUIRE(shards.has_value());
   Manifest into;
-  CHECK(copy_tensor(shards->front().manifest, 0, into, diags));
-  CHECK_FALSE(copy_tensor(shards->front().manifest, 0, into, diags));
+  ShardCopy copy(shards->front().manifest, into);
+  CHECK(copy.add(0, diags));
+  CHECK_FALSE(copy.add(0, diags));
   CHECK(messages(diags) ==
         "SP008 a:1:2 with this tensor the shards together exceed 2^63 bytes");
 }

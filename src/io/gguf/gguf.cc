@@ -49,13 +49,10 @@ std::optional<GgufHeader> read_header(const std::string& path,
 
 std::optional<Manifest> together(std::vector<Shard> shards,
                                  Diagnostics& diags) {
-  if (!check_distinct(shards, diags)) return std::nullopt;
   Manifest manifest;
   adopt_shards(shards, manifest);
+  if (!append_shards(shards, manifest, diags)) return std::nullopt;
   for (const Shard& shard : shards) {
-    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
-      if (!copy_tensor(shard.manifest, i, manifest, diags)) return std::nullopt;
-    }
     for (const std::string& remark : shard.manifest.remarks) {
       manifest.remarks.push_back(remark);
     }

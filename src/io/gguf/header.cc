@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -31,10 +33,17 @@ constexpr int64_t kDefaultAlignment = 32;
 // A tensor as the file has it.
 struct StoredTensor {
   std::string_view name;
-  Shape shape;  // slowest first
+  std::array<int64_t, kMaxDims> sizes = {};  // fastest first
+  uint32_t dims = 0;
   uint32_t type = 0;
   uint64_t offset = 0;
   bool sizes_fit = true;  // 63 bits
+
+  Shape shape() const { return {sizes.rend() - dims, sizes.rend()}; }
+  bool is_alike(const StoredTensor& other) const {
+    return type == other.type && dims == other.dims && sizes == other.sizes &&
+           sizes_fit == other.sizes_fit;
+  }
 };
 
 // The header as far as its grammar goes.
@@ -79,9 +88,9 @@ StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
     const uint64_t size = cursor.u64();
     const auto most = static_cast<uint64_t>(INT64_MAX);
     tensor.sizes_fit = tensor.sizes_fit && size <= most;
-    tensor.shape.push_back(static_cast<int64_t>(std::min(size, most)));
+    tensor.sizes.at(i) = static_cast<int64_t>(std::min(size, most));
   }
-  std::reverse(tensor.shape.begin(), tensor.shape.end());
+  tensor.dims = dims;
   tensor.type = cursor.u32();
   tensor.offset = cursor.u64();
   return tensor;
@@ -154,17 +163,54 @@ struct Place {
   uint64_t end = 0;
 };
 
+// Tensors of few types fill a model: what is said of the last of them.
+template <typename What>
+class LastKinds {
+ public:
+  // What was said of a tensor of that type and these sizes; else null.
+  const What* find(const StoredTensor& tensor) const {
+    for (const auto& [kind, what] : kinds_) {
+      if (kind.is_alike(tensor)) return &what;
+    }
+    return nullptr;
+  }
+  const What& add(const StoredTensor& tensor, What what) {
+    constexpr size_t kMost = 16;
+    if (kinds_.size() < kMost) {
+      return kinds_.emplace_back(tensor, std::move(what)).second;
+    }
+    auto& oldest = kinds_[next_++ % kMost];
+    oldest = {tensor, std::move(what)};
+    return oldest.second;
+  }
+
+ private:
+  std::vector<std::pair<StoredTensor, What>> kinds_;
+  size_t next_ = 0;
+};
+
 // One line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`. Names are
 // escaped here and not where it is shown: one with a line end would take two
 // lines.
-std::string listing_of(const std::vector<StoredTensor>& tensors,
-                       std::vector<Place>& names) {
+std::string listing_of(const Layout& layout, std::vector<Place>& names) {
   std::string text;
-  for (const StoredTensor& tensor : tensors) {
+  text.reserve(layout.end);
+  names.reserve(layout.tensors.size());
+  LastKinds<std::string> endings;
+  for (const StoredTensor& tensor : layout.tensors) {
     const uint64_t begin = text.size();
-    text += printable(tensor.name);
+    if (is_plain_ascii(tensor.name)) {
+      text += tensor.name;
+    } else {
+      text += printable(tensor.name);
+    }
     names.push_back({begin, text.size()});
-    text += " " + type_name(tensor.type) + shape_text(tensor.shape) + "\n";
+    const std::string* ending = endings.find(tensor);
+    if (ending == nullptr) {
+      ending = &endings.add(tensor, " " + type_name(tensor.type) +
+                                        shape_text(tensor.shape()) + "\n");
+    }
+    text += *ending;
   }
   return text;
 }
@@ -182,9 +228,12 @@ class TensorReader {
       : layout_(layout), errors_(diags, "the header") {
     std::vector<Place> places;
     const auto listing =
-        std::make_shared<SourceFile>(file, listing_of(layout.tensors, places));
+        std::make_shared<SourceFile>(file, listing_of(layout, places));
     diags.keep(listing);
     manifest_.sources.push_back(listing);
+    manifest_.reserve_for(listing->text().size());
+    names_.reserve(places.size());
+    ranges_.reserve(places.size());
     for (const Place& place : places) {
       names_.push_back({listing.get(), place.begin, place.end});
     }
@@ -240,15 +289,29 @@ class TensorReader {
   }
 
   void add(const StoredTensor& tensor, Span name) {
-    if (!is_valid_utf8(tensor.name)) {
+    if (!is_plain_ascii(tensor.name) && !is_valid_utf8(tensor.name)) {
       errors_.malformed(name, "the name " + text_of(name) + " is not UTF-8");
       return;
     }
+    if (const uint32_t* known = known_.find(tensor)) {
+      const TensorType& type = manifest_.types()[*known];
+      if (is_known_buffer(tensor.name, type)
+              ? manifest_.add(tensor.name, type, name, true)
+              : manifest_.add_numbered(tensor.name, *known, name)) {
+        return add_range(tensor, type, name);
+      }
+      return report_too_large(name);
+    }
+    add_new(tensor, name);
+  }
+
+  // One of a type that has not been seen lately.
+  void add_new(const StoredTensor& tensor, Span name) {
     const std::optional<DType> dtype = dtype_of(tensor, name);
     if (!dtype) return;
-    const TensorType type{*dtype, tensor.shape};
+    const TensorType type{*dtype, tensor.shape()};
     const DTypeBlock block = dtype_block(*dtype);
-    const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
+    const int64_t row = type.shape.empty() ? 1 : type.shape.back();
     if (row % block.elements != 0) {
       errors_.malformed(
           name, text_of(name) + " is " + type_text(type) + ", but a row of " +
@@ -256,14 +319,19 @@ class TensorReader {
                     std::to_string(block.elements) + " elements");
       return;
     }
-    if (!tensor.sizes_fit ||
-        !manifest_.add(tensor.name, type, name,
-                       is_known_buffer(tensor.name, type))) {
-      errors_.malformed(
-          name, "with " + text_of(name) + " the tensors exceed 2^63 bytes");
-      return;
+    const bool buffer = is_known_buffer(tensor.name, type);
+    if (!tensor.sizes_fit || !manifest_.add(tensor.name, type, name, buffer)) {
+      return report_too_large(name);
+    }
+    if (!buffer) {
+      known_.add(tensor, manifest_.type_number(manifest_.size() - 1));
     }
     add_range(tensor, type, name);
+  }
+
+  void report_too_large(Span name) {
+    errors_.malformed(
+        name, "with " + text_of(name) + " the tensors exceed 2^63 bytes");
   }
 
   void add_range(const StoredTensor& tensor, const TensorType& type,
@@ -277,12 +345,13 @@ class TensorReader {
       return;
     }
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
-    if (tensor.offset > static_cast<uint64_t>(kMost) || type.bytes() > kMost) {
+    const int64_t bytes = type.bytes();
+    if (tensor.offset > static_cast<uint64_t>(kMost) || bytes > kMost) {
       errors_.malformed(name, text_of(name) + " ends after byte 2^62");
       return;
     }
     const auto begin = static_cast<int64_t>(tensor.offset);
-    ranges_.push_back({begin, begin + type.bytes(), name});
+    ranges_.push_back({begin, begin + bytes, name});
   }
 
   void check_names() {
@@ -297,11 +366,13 @@ class TensorReader {
 
   // Sorted by place, no tensor may begin before the one before it ends.
   void check_ranges() {
-    std::sort(ranges_.begin(), ranges_.end(),
-              [](const DataRange& a, const DataRange& b) {
-                return std::tuple(a.begin, a.end, a.name.begin) <
-                       std::tuple(b.begin, b.end, b.name.begin);
-              });
+    const auto is_before = [](const DataRange& a, const DataRange& b) {
+      return std::tuple(a.begin, a.end, a.name.begin) <
+             std::tuple(b.begin, b.end, b.name.begin);
+    };
+    if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
+      std::sort(ranges_.begin(), ranges_.end(), is_before);
+    }
     const DataRange* last = nullptr;
     int64_t unused = 0;
     Span after_unused;
@@ -338,6 +409,7 @@ class TensorReader {
   ErrorLimit errors_;
   Manifest manifest_;
   std::vector<Span> names_;
+  LastKinds<uint32_t> known_;  // numbers of types in the manifest
   std::vector<DataRange> ranges_;
   int64_t alignment_ = kDefaultAlignment;
   int64_t data_bytes_ = 0;
@@ -521,10 +593,9 @@ uint64_t GgufCursor::number(size_t size) {
     good_ = false;
     return 0;
   }
+  static_assert(std::endian::native == std::endian::little);
   uint64_t value = 0;
-  for (size_t i = size; i-- > 0;) {
-    value = (value << 8U) | static_cast<unsigned char>(bytes_[at_ + i]);
-  }
+  std::memcpy(&value, bytes_.data() + at_, size);
   at_ += size;
   return value;
 }

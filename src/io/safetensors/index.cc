@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <string>
 #include <system_error>
@@ -31,7 +32,7 @@ struct ShardFile {
 };
 
 struct IndexEntry {
-  std::string name;
+  std::string_view name;  // of the index's text, or of `respelt`
   uint32_t shard = 0;
   Span where;
 };
@@ -39,6 +40,7 @@ struct IndexEntry {
 struct Index {
   std::vector<ShardFile> shards;    // in order of their first mention
   std::vector<IndexEntry> entries;  // in the file's order
+  std::deque<std::string> respelt;  // names that are written with escapes
   std::optional<int64_t> total_size;
   Span total_size_where;
   Span weight_map_where;
@@ -64,12 +66,15 @@ class IndexReader {
   bool read_key(const std::string& key, Span where);
   bool read_total_size();
   bool read_entry(const std::string& name, Span where);
+  uint32_t shard_number(const std::string& shard);
   bool check_names();
 
   Diagnostics& diags_;
   JsonReader json_;
   Index index_;
   std::unordered_map<std::string, uint32_t> shard_numbers_;
+  std::string shard_;  // reused
+  uint32_t last_shard_ = 0;
   bool shards_are_safe_ = true;
 };
 
@@ -141,27 +146,46 @@ bool IndexReader::read_total_size() {
 }
 
 bool IndexReader::read_entry(const std::string& name, Span where) {
-  std::string shard;
-  if (!json_.string("the shard of `" + name + "`", shard)) return false;
-  const auto next = static_cast<uint32_t>(index_.shards.size());
-  const auto [known, is_new] = shard_numbers_.emplace(shard, next);
-  if (is_new) {
-    index_.shards.push_back({shard, json_.span()});
-    if (!stays_inside(shard)) {
-      shards_are_safe_ = false;
-      diags_
-          .error(Code::InconsistentCheckpoint, json_.span(),
-                 "shard `" + shard + "` is not inside the index's folder")
-          .fact(
-              "shards are read only from the folder that the index is "
-              "in");
-    }
+  if (json_.token() != JsonReader::Token::String) {
+    return json_.string("the shard of `" + name + "`", shard_);
   }
-  index_.entries.push_back({name, known->second, where});
+  if (index_.shards.empty() ||
+      json_.text() != index_.shards[last_shard_].name) {
+    shard_ = json_.text();
+    last_shard_ = shard_number(shard_);
+  }
+  std::string_view quoted = where.text();
+  quoted = quoted.substr(1, quoted.size() - 2);
+  if (quoted != name) quoted = index_.respelt.emplace_back(name);
+  index_.entries.push_back({quoted, last_shard_, where});
   return true;
 }
 
+uint32_t IndexReader::shard_number(const std::string& shard) {
+  const auto next = static_cast<uint32_t>(index_.shards.size());
+  const auto [known, is_new] = shard_numbers_.emplace(shard, next);
+  if (!is_new) return known->second;
+  index_.shards.push_back({shard, json_.span()});
+  if (!stays_inside(shard)) {
+    shards_are_safe_ = false;
+    diags_
+        .error(Code::InconsistentCheckpoint, json_.span(),
+               "shard `" + shard + "` is not inside the index's folder")
+        .fact(
+            "shards are read only from the folder that the index is "
+            "in");
+  }
+  return next;
+}
+
 bool IndexReader::check_names() {
+  // Most indexes are sorted.
+  const bool ascends =
+      std::adjacent_find(index_.entries.begin(), index_.entries.end(),
+                         [](const IndexEntry& a, const IndexEntry& b) {
+                           return a.name >= b.name;
+                         }) == index_.entries.end();
+  if (ascends) return true;
   std::unordered_map<std::string_view, Span> first;
   first.reserve(index_.entries.size());
   for (const IndexEntry& entry : index_.entries) {
@@ -169,51 +193,61 @@ bool IndexReader::check_names() {
     if (is_new) continue;
     diags_
         .error(Code::DuplicateKey, entry.where,
-               "`" + entry.name + "` is given twice")
+               in_backticks(entry.name) + " is given twice")
         .label(known->second, "first given here");
     return false;
   }
   return true;
 }
 
-// Where a tensor really is.
-struct Place {
-  size_t shard = 0;
-  size_t index = 0;
-  bool used = false;
-};
-using Places = std::unordered_map<std::string_view, Place>;
+// The tensors of a shard by name, asked for mostly in the order that it has.
+class ShardNames {
+ public:
+  explicit ShardNames(const Manifest& manifest)
+      : manifest_(&manifest), used_(tensor_count(manifest)) {}
 
-Places places_of(const std::vector<Shard>& shards) {
-  Places places;
-  for (size_t s = 0; s < shards.size(); ++s) {
-    for (size_t i = 0; i < tensor_count(shards[s].manifest); ++i) {
-      places.emplace(shards[s].manifest.any_name(i), Place{s, i});
+  // The number of a tensor, which counts as used; empty where there is none.
+  std::optional<size_t> use(std::string_view name) {
+    if (next_ == used_.size() || manifest_->any_name(next_) != name) {
+      if (numbers_.empty()) number_all();
+      const auto found = numbers_.find(name);
+      if (found == numbers_.end()) return std::nullopt;
+      next_ = found->second;
+    }
+    used_[next_] = true;
+    return next_++;
+  }
+  bool is_used(size_t number) const { return used_[number]; }
+  bool all_used() const {
+    return std::find(used_.begin(), used_.end(), false) == used_.end();
+  }
+
+ private:
+  void number_all() {
+    numbers_.reserve(used_.size());
+    for (size_t i = 0; i < used_.size(); ++i) {
+      numbers_.emplace(manifest_->any_name(i), i);
     }
   }
-  return places;
-}
 
-// Adds the tensors of the index in its order, marking them used.
-bool add_indexed(const Index& index, const std::vector<Shard>& shards,
-                 Places& places, Manifest& manifest, Diagnostics& diags) {
+  const Manifest* manifest_;
+  size_t next_ = 0;
+  std::vector<bool> used_;
+  std::unordered_map<std::string_view, size_t> numbers_;
+};
+
+// Per entry of the index, the number of its tensor in its shard.
+using Numbers = std::vector<std::optional<size_t>>;
+
+void report_lacking(const Index& index, const Numbers& numbers,
+                    Diagnostics& diags) {
   std::vector<std::string> lacking;
   Span first;
-  for (const IndexEntry& entry : index.entries) {
-    const auto found = places.find(entry.name);
-    if (found == places.end() || found->second.shard != entry.shard) {
-      if (lacking.empty()) first = entry.where;
-      lacking.push_back(entry.name);
-      if (found != places.end()) found->second.used = true;
-      continue;
-    }
-    found->second.used = true;
-    if (!copy_tensor(shards[entry.shard].manifest, found->second.index,
-                     manifest, diags)) {
-      return false;
-    }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i]) continue;
+    if (lacking.empty()) first = index.entries[i].where;
+    lacking.emplace_back(index.entries[i].name);
   }
-  if (lacking.empty()) return true;
   const auto count = static_cast<int64_t>(lacking.size());
   diags
       .error(
@@ -221,24 +255,53 @@ bool add_indexed(const Index& index, const std::vector<Shard>& shards,
           plural(count, "tensor") +
               " not in the shard that the index names: " + some_names(lacking))
       .parameters(lacking);
-  return false;
 }
 
-// Tensors that no entry of the index names follow, in the shards' order.
-bool add_others(const std::vector<Shard>& shards, const Places& places,
-                Manifest& manifest, Diagnostics& diags) {
+// Adds the tensors of the index in its order, and behind them those that no
+// entry names, in the shards' order.
+bool add_tensors(const Index& index, const std::vector<Shard>& shards,
+                 Manifest& manifest, Diagnostics& diags) {
+  std::vector<ShardNames> names;
+  for (const Shard& shard : shards) names.emplace_back(shard.manifest);
+  Numbers numbers;
+  numbers.reserve(index.entries.size());
+  bool all_found = true;
+  for (const IndexEntry& entry : index.entries) {
+    numbers.push_back(names[entry.shard].use(entry.name));
+    all_found = all_found && numbers.back();
+  }
+  const bool all_used =
+      std::all_of(names.begin(), names.end(),
+                  [](const ShardNames& shard) { return shard.all_used(); });
+  // Where all are used, no two have one name: those of the index differ.
+  if (!(all_found && all_used) && !check_distinct(shards, diags)) return false;
+  if (!all_found) {
+    report_lacking(index, numbers, diags);
+    return false;
+  }
+  std::vector<ShardCopy> copies;
+  copies.reserve(shards.size());
+  for (const Shard& shard : shards) {
+    copies.emplace_back(shard.manifest, manifest);
+  }
+  const auto copy = [&](size_t shard, size_t number) {
+    return copies[shard].add(number, diags);
+  };
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!copy(index.entries[i].shard, *numbers[i])) return false;
+  }
+  if (all_used) return true;
   std::vector<std::string> others;
   Span first;
-  for (const Shard& shard : shards) {
-    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
-      const std::string_view name = shard.manifest.any_name(i);
-      if (places.at(name).used) continue;
-      if (others.empty()) first = shard.manifest.any_where(i);
-      others.emplace_back(name);
-      if (!copy_tensor(shard.manifest, i, manifest, diags)) return false;
+  for (size_t s = 0; s < shards.size(); ++s) {
+    const Manifest& shard = shards[s].manifest;
+    for (size_t i = 0; i < tensor_count(shard); ++i) {
+      if (names[s].is_used(i)) continue;
+      if (others.empty()) first = shard.any_where(i);
+      others.emplace_back(shard.any_name(i));
+      if (!copy(s, i)) return false;
     }
   }
-  if (others.empty()) return true;
   const auto count = static_cast<int64_t>(others.size());
   diags
       .report(Code::InconsistentCheckpoint, Severity::Warning, first,
@@ -262,15 +325,11 @@ std::optional<Manifest> read_with_shards(const ModelSource& source,
     paths.push_back(join_path(source.directory, shard.name));
   }
   const auto shards = read_shards(paths, host, diags);
-  if (!shards || !check_distinct(*shards, diags)) return std::nullopt;
-  Places places = places_of(*shards);
+  if (!shards) return std::nullopt;
   Manifest manifest;
   manifest.sources.push_back(source.file);
   adopt_shards(*shards, manifest);
-  if (!add_indexed(index, *shards, places, manifest, diags) ||
-      !add_others(*shards, places, manifest, diags)) {
-    return std::nullopt;
-  }
+  if (!add_tensors(index, *shards, manifest, diags)) return std::nullopt;
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (index.total_size && index.total_size != bytes) {
     diags.report(
@@ -291,7 +350,7 @@ bool check_same_names(const Index& index, const Manifest& manifest,
   for (const IndexEntry& entry : index.entries) {
     const auto found = implied.find(entry.name);
     if (found == implied.end()) {
-      only_index.push_back(entry.name);
+      only_index.emplace_back(entry.name);
     } else {
       found->second = true;
     }

@@ -59,6 +59,56 @@ TEST_CASE("a header gives names and types in its order") {
                                   0)) == "a u8[0, 5]; ");
 }
 
+// Of entries that begin alike only the first is read as a whole.
+TEST_CASE("what is wrong with one of many entries that begin alike is said") {
+  const std::string good = tensor("a", "F32", "[2]", "[0,8]") + "," +
+                           tensor("b", "F32", "[2]", "[8,16]") + ",";
+  const auto behind = [&](const std::string& entry, int64_t bytes) {
+    return outcome(safetensors_bytes("{" + good + entry + "}", bytes));
+  };
+  const std::string first = "a f32[2]; b f32[2]; ";
+  const std::string c = R"("c":{"dtype":"F32","shape":[2],"data_offsets":[)";
+  CHECK(behind(c + "16,24]}", 24) == first + "c f32[2]; ");
+  CHECK(behind(c + "16,  24]  }", 24) == first + "c f32[2]; ");
+  CHECK(behind(c + " 16 , 24 ] }", 24) == first + "c f32[2]; ");
+  CHECK(behind(c + "16,\n24]}", 24) == first + "c f32[2]; ");
+  CHECK(
+      behind(R"("m\u0041":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
+             24) == first + "mA f32[2]; ");
+  // Buffers by their names.
+  CHECK(
+      behind(
+          R"("q.inv_freq":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})",
+          24) == first + "q.inv_freq f32[2] (buffer); ");
+  CHECK(
+      behind(c + "16,25]}", 25) ==
+      "SP002 m:1:145 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
+  CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be a begin") !=
+        std::string::npos);
+  CHECK(behind(c + "017,25]}", 25).find("starts with 0") != std::string::npos);
+  CHECK(behind(c + "16]}", 24).find("`data_offsets` must be a begin") !=
+        std::string::npos);
+  CHECK(behind(c + "16,24,32]}", 24).find("`data_offsets` must be a begin") !=
+        std::string::npos);
+  CHECK(behind(c + "16,24],\"more\":1}", 24).find("\"more\" is not a key") !=
+        std::string::npos);
+  CHECK(behind(c + "16,24],\"shape\":[2]}", 24).find("given twice") !=
+        std::string::npos);
+  CHECK(behind(c + "99999999999999999999,24]}", 24).find("below 2^63") !=
+        std::string::npos);
+  CHECK(behind(c + "16,24]", 24).find("the text ends") != std::string::npos);
+  CHECK(behind(c + "8,16]}", 16).find("overlaps that of `b`") !=
+        std::string::npos);
+  CHECK(behind(c + "17,25]}", 25).find("belong to no tensor") !=
+        std::string::npos);
+  CHECK(behind(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})", 24)
+            .find("`a` is given twice") != std::string::npos);
+  CHECK(behind(R"("__metadata__":{"dtype":"F32","shape":[2],"data_offsets":[)"
+               "16,24]}",
+               24)
+            .find("must be text") != std::string::npos);
+}
+
 TEST_CASE("every dtype of the format is known") {
   struct Row {
     std::string dtype;

@@ -58,6 +58,44 @@ TEST_CASE("an index takes its tensors from the shards, in its own order") {
   CHECK(result.manifest->total_bytes() == 28);
 }
 
+// As transformers writes them: the index is sorted, and a shard begins with
+// what has the larger dtype.
+TEST_CASE("shards may have their tensors in another order than the index") {
+  MemoryHost host;
+  host.files["d/1"] = safetensors({{"l.0.norm", "F32", {4}},
+                                   {"l.1.norm", "F32", {4}},
+                                   {"l.0.inv_freq", "F32", {2}},
+                                   {"l.0.w", "BF16", {2, 2}},
+                                   {"l.1.w", "BF16", {2, 2}}});
+  host.files["d/2"] =
+      safetensors({{"l.2.w", "BF16", {2, 2}}, {"l.10.w", "BF16", {2, 2}}});
+  const Read result = read(
+      host, R"({"weight_map":{"l.0.inv_freq":"1","l.0.norm":"1","l.0.w":"1",)"
+            R"("l.1.norm":"1","l.1.w":"1","l.10.w":"2","l.2.w":"2"}})");
+  CHECK(result.text ==
+        "l.0.norm f32[4]; l.0.w bf16[2, 2]; l.1.norm f32[4]; l.1.w bf16[2, 2]; "
+        "l.10.w bf16[2, 2]; l.2.w bf16[2, 2]; ");
+  REQUIRE(result.manifest->buffers().size() == 1);
+  CHECK(result.manifest->buffers()[0].name == "l.0.inv_freq");
+  CHECK(result.manifest->where(4).file->name() == "d/2");
+  const auto with = [&](const std::string& more) {
+    return read(host, R"({"weight_map":{"l.0.inv_freq":"1","l.0.norm":"1",)"
+                      R"("l.0.w":"1","l.1.norm":"1","l.1.w":"1",)" +
+                          more + "}}")
+        .text;
+  };
+  CHECK(with(R"("l.10.w":"2","l.2.w":"1")")
+            .find("not in the shard that the index names: `l.2.w`") !=
+        std::string::npos);
+  CHECK(with(R"("l.10.w":"2")")
+            .find("1 tensor in the shards, but not in the index: `l.2.w`") !=
+        std::string::npos);
+  CHECK(with(R"("l.2.w":"2","l.10.w":"2","l.0.w":"1")")
+            .find("`l.0.w` is given twice") != std::string::npos);
+  CHECK(with(R"("l.2.w":"2","l.1\u0030.w":"2")")
+            .ends_with("l.2.w bf16[2, 2]; l.10.w bf16[2, 2]; "));
+}
+
 TEST_CASE("an index is recognised by its content") {
   CHECK(kSafetensorsIndex.recognize(kIndex));
   CHECK_FALSE(kSafetensorsIndex.recognize(R"({"model_type": "llama"})"));

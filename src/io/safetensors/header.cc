@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/load.h"
+#include "io/safetensors/file.h"
+#include "syntax/json.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// What a repository holds instead of a large file until it is fetched.
+constexpr std::string_view kLfsPointer = "version https://git-lfs";
+constexpr int64_t kLfsPointerBytes = 512;
+
+// N, or the largest integer when N is larger.
+int64_t header_length(std::string_view head) {
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) {
+    length = (length << 8U) | static_cast<unsigned char>(head[i]);
+  }
+  return static_cast<int64_t>(
+      std::min(length, static_cast<uint64_t>(kUnlimited)));
+}
+
+// A file's header, so that places count from its first character.
+class HeaderBytes : public Bytes {
+ public:
+  HeaderBytes(SourcePtr file, size_t length)
+      : file_(std::move(file)), length_(length) {}
+  std::string_view view() const override {
+    return file_->text().substr(kLengthBytes, length_);
+  }
+  void let_go(uint64_t offset) const override {
+    file_->let_go(kLengthBytes + std::min<uint64_t>(offset, length_));
+  }
+
+ private:
+  SourcePtr file_;
+  size_t length_;
+};
+
+// Places within a header take 32 bits, since one is kept per tensor.
+static_assert(kMaxSafetensorsHeader <= UINT32_MAX);
+struct DataRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  // The name in quotes, as the header spells it.
+  uint32_t name_begin = 0;
+  uint32_t name_end = 0;
+};
+
+// How much of a header is read before what was read is let go.
+constexpr uint64_t kWindow = uint64_t{4} << 20;
+
+// A tensor's entry as far as it has been read.
+struct TensorEntry {
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+  std::string dtype;
+  Span dtype_where, shape_where, offsets_where;
+  Shape shape;
+  std::vector<int64_t> offsets;
+  bool has_unknown_key = false;
+
+  // Keeps what was allocated for another one.
+  void clear() {
+    has_dtype = has_shape = has_offsets = has_unknown_key = false;
+    shape.clear();
+    offsets.clear();
+  }
+};
+
+// Tensors of few types fill a header, and one writer spells them alike: of an
+// entry that begins as one that was read before only the offsets are read.
+struct KnownEntry {
+  std::string begin;  // `{"dtype":"F32","shape":[2,3],"data_offsets":[`
+  uint32_t type = 0;  // number
+  int64_t bytes = 0;
+};
+
+// The rest of such an entry: `0,24]}`.
+struct KnownOffsets {
+  int64_t begin = 0;
+  int64_t end = 0;
+  size_t length = 0;  // of the text; 0: it is anything else
+};
+
+// A whole number as JSON spells it that surely fits 63 bits; negative where
+// there is none.
+int64_t take_number(std::string_view text, size_t& at) {
+  constexpr size_t kAlwaysFits = 18;  // digits
+  const size_t first = at;
+  int64_t value = 0;
+  for (; at < text.size() && is_digit(text[at]); ++at) {
+    if (at - first == kAlwaysFits) return -1;
+    value = value * 10 + (text[at] - '0');
+  }
+  if (at == first || (text[first] == '0' && at > first + 1)) return -1;
+  return value;
+}
+
+KnownOffsets known_offsets(std::string_view text) {
+  size_t at = 0;
+  const auto take = [&](char c) {
+    const bool is_there = at < text.size() && text[at] == c;
+    if (is_there) ++at;
+    return is_there;
+  };
+  const auto skip_blanks = [&] {
+    while (take(' ')) {
+    }
+  };
+  KnownOffsets offsets;
+  offsets.begin = take_number(text, at);
+  if (offsets.begin < 0 || !take(',')) return {};
+  skip_blanks();
+  offsets.end = take_number(text, at);
+  if (offsets.end < 0 || !take(']')) return {};
+  skip_blanks();
+  if (!take('}')) return {};
+  offsets.length = at;
+  return offsets;
+}
+
+class HeaderReader {
+ public:
+  HeaderReader(SourcePtr header, Diagnostics& diags)
+      : header_(std::move(header)), diags_(diags), scanner_(*header_) {
+    manifest_.sources.push_back(header_);
+    manifest_.reserve_for(header_->text().size());
+  }
+
+  bool read();
+  // REQUIRES: read().
+  int64_t data_bytes() const { return data_bytes_; }
+  Manifest take() { return std::move(manifest_); }
+  // Per parameter, then per buffer.
+  std::vector<int64_t> take_begins() {
+    begins_.insert(begins_.end(), buffer_begins_.begin(), buffer_begins_.end());
+    return std::move(begins_);
+  }
+
+ private:
+  bool read_entries();
+  bool read_metadata(Span key, JsonReader& json);
+  bool read_tensor(const std::string& name, Span where, JsonReader& json);
+  bool read_tensor_key(const std::string& key, Span where, JsonReader& json);
+  std::optional<DType> dtype_of(const std::string& text);
+  bool take_known();
+  void remember(Span entry);
+  void let_go_before(Span where);
+  // Adds a tensor whose entry is complete.
+  // False where there is something to report.
+  bool add(const std::string& name, Span where);
+  bool check_length(const DataRange& range, const TensorType& type, Span where);
+  void check_ranges();
+  void check_names();
+  void note_unknown_keys();
+  void fail(Span where, std::string message);
+  Span name_of(const DataRange& range) const {
+    return {header_.get(), range.name_begin, range.name_end};
+  }
+  std::string tensor_text(const DataRange& range) const {
+    const std::string_view quoted = name_of(range).text();
+    return "`" + std::string(quoted.substr(1, quoted.size() - 2)) + "`";
+  }
+
+  SourcePtr header_;
+  Diagnostics& diags_;
+  JsonScanner scanner_;  // of the header, entry by entry
+  Manifest manifest_;
+  TensorEntry tensor_;  // reused
+  TensorType type_;     // reused
+  std::string last_dtype_text_;
+  std::optional<DType> last_dtype_;
+  std::vector<KnownEntry> known_;
+  size_t next_known_ = 0;
+  std::vector<DataRange> ranges_;
+  std::vector<int64_t> begins_;  // per parameter
+  std::vector<int64_t> buffer_begins_;
+  bool ranges_complete_ = true;  // every tensor has one
+  bool has_metadata_ = false;
+  int64_t data_bytes_ = 0;
+  uint64_t let_go_ = 0;  // of the header
+  int errors_ = 0;
+  Span unknown_key_;
+  int64_t unknown_keys_ = 0;
+};
+
+void HeaderReader::fail(Span where, std::string message) {
+  ++errors_;
+  diags_.error(Code::MalformedDocument, where, std::move(message));
+}
+
+bool HeaderReader::read() {
+  if (!read_entries()) return false;
+  check_names();
+  if (ranges_complete_) check_ranges();
+  note_unknown_keys();
+  return errors_ == 0;
+}
+
+// False where something has ended the reading.
+bool HeaderReader::read_entries() {
+  using Token = JsonScanner::Token;
+  scanner_.next();  // the `{` that check_frame() has seen
+  while (scanner_.next() == Token::Key) {
+    if (take_known()) continue;
+    const std::string name(scanner_.text());
+    const Span where = scanner_.span();
+    scanner_.next();
+    const uint64_t begin = scanner_.span().begin;
+    if (!scanner_.skip_value()) break;
+    JsonReader json(*header_, diags_, begin, scanner_.span().end);
+    if (!json.advance()) return false;
+    const bool good = name == "__metadata__" ? read_metadata(where, json)
+                                             : read_tensor(name, where, json);
+    if (!good || errors_ >= kMaxErrors) return false;
+  }
+  if (scanner_.token() != Token::Error) scanner_.next();
+  if (scanner_.token() != Token::Error) return true;
+  scanner_.report(diags_);
+  return false;
+}
+
+bool HeaderReader::read_metadata(Span key, JsonReader& json) {
+  if (std::exchange(has_metadata_, true)) {
+    ++errors_;
+    diags_.error(Code::DuplicateKey, key, "`__metadata__` is given twice");
+  }
+  if (json.token() == JsonReader::Token::Null) return true;
+  std::set<std::string> keys;
+  return json.map("`__metadata__`", [&](const std::string& name, Span where) {
+    if (!keys.insert(name).second) {
+      ++errors_;
+      diags_.error(Code::DuplicateKey, where,
+                   "`" + name + "` is given twice in `__metadata__`");
+    }
+    std::string value;
+    return json.string("an entry of `__metadata__`", value);
+  });
+}
+
+bool HeaderReader::read_tensor(const std::string& name, Span where,
+                               JsonReader& json) {
+  Span entry = json.span();
+  tensor_.clear();
+  if (!json.map("`" + name + "`", [&](const std::string& key, Span place) {
+        return read_tensor_key(key, place, json);
+      })) {
+    return false;
+  }
+  for (const auto& [present, key] :
+       {std::pair(tensor_.has_dtype, "dtype"),
+        std::pair(tensor_.has_shape, "shape"),
+        std::pair(tensor_.has_offsets, "data_offsets")}) {
+    if (!present) {
+      ranges_complete_ = false;
+      fail(where, "`" + name + "` has no `" + key + "`");
+      return true;
+    }
+  }
+  entry.end = json.span().end;
+  if (add(name, where)) remember(entry);
+  return true;
+}
+
+bool HeaderReader::read_tensor_key(const std::string& key, Span where,
+                                   JsonReader& json) {
+  const auto first = [&](bool& seen) {
+    if (!std::exchange(seen, true)) return true;
+    diags_.error(Code::DuplicateKey, where, "`" + key + "` is given twice");
+    return false;
+  };
+  const auto read_sizes = [&](std::string_view what, std::string_view item,
+                              std::vector<int64_t>& sizes, Span& place) {
+    place = json.span();
+    const bool good =
+        json.list(what, [&] { return json.size(item, sizes.emplace_back()); });
+    place.end = json.span().end;
+    return good;
+  };
+  if (key == "dtype") {
+    tensor_.dtype_where = json.span();
+    return first(tensor_.has_dtype) && json.string("`dtype`", tensor_.dtype);
+  }
+  if (key == "shape") {
+    return first(tensor_.has_shape) &&
+           read_sizes("`shape`", "an entry of `shape`", tensor_.shape,
+                      tensor_.shape_where);
+  }
+  if (key == "data_offsets") {
+    return first(tensor_.has_offsets) &&
+           read_sizes("`data_offsets`", "an entry of `data_offsets`",
+                      tensor_.offsets, tensor_.offsets_where);
+  }
+  tensor_.has_unknown_key = true;
+  if (unknown_keys_++ == 0) unknown_key_ = where;
+  return json.skip();
+}
+
+// Behind a key. False where the value is to be read as a whole, also where
+// something is wrong with it.
+bool HeaderReader::take_known() {
+  if (known_.empty() || scanner_.text() == "__metadata__") return false;
+  const std::string_view ahead = scanner_.ahead();
+  for (const KnownEntry& known : known_) {
+    if (!ahead.starts_with(known.begin)) continue;
+    const KnownOffsets offsets =
+        known_offsets(ahead.substr(known.begin.size()));
+    const std::string_view name = scanner_.text();
+    const Span where = scanner_.span();
+    if (offsets.length == 0 || offsets.end - offsets.begin != known.bytes ||
+        is_known_buffer(name, manifest_.types()[known.type])) {
+      return false;
+    }
+    let_go_before(where);
+    if (!manifest_.add_numbered(name, known.type, where)) return false;
+    ranges_.push_back({offsets.begin, offsets.end,
+                       static_cast<uint32_t>(where.begin),
+                       static_cast<uint32_t>(where.end)});
+    begins_.push_back(offsets.begin);
+    scanner_.take(known.begin.size() + offsets.length);
+    return true;
+  }
+  return false;
+}
+
+// The entry that was read last and has added a tensor.
+void HeaderReader::remember(Span entry) {
+  constexpr uint64_t kLongest = 256;
+  constexpr size_t kMost = 16;
+  const Span offsets = tensor_.offsets_where;
+  const std::string_view behind =
+      Span{header_.get(), offsets.end, entry.end}.text();
+  if (tensor_.has_unknown_key || entry.end - entry.begin > kLongest ||
+      behind.find_first_not_of(" ") + 1 != behind.size()) {
+    return;
+  }
+  const Span begin{header_.get(), entry.begin, offsets.begin + 1};
+  KnownEntry known{std::string(begin.text()),
+                   manifest_.type_number(manifest_.size() - 1), type_.bytes()};
+  if (known_.size() < kMost) {
+    known_.push_back(std::move(known));
+  } else {
+    known_[next_known_++ % kMost] = std::move(known);
+  }
+}
+
+void HeaderReader::let_go_before(Span where) {
+  if (where.begin - let_go_ <= kWindow) return;
+  let_go_ = where.begin;
+  header_->let_go(let_go_);
+}
+
+std::optional<DType> HeaderReader::dtype_of(const std::string& text) {
+  if (text != last_dtype_text_) {
+    last_dtype_text_ = text;
+    last_dtype_ = find_dtype(text);
+    // Blocks are GGUF's.
+    if (last_dtype_ && dtype_block(*last_dtype_).elements > 1) {
+      last_dtype_.reset();
+    }
+  }
+  return last_dtype_;
+}
+
+bool HeaderReader::add(const std::string& name, Span where) {
+  let_go_before(where);
+  DataRange range{0, 0, static_cast<uint32_t>(where.begin),
+                  static_cast<uint32_t>(where.end)};
+  const std::vector<int64_t>& offsets = tensor_.offsets;
+  if (offsets.size() == 2 && offsets[0] <= offsets[1]) {
+    range.begin = offsets[0];
+    range.end = offsets[1];
+    ranges_.push_back(range);
+  } else {
+    ranges_complete_ = false;
+    fail(tensor_.offsets_where,
+         "`data_offsets` must be a begin and an end that is not before it");
+    return false;
+  }
+  const std::optional<DType> dtype = dtype_of(tensor_.dtype);
+  if (!dtype) {
+    ++errors_;
+    auto report = diags_.error(Code::UnknownDtype, tensor_.dtype_where,
+                               "unknown dtype `" + tensor_.dtype + "`");
+    const std::string near = nearest_dtype(tensor_.dtype);
+    if (!near.empty()) report.help("did you mean `" + near + "`?");
+    return false;
+  }
+  type_.dtype = *dtype;
+  type_.shape = tensor_.shape;
+  const bool buffer = is_known_buffer(name, type_);
+  if (!manifest_.add(name, type_, where, buffer)) {
+    fail(tensor_.shape_where,
+         "with `" + name + "` the tensors exceed 2^63 bytes");
+    return false;
+  }
+  (buffer ? buffer_begins_ : begins_).push_back(range.begin);
+  return check_length(range, type_, tensor_.offsets_where) && !buffer;
+}
+
+bool HeaderReader::check_length(const DataRange& range, const TensorType& type,
+                                Span where) {
+  if (range.end - range.begin == type.bytes()) return true;
+  fail(where, tensor_text(range) + " is " + type_text(type) + " and takes " +
+                  count_text(type.bytes()) + " bytes, but its offsets span " +
+                  count_text(range.end - range.begin));
+  return false;
+}
+
+// Sorted by place, each tensor must begin where the one before ends.
+void HeaderReader::check_ranges() {
+  const auto is_before = [](const DataRange& a, const DataRange& b) {
+    return std::tuple(a.begin, a.end, a.name_begin) <
+           std::tuple(b.begin, b.end, b.name_begin);
+  };
+  if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
+    std::sort(ranges_.begin(), ranges_.end(), is_before);
+  }
+  const DataRange* last = nullptr;
+  for (const DataRange& range : ranges_) {
+    if (errors_ >= kMaxErrors) return;
+    if (range.begin > data_bytes_) {
+      fail(name_of(range), "bytes " + count_text(data_bytes_) + " to " +
+                               count_text(range.begin) + " before " +
+                               tensor_text(range) + " belong to no tensor");
+    } else if (range.begin < data_bytes_) {
+      ++errors_;
+      diags_
+          .error(Code::MalformedDocument, name_of(range),
+                 "the data of " + tensor_text(range) + " overlaps that of " +
+                     tensor_text(*last))
+          .label(name_of(*last),
+                 "this one ends at byte " + count_text(last->end))
+          .fact(tensor_text(range) + " begins at byte " +
+                count_text(range.begin));
+    }
+    if (range.end > data_bytes_ || last == nullptr) last = &range;
+    data_bytes_ = std::max(data_bytes_, range.end);
+  }
+}
+
+void HeaderReader::check_names() {
+  const auto duplicate = manifest_.find_duplicate();
+  if (!duplicate) return;
+  ++errors_;
+  diags_
+      .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
+             "`" + std::string(manifest_.any_name(duplicate->second)) +
+                 "` is given twice")
+      .label(manifest_.any_where(duplicate->first), "first given here");
+}
+
+void HeaderReader::note_unknown_keys() {
+  if (unknown_keys_ == 0) return;
+  diags_
+      .report(Code::UnknownKey, Severity::Note, unknown_key_,
+              std::string(unknown_key_.text()) +
+                  " is not a key of a safetensors header")
+      .fact(plural(unknown_keys_, "such entry") == "1 such entry"
+                ? "it was passed over"
+                : count_text(unknown_keys_) + " such entries were passed over");
+}
+
+// A place for remarks about a file whose bytes cannot be shown.
+Span nowhere_in(const std::string& name, Diagnostics& diags) {
+  auto source = std::make_shared<SourceFile>(name, std::string());
+  diags.keep(source);
+  return {source.get(), 0, 0};
+}
+
+// Whether the file can have a header, as its length and first bytes tell.
+bool check_frame(const SourceFile& file, int64_t file_size,
+                 Diagnostics& diags) {
+  const std::string_view text = file.text();
+  const auto fail = [&](Code code, std::string message) {
+    return diags.error(code, nowhere_in(file.name(), diags),
+                       std::move(message));
+  };
+  if (text.starts_with(kLfsPointer)) {
+    fail(Code::UnreadableFile, "this is a Git LFS pointer, not the file itself")
+        .help("`git lfs pull` fetches the file");
+    return false;
+  }
+  if (text.size() < kLengthBytes) {
+    fail(Code::MalformedDocument,
+         "a safetensors file starts with 8 bytes of length, but this one has " +
+             count_text(file_size));
+    return false;
+  }
+  const int64_t length = header_length(text);
+  if (length > kMaxSafetensorsHeader) {
+    fail(Code::MalformedDocument,
+         "the first 8 bytes give the header " + count_text(length) +
+             " bytes; safetensors allows " + count_text(kMaxSafetensorsHeader));
+    return false;
+  }
+  const int64_t end = length + static_cast<int64_t>(kLengthBytes);
+  if (end > static_cast<int64_t>(text.size())) {
+    fail(Code::MalformedDocument,
+         "the file ends inside its header: it has " + count_text(file_size) +
+             " bytes, and the header ends at " + count_text(end));
+    return false;
+  }
+  if (length == 0 || text[kLengthBytes] != '{') {
+    fail(Code::MalformedDocument, "a safetensors header must start with `{`");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_safetensors(std::string_view head) {
+  // A length below 2^48: texts have no zero bytes there.
+  return head.size() > kLengthBytes && head[6] == '\0' && head[7] == '\0' &&
+         head[kLengthBytes] == '{';
+}
+
+int64_t safetensors_bytes_needed(std::string_view head) {
+  if (head.starts_with(kLfsPointer.substr(0, kLengthBytes))) {
+    return kLfsPointerBytes;
+  }
+  constexpr auto kLength = static_cast<int64_t>(kLengthBytes);
+  if (head.size() < kLengthBytes) return kLength;
+  const int64_t length = header_length(head);
+  return length > kMaxSafetensorsHeader ? kLength : kLength + length;
+}
+
+std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
+                                                         int64_t file_size,
+                                                         Diagnostics& diags) {
+  if (!check_frame(*file, file_size, diags)) return std::nullopt;
+  const auto length = static_cast<size_t>(header_length(file->text()));
+  const auto header = std::make_shared<SourceFile>(
+      file->name(), std::make_shared<HeaderBytes>(file, length));
+  diags.keep(header);
+  HeaderReader reader(header, diags);
+  if (!reader.read()) return std::nullopt;
+  const int64_t data = file_size - static_cast<int64_t>(kLengthBytes + length);
+  if (data > reader.data_bytes()) {
+    return diags
+        .error(Code::MalformedDocument, nowhere_in(file->name(), diags),
+               count_text(data - reader.data_bytes()) +
+                   " bytes after the data of the last tensor")
+        .fact("the tensors take " + count_text(reader.data_bytes()) +
+              " bytes, " + count_text(data) + " follow the header");
+  }
+  SafetensorsHeader result;
+  result.data_absent = data < reader.data_bytes();
+  result.manifest = reader.take();
+  result.data_begin = static_cast<int64_t>(kLengthBytes + length);
+  result.begins = reader.take_begins();
+  return result;
+}
+
+std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
+                                                  Host& host,
+                                                  Diagnostics& diags) {
+  const SourcePtr head =
+      read_source(path, static_cast<int64_t>(kLengthBytes), host, diags);
+  if (head == nullptr) return std::nullopt;
+  const SourcePtr file =
+      read_source(path, safetensors_bytes_needed(head->text()), host, diags);
+  if (file == nullptr) return std::nullopt;
+  const std::optional<FileInfo> info = host.file_info(path);
+  const auto size = std::max(info ? info->size : 0,
+                             static_cast<int64_t>(file->text().size()));
+  return read_safetensors_header(file, size, diags);
+}
+
+}  // namespace shardplan
