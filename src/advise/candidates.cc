@@ -111,6 +111,24 @@ void add_respec(const Found& found, int rule,
   }
 }
 
+std::vector<uint32_t> classes_of(const Found& found,
+                                 std::span<const uint32_t> parameters) {
+  const Folding& folding = found.planned.folding;
+  std::vector<uint32_t> classes;
+  if (parameters.size() < folding.classes.size()) {
+    for (const uint32_t i : parameters) classes.push_back(folding.class_of[i]);
+    std::sort(classes.begin(), classes.end());
+    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+    return classes;
+  }
+  std::vector<bool> is_there(folding.classes.size());
+  for (const uint32_t i : parameters) is_there[folding.class_of[i]] = true;
+  for (uint32_t number = 0; number < is_there.size(); ++number) {
+    if (is_there[number]) classes.push_back(number);
+  }
+  return classes;
+}
+
 std::optional<std::string> pattern_before(const Found& found,
                                           std::span<const uint32_t> parameters,
                                           int before) {
@@ -118,8 +136,7 @@ std::optional<std::string> pattern_before(const Found& found,
   const Folding& folding = planned.folding;
   found.work +=
       static_cast<int64_t>(parameters.size() + folding.classes.size());
-  std::set<uint32_t> classes;
-  for (const uint32_t i : parameters) classes.insert(folding.class_of[i]);
+  const std::vector<uint32_t> classes = classes_of(found, parameters);
   std::set<std::string_view> targets;
   for (const uint32_t number : classes) {
     targets.insert(folding.folded_names[folding.classes[number].folded]);
@@ -130,7 +147,8 @@ std::optional<std::string> pattern_before(const Found& found,
     const Placement& placement = planned.plan.placements[c.kind];
     const bool taken = placement.rule > 0 && placement.rule < before;
     const bool never = planned.plan.strict && placement.type.shape.empty();
-    if (taken || never || classes.contains(i)) continue;
+    const bool own = std::binary_search(classes.begin(), classes.end(), i);
+    if (taken || never || own) continue;
     const std::string_view name = folding.folded_names[c.folded];
     if (targets.contains(name)) return std::nullopt;
     others.push_back(name);

@@ -22,26 +22,31 @@ const PlanRule& rule_of(const Found& found, int rule) {
 
 // Rules before `place` for the parameters: one where a pattern suits all of
 // them, else one for each group of names that differ in numbers only. Each with
-// the spec that `spec` gives for a parameter. Empty where that cannot be done.
+// the spec that `spec` gives for a parameter, the same for all of a class.
+// Empty where that cannot be done.
 template <typename SpecOf>
 std::vector<NewRule> rules_for(const Found& found,
                                std::span<const uint32_t> parameters, int place,
                                const SpecOf& spec) {
   if (parameters.empty()) return {};
   const Folding& folding = found.planned.folding;
-  std::map<uint32_t, std::vector<uint32_t>> by_name;  // folded
+  std::set<uint32_t> folded_names;
   std::set<PartitionSpec> specs;
-  for (const uint32_t i : parameters) {
-    by_name[folding.classes[folding.class_of[i]].folded].push_back(i);
-    if (by_name.size() > kMaxAdded) break;
+  for (const uint32_t number : classes_of(found, parameters)) {
+    const ParameterClass& c = folding.classes[number];
+    folded_names.insert(c.folded);
+    specs.insert(spec(static_cast<uint32_t>(c.first)));
   }
-  for (const uint32_t i : parameters) specs.insert(spec(i));
   if (specs.size() == 1) {
     if (const auto pattern = pattern_before(found, parameters, place)) {
       return {{*pattern, spec(parameters.front())}};
     }
   }
-  if (by_name.size() > kMaxAdded) return {};
+  if (folded_names.size() > kMaxAdded) return {};
+  std::map<uint32_t, std::vector<uint32_t>> by_name;  // folded
+  for (const uint32_t i : parameters) {
+    by_name[folding.classes[folding.class_of[i]].folded].push_back(i);
+  }
   std::vector<NewRule> rules;
   for (const auto& [folded, members] : by_name) {
     const auto pattern = pattern_before(found, members, place);

@@ -54,6 +54,14 @@ Grouping grouped(const Planned& planned) {
   FoundSets found = found_sets(*matcher, manifest);
   result.found = std::move(found.sets);
   std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
+  // Parameters of a class are mostly of one group.
+  struct Latest {
+    uint32_t set = 0;
+    uint32_t label = 0;
+    uint32_t group = UINT32_MAX;
+  };
+  std::vector<Latest> latest(planned.folding.classes.size());
+  result.group_of.reserve(manifest.size());
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const uint32_t set = found.of[i];
@@ -64,15 +72,19 @@ Grouping grouped(const Planned& planned) {
               .first->second;
     }
     const uint32_t number = planned.folding.class_of[i];
-    const auto [entry, is_new] = known.try_emplace(
-        {set, number, label}, static_cast<uint32_t>(result.groups.size()));
-    if (is_new) {
-      const bool scalar = manifest.type(i).shape.empty();
-      result.groups.push_back({set, number, static_cast<uint32_t>(i), 0,
-                               !planned.resolving.strict || !scalar});
+    Latest& last = latest[number];
+    if (last.group == UINT32_MAX || last.set != set || last.label != label) {
+      const auto [entry, is_new] = known.try_emplace(
+          {set, number, label}, static_cast<uint32_t>(result.groups.size()));
+      if (is_new) {
+        const bool scalar = manifest.type(i).shape.empty();
+        result.groups.push_back({set, number, static_cast<uint32_t>(i), 0,
+                                 !planned.resolving.strict || !scalar});
+      }
+      last = {set, label, entry->second};
     }
-    ++result.groups[entry->second].count;
-    result.group_of.push_back(entry->second);
+    ++result.groups[last.group].count;
+    result.group_of.push_back(last.group);
   }
   return result;
 }
@@ -191,6 +203,47 @@ std::optional<Matches> rematch(const Planned& planned, const Grouping& grouping,
                       use.winners.end());
   }
   return matches;
+}
+
+std::optional<uint32_t> NumbersByName::find(std::string_view name) {
+  if (behind_in_class_.empty()) order();
+  for (const uint32_t number : expected_) {
+    if (number < all_.size() && all_.name(number) == name) return go_to(number);
+  }
+  if (numbers_.empty()) {
+    for (uint32_t i = 0; i < all_.size(); ++i)
+      numbers_.emplace(all_.name(i), i);
+  }
+  const auto found = numbers_.find(name);
+  if (found == numbers_.end()) return std::nullopt;
+  return go_to(found->second);
+}
+
+uint32_t NumbersByName::go_to(uint32_t number) {
+  // Or the first of the class behind.
+  const size_t behind = folding_.class_of[number] + size_t{1};
+  const size_t next = behind == folding_.classes.size() ? 0 : behind;
+  expected_ = {behind_in_class_[number], behind_in_placement_[number],
+               static_cast<uint32_t>(folding_.classes[next].first)};
+  return number;
+}
+
+void NumbersByName::order() {
+  const auto count = static_cast<uint32_t>(all_.size());
+  std::vector<uint32_t> of_class(folding_.classes.size(), count);
+  uint32_t placements = 0;
+  for (const ParameterClass& c : folding_.classes) {
+    placements = std::max(placements, c.kind + 1);
+  }
+  std::vector<uint32_t> of_placement(placements, count);
+  behind_in_class_.assign(count, count);
+  behind_in_placement_.assign(count, count);
+  for (uint32_t i = count; i-- > 0;) {
+    const uint32_t number = folding_.class_of[i];
+    behind_in_class_[i] = std::exchange(of_class[number], i);
+    behind_in_placement_[i] =
+        std::exchange(of_placement[folding_.classes[number].kind], i);
+  }
 }
 
 }  // namespace shardplan

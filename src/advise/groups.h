@@ -3,8 +3,11 @@
 // one, and what changed rules make of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "advise/rule_edit.h"
@@ -65,5 +68,31 @@ struct Rematched {
 // Empty when a new pattern cannot be compiled. `work` grows by what is visited.
 std::optional<Matches> rematch(const Planned& planned, const Grouping& grouping,
                                const ChangedRules& change, int64_t& work);
+
+// Numbers of parameters by their names. Findings have the names of a class or
+// of a placement, or of several of these, each in the order of the model: so
+// the next one is mostly where it is expected, and no table of all need be
+// made.
+class NumbersByName {
+ public:
+  // Both must outlive it.
+  NumbersByName(const Manifest& all, const Folding& folding)
+      : all_(all), folding_(folding) {}
+  // Empty where no parameter is called so.
+  std::optional<uint32_t> find(std::string_view name);
+
+ private:
+  uint32_t go_to(uint32_t number);
+  void order();
+
+  const Manifest& all_;
+  const Folding& folding_;
+  // The next one of its class, and of its placement; else the parameters'
+  // count.
+  std::vector<uint32_t> behind_in_class_;
+  std::vector<uint32_t> behind_in_placement_;
+  std::array<uint32_t, 3> expected_ = {};
+  std::unordered_map<std::string_view, uint32_t> numbers_;  // once needed
+};
 
 }  // namespace shardplan

@@ -2,7 +2,6 @@
 #include "advise/what_if.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -140,19 +139,22 @@ struct WhatIf::Impl {
         grouping(grouped(made)),
         model(firsts_of(made.manifest, grouping)),
         known(unit_facts(made.manifest, made.folding)),
-        rules(without_places(made.rules)) {
+        rules(without_places(made.rules)),
+        numbers(made.manifest, made.folding) {
+    for (uint32_t g = 0; g < model.size(); ++g) {
+      group_named.emplace(model.name(g), g);
+    }
     for (const ParameterGroup& members : grouping.groups) {
       counts_of_groups.push_back(members.count);
     }
-    number_names(made.manifest, findings);
     for (const Diagnostic* finding : findings) {
       (finding->severity == Severity::Error     ? counts.errors
        : finding->severity == Severity::Warning ? counts.warnings
                                                 : counts.notes) +=
           finding->findings;
-      add_finding(*finding, planned.plan, before);
+      add_finding(*finding, before);
       if (finding->severity != Severity::Error) continue;
-      add_finding(*finding, planned.plan, errors_before);
+      add_finding(*finding, errors_before);
     }
     sort_groups(before);
     sort_groups(errors_before);
@@ -171,37 +173,30 @@ struct WhatIf::Impl {
     work += static_cast<int64_t>(made.manifest.size());
   }
 
-  // Of names that findings are about, before a change or after it; a map of all
-  // is a quarter of a `diff` of a million tensors.
-  void number_names(const Manifest& all,
-                    std::span<const Diagnostic* const> findings) {
-    constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-    for (size_t g = 0; g < model.size(); ++g) {
-      number_of.emplace(model.name(g), kNowhere);
-    }
-    for (const Diagnostic* finding : findings) {
-      for (const std::string& name : finding->parameters) {
-        number_of.emplace(name, kNowhere);
-      }
-    }
-    for (size_t i = 0; i < all.size(); ++i) {
-      const auto found = number_of.find(all.name(i));
-      if (found != number_of.end()) found->second = static_cast<uint32_t>(i);
-    }
-    std::erase_if(number_of,
-                  [](const auto& each) { return each.second == kNowhere; });
+  void add_group(uint32_t g, std::vector<uint32_t>& groups) const {
+    if (groups.empty() || groups.back() != g) groups.push_back(g);
   }
 
-  void add_finding(const Diagnostic& diagnostic, const Plan& plan,
-                   Findings& findings) const {
+  // A finding of the model as it is.
+  void add_finding(const Diagnostic& diagnostic, Findings& findings) {
+    Sighting& sighting = findings[error_key(diagnostic, planned.plan)];
+    sighting.worst = std::max(sighting.worst, diagnostic.severity);
+    for (const std::string& name : diagnostic.parameters) {
+      const auto number = numbers.find(name);
+      if (number) add_group(grouping.group_of[*number], sighting.groups);
+    }
+  }
+
+  // One of a trial, which knows the groups by their firsts.
+  void add_tried(const Diagnostic& diagnostic, const Plan& plan,
+                 Findings& findings) const {
     Sighting& sighting = findings[error_key(diagnostic, plan)];
     sighting.worst = std::max(sighting.worst, diagnostic.severity);
-    std::vector<uint32_t>& groups = sighting.groups;
     for (const std::string& name : diagnostic.parameters) {
-      const auto found = number_of.find(name);
-      if (found == number_of.end()) continue;
-      const uint32_t g = grouping.group_of[found->second];
-      if (groups.empty() || groups.back() != g) groups.push_back(g);
+      const auto found = group_named.find(name);
+      if (found != group_named.end()) {
+        add_group(found->second, sighting.groups);
+      }
     }
   }
 
@@ -282,9 +277,9 @@ struct WhatIf::Impl {
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
       work += kFinding + static_cast<int64_t>(diagnostic.parameters.size());
-      add_finding(diagnostic, plan, outcome.findings);
+      add_tried(diagnostic, plan, outcome.findings);
       if (diagnostic.severity != Severity::Error) continue;
-      add_finding(diagnostic, plan, errors);
+      add_tried(diagnostic, plan, errors);
     }
     sort_groups(outcome.findings);
     sort_groups(errors);
@@ -366,9 +361,18 @@ struct WhatIf::Impl {
                      std::span<const uint32_t> parameters) {
     if (sought.finding == &finding) return sought;
     sought = {&finding, error_key(finding, planned.plan), {}};
-    std::map<uint32_t, int64_t> groups;
-    for (const uint32_t i : parameters) ++groups[grouping.group_of[i]];
-    sought.groups.assign(groups.begin(), groups.end());
+    const size_t all = grouping.groups.size();
+    if (parameters.size() >= all) {
+      std::vector<int64_t> of_groups(all);
+      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
+      for (uint32_t g = 0; g < all; ++g) {
+        if (of_groups[g] > 0) sought.groups.emplace_back(g, of_groups[g]);
+      }
+    } else {
+      std::map<uint32_t, int64_t> of_groups;
+      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
+      sought.groups.assign(of_groups.begin(), of_groups.end());
+    }
     work += static_cast<int64_t>(parameters.size());
     return sought;
   }
@@ -499,9 +503,8 @@ struct WhatIf::Impl {
   std::optional<Outcome> last;
   Sought sought;
   std::unordered_map<std::string, bool> catch_all;
-  // By name, of those that findings are about; views of `model` and of
-  // findings.
-  std::unordered_map<std::string_view, uint32_t> number_of;
+  NumbersByName numbers;
+  std::unordered_map<std::string_view, uint32_t> group_named;  // by its first
 };
 
 WhatIf::WhatIf(const Planned& planned,
@@ -514,11 +517,12 @@ WhatIf::~WhatIf() = default;
 int64_t WhatIf::work() const { return impl_->work; }
 
 std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
-  const auto& number_of = impl_->number_of;
   std::vector<uint32_t> result;
+  result.reserve(finding.parameters.size());
   for (const std::string& name : finding.parameters) {
-    const auto found = number_of.find(name);
-    if (found != number_of.end()) result.push_back(found->second);
+    if (const auto number = impl_->numbers.find(name)) {
+      result.push_back(*number);
+    }
   }
   std::sort(result.begin(), result.end());
   return result;
