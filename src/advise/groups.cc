@@ -10,39 +10,6 @@
 #include "base/checked.h"
 
 namespace shardplan {
-namespace {
-
-// Which rules are found in each parameter, as numbers of sets that are listed
-// in the order of their first parameters.
-struct FoundSets {
-  std::vector<std::vector<int>> sets;
-  std::vector<uint32_t> of;  // per parameter
-};
-
-FoundSets found_sets(const Matcher& matcher, const Manifest& manifest) {
-  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
-  FoundSets result;
-  result.of.reserve(manifest.size());
-  std::map<std::vector<int>, uint32_t> numbers;
-  std::vector<uint32_t> of_group;
-  std::vector<int> found;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    // The first name of a group stands for the others, and comes before them.
-    if (groups && groups->first[groups->of[i]] != i) {
-      result.of.push_back(of_group[groups->of[i]]);
-      continue;
-    }
-    matcher.find(manifest.name(i), found);
-    const auto [set, is_new] =
-        numbers.try_emplace(found, static_cast<uint32_t>(result.sets.size()));
-    if (is_new) result.sets.push_back(found);
-    if (groups) of_group.push_back(set->second);
-    result.of.push_back(set->second);
-  }
-  return result;
-}
-
-}  // namespace
 
 Grouping grouped(const Planned& planned) {
   Grouping result;
@@ -51,8 +18,9 @@ Grouping grouped(const Planned& planned) {
   const auto matcher =
       Matcher::compile(planned.rules, manifest.names_are_plain(), ignored);
   SHARDPLAN_CHECK(matcher);  // the plan was made with it
-  FoundSets found = found_sets(*matcher, manifest);
-  result.found = std::move(found.sets);
+  auto found = matcher->find_sets(manifest, planned.resolving.jobs);
+  SHARDPLAN_CHECK(found);
+  result.found = std::move(found->sets);
   std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
   // Parameters of a class are mostly of one group.
   struct Latest {
@@ -64,7 +32,7 @@ Grouping grouped(const Planned& planned) {
   result.group_of.reserve(manifest.size());
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const uint32_t set = found.of[i];
+    const uint32_t set = found->of[i];
     uint32_t label = 0;
     if (const AxisLabels* axes = manifest.axes(i)) {
       label =

@@ -36,6 +36,8 @@ std::atomic<GiveBack> g_give_back{nullptr};
 // What this thread has set aside, and how much of that it may keep.
 constinit thread_local int64_t t_credit = 0;
 constinit thread_local int64_t t_most = 4 * kPiece;
+// What it took more than it gave back.
+constinit thread_local int64_t t_balance = 0;
 
 constinit thread_local int t_unrefused = 0;  // UnrefusedAllocations that live
 
@@ -101,10 +103,13 @@ bool refill(int64_t bytes) {
 
 bool take(int64_t bytes) {
   t_credit -= bytes;
-  return t_credit >= 0 || refill(bytes);
+  if (t_credit < 0 && !refill(bytes)) return false;
+  t_balance += bytes;
+  return true;
 }
 
 void give(int64_t bytes) {
+  t_balance -= bytes;
   t_credit += bytes;
   if (t_credit <= t_most) return;
   const int64_t keep = std::min(t_most, kPiece);
@@ -180,6 +185,8 @@ void release(void* memory) {
 }  // namespace
 
 int64_t allocated_bytes() { return g_taken - t_credit; }
+
+int64_t allocated_by_thread() { return t_balance; }
 
 void claim_memory(int64_t bytes) {
   if (!take(bytes)) throw std::bad_alloc();

@@ -31,6 +31,9 @@ inline constexpr bool kCountsAllocations = SHARDPLAN_OWN_NEW != 0;
 
 // Bytes held now. Other threads may have a little more or less.
 int64_t allocated_bytes();
+// Bytes that this thread has taken more than it gave back: the difference is
+// what a piece of work adds, whatever others do meanwhile.
+int64_t allocated_by_thread();
 
 // For memory that operator new does not give. Throws std::bad_alloc, with
 // nothing claimed, where it is more than may be.

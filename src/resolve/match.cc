@@ -2,10 +2,9 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <mutex>
-#include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <re2/re2.h>
@@ -39,6 +38,26 @@ constexpr size_t kSamples = 4;
 constexpr size_t kSampleNames = 512;
 constexpr int64_t kSlowGrowth = 16;
 constexpr int64_t kHopelessGrowth = 100;
+// Fewer searches are not worth a sample.
+constexpr size_t kFewSearches = 4096;
+
+// Where one automaton of all patterns grows with every name, those of so many
+// mostly do not.
+constexpr size_t kPart = 64;
+
+// Patterns whose own automaton grows with every name, such as
+// `(a|b)*a(a|b){100}c`, cost some nanoseconds for each byte that it grows by.
+// All together may grow by so much. One that grows by as much as this in one
+// name may be given up for a search without an automaton, which takes as many
+// steps as the name has characters, each through the whole program.
+constexpr int64_t kMostGrowth = int64_t{2} << 30U;
+constexpr int64_t kGivenUp = int64_t{256} << 10U;
+// Steps that one pattern may take in one name, and all of them before it is
+// tried whether they do.
+constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kManySteps = 200'000'000;
+// Rules found in names, as far as these are told apart by them.
+constexpr int64_t kMostFound = int64_t{1} << 25U;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
@@ -81,25 +100,6 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-// What is found in some names, which all rules found in them share.
-struct Counts {
-  std::vector<RuleUse> rules;
-  std::vector<std::set<int>> winners;
-
-  explicit Counts(size_t count) : rules(count), winners(count) {}
-
-  // Rules found in `names` names, `decided` of which the first one may decide.
-  void record(const std::vector<int>& found, int64_t names, int64_t decided) {
-    for (const int rule : found)
-      rules[static_cast<size_t>(rule)].found += names;
-    if (decided == 0 || found.empty()) return;
-    rules[static_cast<size_t>(found.front())].won += decided;
-    for (size_t i = 1; i < found.size(); ++i) {
-      winners[static_cast<size_t>(found[i])].insert(found.front());
-    }
-  }
-};
-
 // The names to be searched: all of a manifest, or one of each group.
 struct Searched {
   const Manifest& manifest;
@@ -116,14 +116,77 @@ struct Searched {
 }  // namespace
 
 struct Matcher::Impl {
-  std::vector<std::unique_ptr<RE2>> rules;
+  size_t rules = 0;
+  // The patterns of the rules, each once, in the order of their first rules.
+  std::vector<std::unique_ptr<RE2>> patterns;
+  std::vector<std::string> spelt;          // as RE2 spells them
+  std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
-  // In RE2's spelling; empty where names may be other than plain.
-  std::vector<std::string> plain_patterns;
+  bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
   mutable std::once_flag proved;
   mutable std::optional<ToldNumbers> told;
+
+  // How long the programs of some patterns are, together.
+  int64_t program_size(size_t begin, size_t end) const {
+    int64_t size = 0;
+    for (size_t i = begin; i < end; ++i) size += patterns[i]->ProgramSize();
+    return size;
+  }
+  // Numbers of the patterns that are found in a name, ascending.
+  void find(std::string_view name, std::vector<int>& found) const;
+  void find_one_by_one(std::string_view name, size_t begin, size_t end,
+                       std::vector<int>& found) const;
+  // Makes numbers of patterns those of their rules.
+  void to_rules(std::vector<int>& found) const;
 };
+
+namespace {
+
+// False where it does not fit its memory.
+bool find_in(const RE2::Set& set, std::string_view name,
+             std::vector<int>& found) {
+  found.clear();
+  RE2::Set::ErrorInfo error{};
+  if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
+    return false;
+  }
+  if (!std::is_sorted(found.begin(), found.end())) {
+    std::sort(found.begin(), found.end());
+  }
+  return true;
+}
+
+}  // namespace
+
+void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
+  const UnrefusedAllocations re2;
+  if (set == nullptr || !find_in(*set, name, found)) {
+    found.clear();
+    find_one_by_one(name, 0, patterns.size(), found);
+  }
+}
+
+void Matcher::Impl::find_one_by_one(std::string_view name, size_t begin,
+                                    size_t end, std::vector<int>& found) const {
+  const UnrefusedAllocations re2;
+  for (size_t i = begin; i < end; ++i) {
+    if (RE2::PartialMatch(name, *patterns[i])) {
+      found.push_back(static_cast<int>(i));
+    }
+  }
+}
+
+void Matcher::Impl::to_rules(std::vector<int>& found) const {
+  if (patterns.size() == rules) return;
+  std::vector<int> all;
+  for (const int pattern : found) {
+    const std::vector<int>& some = rules_of[static_cast<size_t>(pattern)];
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  std::sort(all.begin(), all.end());
+  found = std::move(all);
+}
 
 Matcher::Matcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Matcher::Matcher(Matcher&&) noexcept = default;
@@ -138,7 +201,9 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
     impl->set =
         std::make_unique<RE2::Set>(options(kSetMemory), RE2::UNANCHORED);
   }
+  impl->plain_names = plain_names;
   bool ok = true;
+  std::unordered_map<std::string, size_t> known;
   for (const Rule& rule : rules.rules) {
     auto translated = translate_pattern(rule.pattern, plain_names);
     if (const auto* problem = std::get_if<PatternProblem>(&translated)) {
@@ -147,19 +212,23 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       continue;
     }
     const auto& pattern = std::get<TranslatedPattern>(translated);
-    std::unique_ptr<RE2> compiled;
-    {
+    const auto [entry, is_new] =
+        known.try_emplace(pattern.re2, impl->patterns.size());
+    if (is_new) {
       const UnrefusedAllocations re2;
-      compiled = std::make_unique<RE2>(pattern.re2, options(kRuleMemory));
-      if (compiled->ok() && impl->set != nullptr &&
-          impl->set->Add(pattern.re2, nullptr) < 0) {
+      auto compiled = std::make_unique<RE2>(pattern.re2, options(kRuleMemory));
+      if (!compiled->ok()) {
+        report_problem(rule, re2_problem(rule, *compiled), diags);
+        known.erase(entry);
+        ok = false;
+        continue;
+      }
+      if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
         impl->set.reset();
       }
-    }
-    if (!compiled->ok()) {
-      report_problem(rule, re2_problem(rule, *compiled), diags);
-      ok = false;
-      continue;
+      impl->patterns.push_back(std::move(compiled));
+      impl->spelt.push_back(pattern.re2);
+      impl->rules_of.emplace_back();
     }
     if (!pattern.ascii_only.empty()) {
       diags
@@ -168,12 +237,11 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
                       "` looks at ASCII only, and some names are not ASCII")
           .help("spell out the characters that are meant");
     }
-    impl->rules.push_back(std::move(compiled));
-    if (plain_names) impl->plain_patterns.push_back(pattern.re2);
+    impl->rules_of[entry->second].push_back(static_cast<int>(impl->rules++));
   }
   if (!ok) return std::nullopt;
   const UnrefusedAllocations re2;
-  if (impl->rules.empty() || (impl->set && !impl->set->Compile())) {
+  if (impl->patterns.empty() || (impl->set && !impl->set->Compile())) {
     impl->set.reset();
   }
   return Matcher(std::move(impl));
@@ -186,22 +254,22 @@ std::optional<Matcher> compile_activations(const RuleSet& rules,
   return Matcher::compile(patterns, true, diags);
 }
 
-size_t Matcher::rules() const { return impl_->rules.size(); }
+size_t Matcher::rules() const { return impl_->rules; }
 
 bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }
 
 std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
   // A proof takes as long as a few dozen names.
   constexpr size_t kNamesPerRule = 64;
-  if (impl_->rules.empty() || impl_->plain_patterns.empty() ||
+  if (impl_->patterns.empty() || !impl_->plain_names ||
       !manifest.names_are_plain() ||
-      manifest.size() < kNamesPerRule * impl_->rules.size() ||
+      manifest.size() < kNamesPerRule * impl_->patterns.size() ||
       !may_be_grouped(manifest)) {
     return std::nullopt;
   }
   std::call_once(impl_->proved, [this] {
     ToldNumbers told;
-    for (const std::string& pattern : impl_->plain_patterns) {
+    for (const std::string& pattern : impl_->spelt) {
       if (!add_told_numbers(pattern, told)) return;
     }
     impl_->told = std::move(told);
@@ -211,226 +279,389 @@ std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
 }
 
 void Matcher::find(std::string_view name, std::vector<int>& found) const {
-  found.clear();
-  if (impl_->set == nullptr) return find_one_by_one(name, found);
-  const UnrefusedAllocations re2;
-  RE2::Set::ErrorInfo error{};
-  if (!impl_->set->Match(name, &found, &error) &&
-      error.kind != RE2::Set::kNoError) {
-    return find_one_by_one(name, found);
-  }
-  std::sort(found.begin(), found.end());
+  impl_->find(name, found);
+  impl_->to_rules(found);
 }
 
 void Matcher::find_one_by_one(std::string_view name,
                               std::vector<int>& found) const {
   found.clear();
-  const UnrefusedAllocations re2;
-  for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    if (RE2::PartialMatch(name, *impl_->rules[i])) {
-      found.push_back(static_cast<int>(i));
-    }
-  }
+  impl_->find_one_by_one(name, 0, impl_->patterns.size(), found);
+  impl_->to_rules(found);
 }
 
 namespace {
 
-bool grows_with_names(const Matcher& matcher, const Searched& names) {
-  if (!matcher.has_combined_automaton()) return true;
-  if (!kCountsAllocations || names.size() < kSamples * kSampleNames) {
+// How much searching samples of the names for so many patterns adds to what is
+// held, where that is too much.
+template <typename Find>
+bool grows_with_names(const Searched& names, size_t patterns, Find find) {
+  const size_t sampled = std::min(names.size() / kSamples, kSampleNames);
+  if (!kCountsAllocations || names.size() * patterns < kFewSearches ||
+      sampled == 0) {
     return false;
   }
-  const size_t step = names.size() / kSampleNames;
-  const auto tries = static_cast<int64_t>(matcher.rules() * kSampleNames);
+  const size_t step = names.size() / sampled;
+  const auto tries = static_cast<int64_t>(patterns * sampled);
   std::vector<int> found;
-  found.reserve(matcher.rules());
+  found.reserve(patterns);
   int64_t growth = 0;
   for (size_t sample = 0; sample < kSamples; ++sample) {
     growth = 0;
-    for (size_t i = 0; i < kSampleNames; ++i) {
-      const int64_t before = allocated_bytes();
-      matcher.find(names.name(i * step + step * sample / kSamples), found);
+    for (size_t i = 0; i < sampled; ++i) {
+      const int64_t before = allocated_by_thread();
+      find(names.name(i * step + step * sample / kSamples), found);
       // Where it is full it starts afresh, and is smaller than before.
-      growth += std::max<int64_t>(allocated_bytes() - before, 0);
+      growth += std::max<int64_t>(allocated_by_thread() - before, 0);
+      if (growth > kHopelessGrowth * tries) return true;
     }
-    if (growth > kHopelessGrowth * tries) return true;
     if (growth == 0) return false;
   }
   return growth > kSlowGrowth * tries;
 }
 
-// Calls found(number of the share, number of the name, rules found in it) for
-// every name. A share is of fixed names, whoever searches them; `shares` is
-// called first, with how many there are.
-template <typename OnShares, typename OnFound>
-void search_all(const Matcher& matcher, const Searched& names, int jobs,
-                OnShares on_shares, OnFound on_found) {
-  const bool one_by_one = grows_with_names(matcher, names);
+// Lists of numbers, each once.
+class Lists {
+ public:
+  // 0 is the empty one.
+  Lists() { number_of({}); }
+  Lists(Lists&&) = default;
+  Lists& operator=(Lists&&) = default;
+  Lists(const Lists&) = delete;
+  Lists& operator=(const Lists&) = delete;
+  ~Lists() = default;
+
+  uint32_t number_of(const std::vector<int>& list) {
+    const auto [entry, is_new] =
+        numbers_.try_emplace(list, static_cast<uint32_t>(lists_.size()));
+    if (is_new) lists_.push_back(&entry->first);
+    return entry->second;
+  }
+  size_t size() const { return lists_.size(); }
+  const std::vector<int>& list(uint32_t number) const {
+    return *lists_[number];
+  }
+
+ private:
+  struct Hash {
+    size_t operator()(const std::vector<int>& list) const {
+      uint64_t hash = list.size();
+      for (const int number : list) {
+        hash = (hash ^ static_cast<uint32_t>(number)) * 0xff51afd7ed558ccdU;
+        hash ^= hash >> 32U;
+      }
+      return hash;
+    }
+  };
+  std::unordered_map<std::vector<int>, uint32_t, Hash> numbers_;
+  std::vector<const std::vector<int>*> lists_;
+};
+
+// Which list each name has.
+struct FoundLists {
+  Lists lists;
+  std::vector<uint32_t> of;
+};
+
+// Calls find(name, found) for every name, on several threads. The numbers do
+// not depend on how many these are.
+template <typename Find>
+FoundLists find_all(const Searched& names, int jobs, Find find) {
   const size_t blocks = names.size() / kBlock + 1;
   const size_t threads =
       std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
-  on_shares(threads);
+  FoundLists result;
+  result.of.resize(names.size());
+  std::vector<Lists> shares(threads);
+  const auto begin_of = [&](size_t share) {
+    return names.size() * share / threads;
+  };
   parallel_for(static_cast<int64_t>(threads), static_cast<int>(threads),
                [&](int64_t share) {
                  const auto t = static_cast<size_t>(share);
-                 const size_t end = names.size() * (t + 1) / threads;
                  std::vector<int> found;
-                 for (size_t i = names.size() * t / threads; i < end; ++i) {
-                   if (one_by_one) {
-                     matcher.find_one_by_one(names.name(i), found);
-                   } else {
-                     matcher.find(names.name(i), found);
-                   }
-                   on_found(t, i, found);
+                 for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
+                   found.clear();
+                   find(names.name(i), found);
+                   result.of[i] = shares[t].number_of(found);
                  }
                });
-}
-
-void take_counts(const std::vector<Counts>& shares, Matches& matches) {
-  for (size_t rule = 0; rule < matches.rules.size(); ++rule) {
-    std::set<int> winners;
-    for (const Counts& share : shares) {
-      matches.rules[rule].found += share.rules[rule].found;
-      matches.rules[rule].won += share.rules[rule].won;
-      winners.insert(share.winners[rule].begin(), share.winners[rule].end());
+  for (size_t t = 0; t < threads; ++t) {
+    std::vector<uint32_t> number;
+    for (uint32_t i = 0; i < shares[t].size(); ++i) {
+      number.push_back(result.lists.number_of(shares[t].list(i)));
     }
-    matches.rules[rule].winners.assign(winners.begin(), winners.end());
+    for (size_t i = begin_of(t); i < begin_of(t + 1); ++i) {
+      result.of[i] = number[result.of[i]];
+    }
   }
+  return result;
 }
 
-// One name of each group is searched for all of them.
-void match_groups(const Matcher& matcher, const Manifest& manifest,
-                  const NameGroups& groups, const MayDecide& may_decide,
-                  int jobs, Matches& matches) {
+}  // namespace
+
+// Searches for a part of the patterns after the other, each with an automaton
+// of its own, and puts together what is found.
+class SearchInParts {
+ public:
+  SearchInParts(const Matcher::Impl& matcher, const Searched& names,
+                int64_t longest, int jobs)
+      : matcher_(matcher),
+        names_(names),
+        longest_(longest),
+        jobs_(jobs),
+        of_(names.size()) {}
+
+  // Empty where it would take too long.
+  std::optional<FoundLists> run() {
+    for (size_t begin = 0; begin < matcher_.patterns.size(); begin += kPart) {
+      if (!search(begin, std::min(begin + kPart, matcher_.patterns.size()))) {
+        return std::nullopt;
+      }
+    }
+    return together();
+  }
+
+ private:
+  // What was found before, and a list of the part that follows.
+  struct Step {
+    uint32_t before = 0;
+    std::vector<int> list = {};
+    int64_t found = 0;  // in all
+  };
+
+  bool search(size_t begin, size_t end) {
+    const auto one_by_one = [&](std::string_view name,
+                                std::vector<int>& found) {
+      matcher_.find_one_by_one(name, begin, end, found);
+    };
+    const bool is_long =
+        matcher_.program_size(begin, end) > kManySteps / longest_;
+    if (is_long || names_.size() < kSamples ||
+        !search_at_once(begin, end, one_by_one)) {
+      if (!is_affordable(begin, end)) return false;
+      add(find_all(names_, jobs_, one_by_one));
+    }
+    return true;
+  }
+
+  // False where an automaton of the part is no help.
+  template <typename OneByOne>
+  bool search_at_once(size_t begin, size_t end, const OneByOne& one_by_one) {
+    RE2::Set set(options(kSetMemory), RE2::UNANCHORED);
+    bool is_made = true;
+    {
+      const UnrefusedAllocations re2;
+      for (size_t i = begin; i < end && is_made; ++i) {
+        is_made = set.Add(matcher_.spelt[i], nullptr) >= 0;
+      }
+      is_made = is_made && set.Compile();
+    }
+    const auto at_once = [&](std::string_view name, std::vector<int>& found) {
+      const UnrefusedAllocations re2;
+      if (!find_in(set, name, found)) {
+        found.clear();
+        return one_by_one(name, found);
+      }
+      for (int& pattern : found) pattern += static_cast<int>(begin);
+    };
+    if (!is_made || grows_with_names(names_, end - begin, at_once))
+      return false;
+    add(find_all(names_, jobs_, at_once));
+    return true;
+  }
+
+  // Tries some of the patterns in some of the names.
+  bool is_affordable(size_t begin, size_t end) {
+    constexpr size_t kTried = 4;
+    constexpr size_t kNames = 16;
+    const size_t patterns = std::min(kTried, end - begin);
+    const size_t names = std::min(kNames, names_.size());
+    int64_t growth = 0;
+    std::vector<int> found;
+    found.reserve(1);
+    for (size_t p = 0; p < patterns; ++p) {
+      const size_t pattern = begin + (end - begin) * p / patterns;
+      for (size_t i = 0; i < names; ++i) {
+        const std::string_view name = names_.name(names_.size() * i / names);
+        const int64_t before = allocated_by_thread();
+        found.clear();
+        matcher_.find_one_by_one(name, pattern, pattern + 1, found);
+        int64_t now = std::max<int64_t>(allocated_by_thread() - before, 0);
+        if (now > kGivenUp) {
+          now = std::max(now, 2 * static_cast<int64_t>(name.size()) *
+                                  matcher_.program_size(pattern, pattern + 1));
+        }
+        // The first ones make the states that all names share.
+        if (i >= names / 2) growth += now;
+      }
+    }
+    const auto tried = static_cast<int64_t>(patterns * (names - names / 2));
+    const auto all =
+        static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
+    growth_ += growth * all / std::max<int64_t>(tried, 1);
+    return growth_ <= kMostGrowth;
+  }
+
+  void add(const FoundLists& part) {
+    std::unordered_map<uint64_t, uint32_t> known;
+    for (size_t i = 0; i < of_.size(); ++i) {
+      const uint32_t list = part.of[i];
+      if (list == 0) continue;
+      const auto [entry, is_new] =
+          known.try_emplace((uint64_t{of_[i]} << 32U) | list,
+                            static_cast<uint32_t>(steps_.size()));
+      if (is_new) {
+        const std::vector<int>& found = part.lists.list(list);
+        steps_.push_back(
+            {of_[i], found,
+             steps_[of_[i]].found + static_cast<int64_t>(found.size())});
+      }
+      of_[i] = entry->second;
+    }
+  }
+
+  std::optional<FoundLists> together() const {
+    FoundLists result;
+    std::vector<uint32_t> number_of(steps_.size(), UINT32_MAX);
+    int64_t found = 0;
+    for (const uint32_t step : of_) {
+      uint32_t& number = number_of[step];
+      if (number == UINT32_MAX) {
+        found += steps_[step].found;
+        if (found > kMostFound) return std::nullopt;
+        std::vector<int> list;
+        for (uint32_t at = step; at != 0; at = steps_[at].before) {
+          list.insert(list.end(), steps_[at].list.rbegin(),
+                      steps_[at].list.rend());
+        }
+        std::reverse(list.begin(), list.end());
+        number = result.lists.number_of(list);
+      }
+      result.of.push_back(number);
+    }
+    return result;
+  }
+
+  const Matcher::Impl& matcher_;
+  const Searched& names_;
+  int64_t longest_;  // of the names, and more than 0
+  int jobs_;
+  std::vector<uint32_t> of_;        // per name, of the steps
+  std::vector<Step> steps_ = {{}};  // the first: nothing was found
+  Int128 growth_ = 0;
+};
+
+std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
+                                            bool every_name) const {
+  const std::optional<NameGroups> groups =
+      every_name ? std::nullopt : groups_of(manifest);
+  const Searched names{manifest, groups ? &*groups : nullptr};
+  const auto at_once = [this](std::string_view name, std::vector<int>& found) {
+    impl_->find(name, found);
+  };
+  int64_t longest = 1;
+  for (size_t i = 0; i < names.size(); ++i) {
+    longest = std::max(longest, static_cast<int64_t>(names.name(i).size()));
+  }
+  int64_t largest = 0;
+  for (size_t i = 0; i < impl_->patterns.size(); ++i) {
+    largest = std::max(largest, impl_->program_size(i, i + 1));
+  }
+  if (largest > kMostSteps / longest) return std::nullopt;
+  const bool in_parts =
+      impl_->set == nullptr || names.size() < kSamples ||
+      impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||
+      grows_with_names(names, impl_->patterns.size(), at_once);
+  const std::optional<FoundLists> found =
+      in_parts ? SearchInParts(*impl_, names, longest, jobs).run()
+               : std::optional(find_all(names, jobs, at_once));
+  if (!found) return std::nullopt;
+  FoundSets result;
+  // In the order of the first names, so that 0 is no set of its own.
+  std::vector<uint32_t> number_of(found->lists.size(), UINT32_MAX);
+  int64_t rules = 0;
+  for (const uint32_t list : found->of) {
+    if (number_of[list] != UINT32_MAX) continue;
+    number_of[list] = static_cast<uint32_t>(result.sets.size());
+    result.sets.push_back(found->lists.list(list));
+    impl_->to_rules(result.sets.back());
+    rules += static_cast<int64_t>(result.sets.back().size());
+    if (rules > kMostFound) return std::nullopt;
+  }
+  result.of.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    result.of.push_back(number_of[found->of[groups ? groups->of[i] : i]]);
+  }
+  return result;
+}
+
+Matches matches_of(const FoundSets& found, size_t rules,
+                   const MayDecide& may_decide) {
   struct Size {
     int64_t names = 0;
     int64_t decided = 0;
   };
-  std::vector<Size> sizes(groups.first.size());
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    Size& size = sizes[groups.of[i]];
-    ++size.names;
+  Matches matches;
+  matches.winner.reserve(found.of.size());
+  matches.rules.resize(rules);
+  std::vector<Size> sizes(found.sets.size());
+  for (size_t i = 0; i < found.of.size(); ++i) {
+    Size& size = sizes[found.of[i]];
+    const std::vector<int>& set = found.sets[found.of[i]];
     const bool decides = may_decide(i);
+    ++size.names;
     size.decided += decides ? 1 : 0;
-    matches.winner[i] = decides ? 0 : -1;
+    matches.winner.push_back(decides && !set.empty() ? set.front() : -1);
   }
-  std::vector<int32_t> winner(groups.first.size());
-  std::vector<Counts> shares;
-  search_all(
-      matcher, {manifest, &groups}, jobs,
-      [&](size_t count) { shares.assign(count, Counts(matcher.rules())); },
-      [&](size_t share, size_t group, const std::vector<int>& found) {
-        winner[group] = found.empty() ? -1 : found.front();
-        shares[share].record(found, sizes[group].names, sizes[group].decided);
-      });
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (matches.winner[i] == 0) matches.winner[i] = winner[groups.of[i]];
+  for (size_t number = 0; number < sizes.size(); ++number) {
+    const std::vector<int>& set = found.sets[number];
+    for (const int rule : set) {
+      RuleUse& use = matches.rules[static_cast<size_t>(rule)];
+      use.found += sizes[number].names;
+      if (sizes[number].decided == 0) continue;
+      if (rule == set.front()) {
+        use.won += sizes[number].decided;
+      } else if (use.winners.empty() || use.winners.back() != set.front()) {
+        use.winners.push_back(set.front());
+      }
+    }
   }
-  take_counts(shares, matches);
+  for (RuleUse& use : matches.rules) {
+    std::sort(use.winners.begin(), use.winners.end());
+    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
+                      use.winners.end());
+  }
+  return matches;
 }
-
-}  // namespace
 
 bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
-  return grows_with_names(matcher, {manifest});
-}
-
-Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
-                         const MayDecide& may_decide, int jobs) {
-  Matches matches;
-  matches.winner.resize(manifest.size());
-  matches.rules.resize(matcher.rules());
-  std::vector<Counts> shares;
-  search_all(
-      matcher, {manifest}, jobs,
-      [&](size_t count) { shares.assign(count, Counts(matcher.rules())); },
-      [&](size_t share, size_t i, const std::vector<int>& found) {
-        const bool decides = may_decide(i);
-        matches.winner[i] = !decides || found.empty() ? -1 : found.front();
-        shares[share].record(found, 1, decides ? 1 : 0);
-      });
-  take_counts(shares, matches);
-  return matches;
-}
-
-Matches match(const Matcher& matcher, const Manifest& manifest,
-              const MayDecide& may_decide, int jobs) {
-  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
-  if (!groups) return match_every_name(matcher, manifest, may_decide, jobs);
-  Matches matches;
-  matches.winner.resize(manifest.size());
-  matches.rules.resize(matcher.rules());
-  match_groups(matcher, manifest, *groups, may_decide, jobs, matches);
-  return matches;
+  return !matcher.has_combined_automaton() ||
+         grows_with_names({manifest}, matcher.rules(),
+                          [&](std::string_view name, std::vector<int>& found) {
+                            matcher.find(name, found);
+                          });
 }
 
 namespace {
 
-// What names are made of: printable ASCII without the blank.
-constexpr char kFirstCharacter = '!';
-constexpr char kLastCharacter = '~';
-
-bool finds_every_pair(const RE2& pattern) {
-  for (char a = kFirstCharacter; a <= kLastCharacter; ++a) {
-    for (char b = kFirstCharacter; b <= kLastCharacter; ++b) {
-      const char name[] = {a, b};
-      if (!RE2::PartialMatch(std::string_view(name, 2), pattern)) return false;
-    }
-  }
-  return true;
-}
-
-// Longer than any repetition that RE2 counts.
-constexpr size_t kLongName = 1001;
-constexpr size_t kShortNames = 80;
-
-// All characters in turn, and one of them alone.
-bool finds_every_length(const RE2& pattern) {
-  std::string turn(kLongName, ' ');
-  char next = kFirstCharacter;
-  for (char& c : turn) {
-    c = next;
-    next =
-        next == kLastCharacter ? kFirstCharacter : static_cast<char>(next + 1);
-  }
-  const auto finds = [&](size_t length) {
-    return RE2::PartialMatch(std::string(length, 'a'), pattern) &&
-           RE2::PartialMatch(turn.substr(turn.size() - length), pattern);
-  };
-  for (size_t length = 3; length < kShortNames; ++length) {
-    if (!finds(length)) return false;
-  }
-  return finds(kLongName);
-}
-
-bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
-    return text.find(part) != std::string_view::npos;
-  });
+Matches match_all(const Matcher& matcher, const Manifest& manifest,
+                  const MayDecide& may_decide, int jobs, bool every_name) {
+  const auto found = matcher.find_sets(manifest, jobs, every_name);
+  SHARDPLAN_CHECK(found.has_value());
+  return matches_of(*found, matcher.rules(), may_decide);
 }
 
 }  // namespace
 
-// A pattern that matches every name of one character is found in all names
-// unless it looks at both ends: what is found at the beginning of `c` is found
-// at that of whatever begins with c, as long as it does not ask where the name
-// ends, and the same holds for the end.
-bool is_catch_all(std::string_view pattern) {
-  const auto translated = translate_pattern(pattern, true);
-  if (!std::holds_alternative<TranslatedPattern>(translated)) return false;
-  const std::string& text = std::get<TranslatedPattern>(translated).re2;
-  const UnrefusedAllocations re2;
-  const RE2 compiled(text, options(kRuleMemory));
-  if (!compiled.ok()) return false;
-  for (char c = kLastCharacter; c >= kFirstCharacter; --c) {
-    if (!RE2::PartialMatch(std::string_view(&c, 1), compiled)) return false;
-  }
-  // A `^` within a class counts too: then the pattern is tried without need.
-  const bool at_begin = has_any(text, {"^", "\\A"});
-  const bool at_end = has_any(text, {"$", "\\z"});
-  const bool at_words = has_any(text, {"\\b", "\\B"});
-  if (!at_words && !(at_begin && at_end)) return true;
-  return finds_every_pair(compiled) && finds_every_length(compiled);
+Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
+                         const MayDecide& may_decide, int jobs) {
+  return match_all(matcher, manifest, may_decide, jobs, true);
+}
+
+Matches match(const Matcher& matcher, const Manifest& manifest,
+              const MayDecide& may_decide, int jobs) {
+  return match_all(matcher, manifest, may_decide, jobs, false);
 }
 
 }  // namespace shardplan

@@ -3,10 +3,11 @@
 //
 // All rules found in a name are recorded, not only the winner, so that unused
 // and shadowed rules are known exactly. The answer is that of a loop over all
-// rules; RE2::Set gives it in one pass over the name (and the loop itself
-// serves where the combined automaton would be too large, or grow with every
-// name). Names that no rule can tell apart, since they differ in numbers that
-// all rules take for any number, are searched once (told_numbers.h).
+// rules; RE2::Set gives it in one pass over the name. Where the combined
+// automaton would be too large, or grow with every name, a part of the patterns
+// is searched after the other, and by a loop at last. Names that no rule can
+// tell apart, since they differ in numbers that all rules take for any number,
+// are searched once (told_numbers.h), and so are equal patterns.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,13 @@
 
 namespace shardplan {
 
+// Which rules are found in each parameter, as numbers of sets that are listed
+// in the order of their first parameters.
+struct FoundSets {
+  std::vector<std::vector<int>> sets;  // 0-based, ascending
+  std::vector<uint32_t> of;            // per parameter
+};
+
 class Matcher {
  public:
   // Compiles every rule; reports each that cannot be (SP105) and returns empty
@@ -36,6 +44,13 @@ class Matcher {
   // The same by a plain loop over the rules.
   void find_one_by_one(std::string_view name, std::vector<int>& found) const;
 
+  // The same for all names of a model, and any number of threads (`jobs` >= 1).
+  // Empty where that would take too long, by what samples of the names add to
+  // the automata: a matter of the input, not of a clock or threads. Searches
+  // one name of each group, unless `every_name`.
+  std::optional<FoundSets> find_sets(const Manifest& manifest, int jobs,
+                                     bool every_name = false) const;
+
   // Names that the rules cannot tell apart; empty where that is not proved, or
   // not worth the proof. Safe to call from several threads.
   std::optional<NameGroups> groups_of(const Manifest& manifest) const;
@@ -48,6 +63,7 @@ class Matcher {
   ~Matcher();
 
  private:
+  friend class SearchInParts;
   struct Impl;
   explicit Matcher(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
@@ -72,18 +88,22 @@ struct Matches {
 
 // Whether the loop is the faster way through all names, by what a sample of
 // them adds to the automaton: a matter of the input, not of a clock or threads,
-// and never of the answer. REQUIRES: no other thread allocates meanwhile.
+// and never of the answer.
 bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest);
 
 // Which parameters may be decided: a scalar in strict mode is not. Counts in
 // `found` are over all names all the same.
 using MayDecide = std::function<bool(size_t)>;
 
-// The same by searching every name.
+// What became of the rules, of which there are so many.
+Matches matches_of(const FoundSets& found, size_t rules,
+                   const MayDecide& may_decide);
+
+// The same by searching every name. REQUIRES: find_sets() has an answer.
 Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
                          const MayDecide& may_decide, int jobs);
 
-// The same for any number of threads (`jobs` >= 1).
+// The same for any number of threads. REQUIRES: find_sets() has an answer.
 Matches match(const Matcher& matcher, const Manifest& manifest,
               const MayDecide& may_decide, int jobs);
 

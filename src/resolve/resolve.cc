@@ -343,12 +343,20 @@ std::optional<Matches> match_rules(const Manifest& manifest,
   const std::optional<Matcher> matcher =
       Matcher::compile(rules, manifest.names_are_plain(), diags);
   if (!matcher || !activations_compile(rules, diags)) return std::nullopt;
-  return match(
-      *matcher, manifest,
-      [&](size_t i) {
-        return !options.strict || !manifest.type(i).shape.empty();
-      },
-      options.jobs);
+  const auto found = matcher->find_sets(manifest, options.jobs);
+  if (!found) {
+    return diags
+        .error(Code::UnsupportedPattern, rules.rules.front().where,
+               "these rules take too long to be searched for in the names")
+        .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") +
+              " for " + plural(static_cast<int64_t>(manifest.size()), "name"))
+        .help(
+            "use fewer rules, or patterns without large repetition counts "
+            "behind `.*` and its like");
+  }
+  return matches_of(*found, matcher->rules(), [&](size_t i) {
+    return !options.strict || !manifest.type(i).shape.empty();
+  });
 }
 
 // The declared axes that a spec may name on this mesh.

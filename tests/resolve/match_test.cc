@@ -304,8 +304,9 @@ TEST_CASE("which way is taken follows from the input, and alters no answer") {
   // A sanitizer counts no allocations.
   CHECK(is_faster_one_by_one(compiled(testing::rules(gaps)), manifest) ==
         kCountsAllocations);
+  // So few are not worth a sample.
   CHECK_FALSE(
-      is_faster_one_by_one(compiled(testing::rules(gaps)), unlike_names(1000)));
+      is_faster_one_by_one(compiled(testing::rules(gaps)), unlike_names(30)));
   const Matcher matcher = compiled(testing::rules(gaps));
   const Matches matches = match(
       matcher, manifest, [](size_t) { return true; }, 2);
@@ -314,6 +315,89 @@ TEST_CASE("which way is taken follows from the input, and alters no answer") {
     matcher.find(manifest.name(i), found);
     CHECK(matches.winner[i] == (found.empty() ? -1 : found.front()));
   }
+}
+
+// What a loop over rules and names says.
+Matches by_loop(const Matcher& matcher, const Manifest& manifest) {
+  FoundSets found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    matcher.find_one_by_one(manifest.name(i), found.sets.emplace_back());
+    found.of.push_back(static_cast<uint32_t>(i));
+  }
+  return matches_of(found, matcher.rules(), [](size_t) { return true; });
+}
+
+TEST_CASE("rules that are found in everything, and equal ones, are counted") {
+  std::vector<testing::PatternAndSpec> entries;
+  for (size_t i = 0; i < 300; ++i) {
+    entries.push_back(
+        {i % 3 == 0 ? "[0-9]" : "[0-9]*(x|)" + std::to_string(i % 7) + "*$",
+         ""});
+  }
+  const Manifest manifest = unlike_names(300);
+  const Matcher matcher = compiled(testing::rules(entries));
+  const auto found = matcher.find_sets(manifest, 2);
+  REQUIRE(found.has_value());
+  CHECK(found->sets.size() == 1);
+  const Matches matches =
+      matches_of(*found, matcher.rules(), [](size_t) { return true; });
+  CHECK(is_same(matches, by_loop(matcher, manifest)));
+  CHECK(matches.rules[0].won == 300);
+  CHECK(matches.rules[3].found == 300);
+  CHECK(matches.rules[3].winners == std::vector<int>{0});
+}
+
+TEST_CASE("where one automaton grows, a part follows the other") {
+  CHECK(holds([] {
+    std::vector<testing::PatternAndSpec> entries;
+    const auto count = draw_in(60, 200);
+    const auto digit = [] {
+      return std::string(1, "0123456789abcdef"[draw_in(0, 15)]);
+    };
+    for (int i = 0; i < count; ++i) {
+      const std::string a = digit();
+      entries.push_back(
+          {draw_of<std::string>({".*" + a + ".*" + digit(), a + "$", "^.?" + a,
+                                 digit() + digit() + digit()}),
+           ""});
+    }
+    const Manifest manifest =
+        unlike_names(static_cast<size_t>(draw_in(1, 200)));
+    const Matcher matcher = compiled(testing::rules(entries));
+    const Matches loop = by_loop(matcher, manifest);
+    const auto all = [](size_t) { return true; };
+    ENSURE(is_same(match_every_name(matcher, manifest, all, 1), loop));
+    ENSURE(is_same(match_every_name(matcher, manifest, all, 3), loop));
+  }));
+}
+
+TEST_CASE("a search that would take minutes is refused") {
+  if (!kCountsAllocations) return;  // a sanitizer counts none
+  std::vector<testing::PatternAndSpec> entries;
+  for (int i = 0; i < 4000; ++i) {
+    entries.push_back({"(a|b)*a(a|b){" + std::to_string(100 + i % 50) + "}c" +
+                           std::to_string(i),
+                       ""});
+  }
+  Manifest manifest;
+  for (int i = 0; i < 2500; ++i) {
+    std::string name;
+    for (int k = 0; k < 100 + i % 20; ++k) name += "ab";
+    name += std::to_string(i);
+    REQUIRE(manifest.add(name, {DType::F32, {2}}, {}));
+  }
+  CHECK_FALSE(compiled(testing::rules(entries)).find_sets(manifest, 1));
+  // A few of them are searched for.
+  entries.resize(2);
+  CHECK(compiled(testing::rules(entries)).find_sets(manifest, 1));
+}
+
+TEST_CASE("a program that is too large for a name is not tried") {
+  Manifest manifest;
+  REQUIRE(manifest.add(std::string(500000, 'a'), {DType::F32, {2}}, {}));
+  CHECK(compiled(testing::rules({{"a{100}b", ""}})).find_sets(manifest, 1));
+  CHECK_FALSE(compiled(testing::rules({{"(a|b)*a((a|b){50}c){40}", ""}}))
+                  .find_sets(manifest, 1));
 }
 
 // The matcher on rules as people write them: hundreds in one set.
