@@ -21,6 +21,7 @@
 #include "io/paths.h"
 #include "io/plan/plan_file.h"
 #include "io/rule_text.h"
+#include "io/spec_node.h"
 #include "model/architectures.h"
 #include "model/naming/name_scheme.h"
 #include "syntax/document.h"
@@ -593,6 +594,7 @@ bool read_rule_text(const SourcePtr& file, bool shipped,
             std::back_inserter(rules.questions));
   if (!good) return false;
   more.sources.push_back(file);
+  if (!check_axis_counts(more, diags)) return false;
   return append_rules(std::move(more), shipped, rules, diags);
 }
 

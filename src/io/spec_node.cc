@@ -498,4 +498,42 @@ StatePart state_part(std::string_view name) {
   return StatePart::Parameter;
 }
 
+bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
+  const auto refuse = [&](Span where, size_t count, std::string_view who,
+                          size_t most) {
+    diags
+        .error(Code::MalformedDocument, where,
+               std::string(who) + " " +
+                   plural(static_cast<int64_t>(count), "axis") + "; at most " +
+                   count_text(static_cast<int64_t>(most)) + " are read")
+        .help("remove those that the mesh does not have");
+    return false;
+  };
+  const auto fits = [&](const Rule& rule) {
+    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
+      const size_t count = rule.spec.dims[dim].size();
+      if (count <= kMaxAxesPerDim) continue;
+      return refuse(
+          dim < rule.dim_where.size() ? rule.dim_where[dim] : rule.spec_where,
+          count, "a dimension of this spec lists", kMaxAxesPerDim);
+    }
+    return true;
+  };
+  if (rules.declared_axes.size() > kMaxDeclaredAxes) {
+    return refuse({rules.sources.empty() ? nullptr : rules.sources[0].get()},
+                  rules.declared_axes.size(), "these rules declare",
+                  kMaxDeclaredAxes);
+  }
+  return std::all_of(rules.rules.begin(), rules.rules.end(), fits) &&
+         std::all_of(rules.activations.begin(), rules.activations.end(),
+                     fits) &&
+         std::all_of(rules.logical_rules.begin(), rules.logical_rules.end(),
+                     [&](const LogicalRule& rule) {
+                       return rule.axes.size() <= kMaxAxesPerDim ||
+                              refuse(rule.axes_where, rule.axes.size(),
+                                     "this logical axis rule lists",
+                                     kMaxAxesPerDim);
+                     });
+}
+
 }  // namespace shardplan

@@ -127,4 +127,12 @@ enum class StatePart : uint8_t {
 // something, everything else is a parameter.
 StatePart state_part(std::string_view name);
 
+// More than any mesh has: 2^40 devices have at most 40 axes that are larger
+// than 1.
+inline constexpr size_t kMaxAxesPerDim = 256;
+inline constexpr size_t kMaxDeclaredAxes = 4096;
+// Whether no rule lists more, since what is done with axes is done for each
+// parameter; SP002 where one does.
+bool check_axis_counts(const RuleSet& rules, Diagnostics& diags);
+
 }  // namespace shardplan

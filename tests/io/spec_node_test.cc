@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -170,6 +171,35 @@ TEST_CASE("a field that PartitionAxis does not have has a neighbour") {
   CHECK(result.diags.all().front().code == Code::UnknownKey);
   CHECK(result.diags.all().front().help.front().find("head_axis") !=
         std::string::npos);
+}
+
+TEST_CASE("no spec lists more axes than a mesh may have") {
+  const auto refused = [](const RuleSet& rules) {
+    Diagnostics diags;
+    const bool fits = check_axis_counts(rules, diags);
+    CHECK(fits != diags.has_errors());
+    return fits ? std::string() : diags.all().front().message;
+  };
+  RuleSet rules;
+  Rule rule;
+  rule.spec.dims = {{}, AxisNames(256, "tp")};
+  rules.rules = {rule};
+  rules.declared_axes = AxisNames(4096, "a");
+  CHECK(refused(rules).empty());
+  rules.rules[0].spec.dims[1].emplace_back("tp");
+  CHECK(refused(rules) ==
+        "a dimension of this spec lists 257 axes; at most 256 are read");
+  rules.activations = std::exchange(rules.rules, {});
+  CHECK(refused(rules) ==
+        "a dimension of this spec lists 257 axes; at most 256 are read");
+  rules.activations.clear();
+  rules.logical_rules.push_back({"embed", AxisNames(257, "tp"), {}, {}});
+  CHECK(refused(rules) ==
+        "this logical axis rule lists 257 axes; at most 256 are read");
+  rules.logical_rules.clear();
+  rules.declared_axes.emplace_back("b");
+  CHECK(refused(rules) ==
+        "these rules declare 4,097 axes; at most 4,096 are read");
 }
 
 }  // namespace
