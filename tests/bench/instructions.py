@@ -14,6 +14,10 @@ line that asks to record it; under another key the ratios are only shown.
 
 `--update` records what is counted now: on purpose, in a commit that says why.
 
+Whoever brings the same model in another form, or fewer rules for it, waits no
+longer: RATIOS are of two workloads of one run, on any machine, and a larger one
+fails.
+
 Inputs are written anew into a temporary folder, from the functions below, and
 the same each time. `simulate` runs in integers (`--values field`) and in
 floats, with one thread and small products, but its products are still BLIS's
@@ -23,8 +27,10 @@ kernels.
 import argparse
 import base64
 import json
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import struct
@@ -210,6 +216,61 @@ def safetensors(of_names):
     return struct.pack("<Q", len(text)) + text + b"\0" * end
 
 
+def header(of_names, order=None):
+    """The header of a file with a model's real sizes, as PyTorch writes it, the
+    data of which is in the order of the names, or in another one."""
+    tensors, end = {"__metadata__": {"format": "pt"}}, 0
+    for name in of_names:
+        tensors[name] = None
+    for name in order or of_names:
+        size = shape(name)
+        begin, end = end, end + 2 * math.prod(size)
+        tensors[name] = {"dtype": "BF16", "shape": size,
+                         "data_offsets": [begin, end]}
+    text = json.dumps(tensors, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def real_shards(count, files):
+    """An index, sorted as transformers has it, and headers."""
+    every = names(count)
+    per = -(-count // files)
+    written, weights = {}, {}
+    for i in range(files):
+        part = every[i * per:(i + 1) * per]
+        file = f"model-{i + 1:05}-of-{files:05}.safetensors"
+        written[file] = header(sorted(part))
+        weights.update((name, file) for name in part)
+    written["model.safetensors.index.json"] = json.dumps(
+        {"metadata": {"total_size": sum(2 * math.prod(shape(name))
+                                        for name in every)},
+         "weight_map": dict(sorted(weights.items()))}, indent=2)
+    return written
+
+
+def real_gguf(count):
+    """The same with the sizes of f16."""
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+    out = bytearray(b"GGUF" + struct.pack("<IQQ", 3, count, 1))
+    out += text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    end = 0
+    for name in names(count):
+        size = shape(name)
+        out += text(name) + struct.pack(f"<I{len(size)}Q", len(size),
+                                        *reversed(size))
+        out += struct.pack("<IQ", 1, end)
+        end += 2 * math.prod(size)
+    return bytes(out)
+
+
+def shuffled(of_names):
+    result = list(of_names)
+    random.Random(1).shuffle(result)
+    return result
+
+
 def shards(count):
     """An index, and a file for each hundred tensors."""
     files, weights = {}, {}
@@ -309,6 +370,49 @@ def readers():
     ]
 
 
+# Tensors of what RATIOS compare.
+ALIKE = 20000
+
+
+def forms():
+    """One model in the forms in which people have it, and a catch-all beside
+    rules that share its work."""
+    every = names(ALIKE)
+    files = {"model.json": model(ALIKE), "seven.yaml": rules(MODEL_RULES),
+             "all.yaml": rules([(".*", "[fsdp]")]),
+             "unused.yaml": rules([("nothing", "[tp]"), (".*", "[fsdp]")])}
+
+    def inspected(what, file, texts):
+        return Workload(f"one model: {what}", ["inspect", file], texts)
+
+    def checked(what, file, *more):
+        return Workload(f"one model: {what}",
+                        ["check", "model.json", "--rules", file, *MESH, *more],
+                        files)
+    return [
+        inspected("a manifest", "model.json", files),
+        inspected("a header", "a.safetensors",
+                  {"a.safetensors": header(sorted(every))}),
+        inspected("a shuffled header", "a.safetensors",
+                  {"a.safetensors": header(shuffled(every), sorted(every))}),
+        inspected("160 shards", "model.safetensors.index.json",
+                  real_shards(ALIKE, 160)),
+        inspected("GGUF", "a.gguf", {"a.gguf": real_gguf(ALIKE)}),
+        checked("seven rules", "seven.yaml"),
+        checked("a catch-all", "all.yaml"),
+        checked("a catch-all behind an unused rule", "unused.yaml"),
+    ]
+
+
+# Of two workloads, and how much more than the second the first may take.
+RATIOS = [
+    *((f"one model: {what}", "one model: a manifest", most)
+      for what, most in (("a header", 1.5), ("a shuffled header", 1.5),
+                         ("160 shards", 1.5), ("GGUF", 1.5))),
+    *((f"one model: {what}", "one model: seven rules", 1.5)
+      for what in ("a catch-all", "a catch-all behind an unused rule"))]
+
+
 def renderers():
     """Of rows, and of findings; text and JSON of rows are elsewhere."""
     few = {"model.json": odd_model(10, 4), "rules.yaml": odd_rules(10)}
@@ -392,7 +496,7 @@ def workloads():
         Workload("export",
                  ["export", *on_qwen, *MESH, "--to", "python"],
                  config("qwen3-30b-a3b")),
-        *readers(), *renderers(),
+        *readers(), *renderers(), *forms(),
         Workload("inspect, 700 modules in FP8 not converted",
                  ["inspect", "fp8.json"], {"fp8.json": fp8_deepseek(700)}),
         Workload("inspect", ["inspect", "model.json", "--json"],
@@ -547,6 +651,21 @@ def compare(counted, record, key):
     return lines, above
 
 
+def compare_pairs(counted, ratios):
+    """Lines of those that were both counted, and the names of those above."""
+    lines, above = [], []
+    for first, second, most in ratios:
+        if first not in counted or second not in counted:
+            continue
+        ratio = counted[first] / counted[second]
+        line = f"  {first}: {ratio:.2f} times {second}"
+        if ratio > most:
+            above.append(first)
+            line += f", which is more than {most}"
+        lines.append(line)
+    return lines, above
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description="Instructions of fixed workloads, against the record.")
@@ -579,6 +698,8 @@ def main(arguments):
               + (f"ratios to {against}, nothing fails" if against
                  else "nothing to compare with"))
     print("\n".join(lines))
+    lines, too_much = compare_pairs(found, RATIOS)
+    print("\n".join(lines))
     if asked.update:
         kept = {} if not asked.only else record.get(key, {})
         record[key] = {**kept, **found}
@@ -589,7 +710,7 @@ def main(arguments):
         print("More instructions than on record: see where with `valgrind "
               "--tool=callgrind`,\nor record them with --update if that is "
               "meant.")
-    return 1 if above else 0
+    return 1 if above or too_much else 0
 
 
 if __name__ == "__main__":

@@ -57,6 +57,21 @@ class Comparing(unittest.TestCase):
             instructions.compare({"new": 1}, {}, KEY)[1], [])
 
 
+    def test_two_workloads_are_held_against_each_other(self):
+        ratios = [("a", "b", 1.5), ("a", "not counted", 1.0)]
+        lines, above = instructions.compare_pairs({"a": 30, "b": 20}, ratios)
+        self.assertEqual((len(lines), above), (1, []))
+        lines, above = instructions.compare_pairs({"a": 31, "b": 20}, ratios)
+        self.assertEqual(above, ["a"])
+        self.assertIn("more than 1.5", lines[0])
+
+    def test_ratios_are_of_workloads(self):
+        every = {w.name for w in instructions.workloads()}
+        for first, second, _ in instructions.RATIOS:
+            self.assertIn(first, every)
+            self.assertIn(second, every)
+
+
 class Workloads(unittest.TestCase):
     def test_inputs_are_the_same_each_time(self):
         for first, second in zip(instructions.workloads(),
