@@ -531,17 +531,6 @@ bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   return place_sizes(rules.sizes, rules, diags);
 }
 
-// Sizes that MaxText gives apart mean nothing to a mesh in another form.
-void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {
-  if (rules.sizes.empty() || (rules.mesh && rules.mesh_replaces)) return;
-  auto report = diags.report(
-      Code::InvalidMesh, Severity::Warning, rules.sizes.front().axis.where,
-      "the sizes of this config are not used: no file has "
-      "`mesh_axes`");
-  if (rules.mesh) report.label(rules.mesh_where, "the mesh is this one");
-  report.help("`--mesh` gives sizes to any axes");
-}
-
 // Adds the rules of one file behind those of the files before it.
 bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
                   Diagnostics& diags) {

@@ -536,4 +536,14 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
                      });
 }
 
+void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {
+  if (rules.sizes.empty() || (rules.mesh && rules.mesh_replaces)) return;
+  auto report = diags.report(
+      Code::InvalidMesh, Severity::Warning, rules.sizes.front().axis.where,
+      "the sizes of this config are not used: no file has "
+      "`mesh_axes`");
+  if (rules.mesh) report.label(rules.mesh_where, "the mesh is this one");
+  report.help("`--mesh` gives sizes to any axes");
+}
+
 }  // namespace shardplan

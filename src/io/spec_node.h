@@ -135,4 +135,8 @@ inline constexpr size_t kMaxDeclaredAxes = 4096;
 // parameter; SP002 where one does.
 bool check_axis_counts(const RuleSet& rules, Diagnostics& diags);
 
+// SP007 where a config gives sizes apart, as MaxText's do, and no file has the
+// `mesh_axes` that they are of.
+void report_unused_sizes(const RuleSet& rules, Diagnostics& diags);
+
 }  // namespace shardplan

@@ -54,7 +54,7 @@ constexpr int64_t kMostGrowth = int64_t{2} << 30U;
 constexpr int64_t kGivenUp = int64_t{256} << 10U;
 // Steps that one pattern may take in one name, and all of them before it is
 // tried whether they do.
-constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kMostStepsPerName = 1'000'000'000;
 constexpr int64_t kManySteps = 200'000'000;
 // Rules found in names, as far as these are told apart by them.
 constexpr int64_t kMostFound = int64_t{1} << 25U;
@@ -568,7 +568,7 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
   for (size_t i = 0; i < impl_->patterns.size(); ++i) {
     largest = std::max(largest, impl_->program_size(i, i + 1));
   }
-  if (largest > kMostSteps / longest) return std::nullopt;
+  if (largest > kMostStepsPerName / longest) return std::nullopt;
   const bool in_parts =
       impl_->set == nullptr || names.size() < kSamples ||
       impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||

@@ -82,7 +82,7 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
           24) == first + "q.inv_freq f32[2] (buffer); ");
   CHECK(
       behind(c + "16,25]}", 25) ==
-      "SP002 m:1:145 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
+      "SP002 m:1:155 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
   CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be a begin") !=
         std::string::npos);
   CHECK(behind(c + "017,25]}", 25).find("starts with 0") != std::string::npos);
