@@ -397,7 +397,9 @@ class Replanner {
     const AxisNames tokens =
         token_axes_of(memory_, planning_, session_, plan.mesh);
     const std::vector<AxisSaving> savings =
-        axis_savings(session_.manifest, plan);
+        axis_savings(plan, staged_counts(plan.placement_of,
+                                         plan.placements.size(),
+                                         session_.lint_how.stages.get()));
     return std::any_of(
         savings.begin(), savings.end(), [&](const AxisSaving& each) {
           return each.size > 1 && each.sharded_tensors == 0 &&
