@@ -53,7 +53,7 @@ std::string yaml_of(const Json& config) {
   return text;
 }
 
-struct Loaded {
+struct LoadedModel {
   Diagnostics diags;
   std::optional<Manifest> manifest;
   std::string problem() const {
@@ -61,8 +61,8 @@ struct Loaded {
   }
 };
 
-Loaded load(MemoryHost& host, const std::string& path) {
-  Loaded result;
+LoadedModel load_model(MemoryHost& host, const std::string& path) {
+  LoadedModel result;
   result.manifest = load_manifest(path, host, result.diags);
   return result;
 }
@@ -76,7 +76,7 @@ TEST_CASE("maxtext models: arrays and logical axes are those of MaxText") {
     CAPTURE(row.at("model").get<std::string>());
     MemoryHost host;
     host.files["model.yml"] = yaml_of(row.at("config"));
-    const Loaded result = load(host, "model.yml");
+    const LoadedModel result = load_model(host, "model.yml");
     CAPTURE(result.problem());
     if (row.contains("refused")) {
       CHECK_FALSE(result.manifest);
@@ -108,7 +108,7 @@ TEST_CASE("maxtext models: a config of a run takes sizes from the files that "
       "weight_dtype: bfloat16\nmodel_name: default\nbase_emb_dim: 2048\n";
   host.files["configs/runs/run.yml"] =
       "base_config: base.yml\nmodel_name: m\nlogits_via_embedding: true\n";
-  const Loaded result = load(host, "configs/runs/run.yml");
+  const LoadedModel result = load_model(host, "configs/runs/run.yml");
   CAPTURE(result.problem());
   REQUIRE(result.manifest);
   CHECK(result.manifest->type(0).dtype == DType::BF16);
@@ -140,7 +140,7 @@ TEST_CASE("maxtext models: what cannot be known is refused with its place") {
     CAPTURE(each.more);
     MemoryHost host;
     host.files["m.yml"] = kModel + each.more;
-    const Loaded result = load(host, "m.yml");
+    const LoadedModel result = load_model(host, "m.yml");
     CHECK_FALSE(result.manifest);
     REQUIRE_FALSE(result.diags.all().empty());
     CHECK(result.problem().starts_with(each.problem));
@@ -148,10 +148,10 @@ TEST_CASE("maxtext models: what cannot be known is refused with its place") {
   }
   MemoryHost host;
   host.files["m.yml"] = "decoder_block: envy\nbase_emb_dim: 64\n";
-  CHECK(load(host, "m.yml").problem() ==
+  CHECK(load_model(host, "m.yml").problem() ==
         "the arrays of MaxText's decoder block `envy` are not known");
   host.files["m.yml"] = "base_config: base.yml\nmodel_name: llama9\n";
-  CHECK(load(host, "m.yml").problem().find("`models/llama9.yml`") !=
+  CHECK(load_model(host, "m.yml").problem().find("`models/llama9.yml`") !=
         std::string::npos);
 }
 
@@ -162,11 +162,11 @@ TEST_CASE("maxtext models: a run that contradicts its model is refused, unless "
   host.files["models/m.yml"] = kModel;
   host.files["run.yml"] =
       "base_config: base.yml\nmodel_name: m\nbase_emb_dim: 32\n";
-  CHECK(load(host, "run.yml").problem() ==
+  CHECK(load_model(host, "run.yml").problem() ==
         "`base_emb_dim` differs from the model's own file, which MaxText "
         "refuses");
   host.files["run.yml"] += "override_model_config: true\n";
-  const Loaded result = load(host, "run.yml");
+  const LoadedModel result = load_model(host, "run.yml");
   REQUIRE(result.manifest);
   CHECK(result.manifest->type(0).shape == Shape{1000, 32});
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -71,7 +72,6 @@ constexpr DefaultValue kDefaults[] = {
     {"o_groups", 0},
     {"o_lora_rank", 0},
     {"sliding_window_size", 0},
-    {"rope_max_timescale", 10000},
 };
 
 int64_t default_of(std::string_view key) {
@@ -142,7 +142,6 @@ constexpr Renamed kEvery[] = {
     {"num_attention_heads", "base_num_query_heads"},
     {"num_key_value_heads", "base_num_kv_heads"},
     {"vocab_size", "vocab_size"},
-    {"rope_theta", "rope_max_timescale"},
 };
 constexpr Renamed kMixtral[] = {{"num_local_experts", "num_experts"},
                                 {"num_experts_per_tok", "num_experts_per_tok"},
@@ -331,14 +330,8 @@ class ModelWriter {
     for (const Renamed& key : block->keys) add_size(key);
     add("tie_word_embeddings", is_on("logits_via_embedding") ? "true" : "false");
     add("dtype", "\"" + weight_dtype() + "\"");
-    if (const auto epsilon = find("normalization_layer_epsilon")) {
-      if (const auto number = epsilon->number()) {
-        std::array<char, 32> digits{};
-        const auto end = std::to_chars(digits.data(),
-                                       digits.data() + digits.size(), *number);
-        add("rms_norm_eps", std::string(digits.data(), end.ptr));
-      }
-    }
+    add_number({"rms_norm_eps", "normalization_layer_epsilon"});
+    add_number({"rope_theta", "rope_max_timescale"});
     add_more(*block, layers);
     return good_ ? std::optional(text_ + "}\n") : std::nullopt;
   }
@@ -384,6 +377,21 @@ class ModelWriter {
     add(key.to, std::to_string(size(key.from)));
   }
 
+  void add_number(const Renamed& key) {
+    const auto node = find(key.from);
+    if (!node) return;
+    std::optional<double> number = node->number();
+    if (!number) {
+      const auto whole = integer_of(*node);
+      if (whole) number = static_cast<double>(*whole);
+    }
+    if (!number || !std::isfinite(*number)) return;
+    std::array<char, 32> digits{};
+    const auto end =
+        std::to_chars(digits.data(), digits.data() + digits.size(), *number);
+    add(key.to, std::string(digits.data(), end.ptr));
+  }
+
   // What a class needs beyond keys that it shares with MaxText.
   void add_more(const DecoderBlock& block, int64_t layers) {
     if (layers <= 0 || layers > kMaxLayers) return;
@@ -397,6 +405,8 @@ class ModelWriter {
       add("enable_moe_block", size("num_experts") > 1 ? "true" : "false");
       const int64_t heads = size("global_num_kv_heads");
       if (heads > 0) add("num_global_key_value_heads", std::to_string(heads));
+      add("hidden_size_per_layer_input", "0");
+      add("num_kv_shared_layers", "0");
     } else if (block.name == "deepseek4") {
       add_ratios(layers);
     }

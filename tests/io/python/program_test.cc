@@ -12,7 +12,7 @@ namespace shardplan {
 namespace {
 
 // "a=P(tp) b=P() ", or what is wrong.
-std::string read(const std::string& text, std::vector<RuleAnswer> answers = {},
+std::string followed(const std::string& text, std::vector<RuleAnswer> answers = {},
                  const std::optional<std::string>& table = std::nullopt) {
   RuleReading reading;
   reading.answers = std::move(answers);
@@ -66,7 +66,7 @@ TEST_CASE("what statements do to a table is followed") {
   };
   for (const Case& row : rows) {
     CAPTURE(row.text);
-    CHECK(read(row.text) == row.rules);
+    CHECK(followed(row.text) == row.rules);
   }
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("reading a table changes nothing") {
         "x = []\nx.append(1)\n", "x = {}\nx['RULES'] = 1\n",
         "try:\n  import y\nexcept ImportError:\n  y = None\n"}) {
     CAPTURE(use);
-    CHECK(read(kList + use) == "a=P(tp) ");
+    CHECK(followed(kList + use) == "a=P(tp) ");
   }
 }
 
@@ -138,64 +138,64 @@ TEST_CASE("changes that are not followed are refused at their places") {
         "x = (R := RULES)\nR.append(1)\n",
         "RULES.append(*x)\n"}) {
     CAPTURE(change);
-    const std::string problem = read(kList + change);
+    const std::string problem = followed(kList + change);
     CHECK(problem.find("SP002") == 0);
   }
-  CHECK(read(kList + "for x in y:\n  RULES.append(x)\n") ==
+  CHECK(followed(kList + "for x in y:\n  RULES.append(x)\n") ==
         "SP002 3:3 `RULES` is changed in a loop, which is not followed\n");
 }
 
 TEST_CASE("a condition that changes a table is asked for") {
   const std::string text = kList + "if big:\n  RULES.append(('b', P()))\n";
-  CHECK(read(text) == "SP002 2:4 the table depends on `big`\n");
-  CHECK(read(text, {{"big", "true"}}) == "a=P(tp) b=P() ");
-  CHECK(read(text, {{"big", "false"}}) == "a=P(tp) ");
+  CHECK(followed(text) == "SP002 2:4 the table depends on `big`\n");
+  CHECK(followed(text, {{"big", "true"}}) == "a=P(tp) b=P() ");
+  CHECK(followed(text, {{"big", "false"}}) == "a=P(tp) ");
   const std::string branches =
       "def rules(use_scan):\n  if use_scan:\n    return (('a', P(None, "
       "'tp')),)\n"
       "  else:\n    return (('a', P('tp')),)\n";
-  CHECK(read(branches) == "SP002 2:6 the table depends on `use_scan`\n");
-  CHECK(read(branches, {{"use_scan", "true"}}) == "a=P(None, tp) ");
-  CHECK(read(branches, {{"use_scan", "false"}}) == "a=P(tp) ");
-  CHECK(read(branches, {}, "rules#2") == "a=P(tp) ");
+  CHECK(followed(branches) == "SP002 2:6 the table depends on `use_scan`\n");
+  CHECK(followed(branches, {{"use_scan", "true"}}) == "a=P(None, tp) ");
+  CHECK(followed(branches, {{"use_scan", "false"}}) == "a=P(tp) ");
+  CHECK(followed(branches, {}, "rules#2") == "a=P(tp) ");
   const std::string early =
       "def rules(kind):\n  if kind == 'x':\n    return (('a', P()),)\n"
       "  return (('a', P('tp')),)\n";
-  CHECK(read(early).find("SP002 3:5 this is returned only where a condition "
+  CHECK(followed(early).find("SP002 3:5 this is returned only where a condition "
                          "holds that is not read") == 0);
-  CHECK(read(early, {}, "rules#1") == "a=P() ");
+  CHECK(followed(early, {}, "rules#1") == "a=P() ");
 }
 
 TEST_CASE("methods and attributes of a class are followed, too") {
   const std::string type = "class C:\n  rules = [('a', P('tp'))]\n";
-  CHECK(read(type) == "a=P(tp) ");
-  CHECK(read(type + "C.rules.append(('b', P()))\n") == "a=P(tp) b=P() ");
-  CHECK(read(type + "C.rules.pop()\n").find("SP002") == 0);
+  CHECK(followed(type) == "a=P(tp) ");
+  CHECK(followed(type + "C.rules.append(('b', P()))\n") == "a=P(tp) b=P() ");
+  CHECK(followed(type + "C.rules.pop()\n").find("SP002") == 0);
   CHECK(
-      read(type + "  def f(self):\n    self.rules.append(1)\n").find("SP002") ==
+      followed(type + "  def f(self):\n    self.rules.append(1)\n").find("SP002") ==
       0);
-  CHECK(read("class C:\n  @cached_property\n  def rules(self):\n"
+  CHECK(followed("class C:\n  @cached_property\n  def rules(self):\n"
              "    return [('a', P('tp'))]\n") == "a=P(tp) ");
-  CHECK(read("@with_defaults\ndef rules():\n  return [('a', P('tp'))]\n")
+  CHECK(followed("@with_defaults\ndef rules():\n  return [('a', P('tp'))]\n")
             .find("SP002 1:1 the decorator `with_defaults`") == 0);
-  CHECK(read("def rules():\n  r = [('a', P('tp'))]\n  return add(r)\n")
+  CHECK(followed("def rules():\n  r = [('a', P('tp'))]\n  return add(r)\n")
             .find("the call of `add` makes another table") !=
         std::string::npos);
 }
 
 TEST_CASE("tuples stand for specs where names can only be patterns") {
-  CHECK(read("R = (('q\\\\.w', ('fsdp', 'mp')), ('head', ('mp', ('a', "
+  CHECK(followed("R = (('q\\\\.w', ('fsdp', 'mp')), ('head', ('mp', ('a', "
              "'b'))))\n") == "q\\.w=P(fsdp, mp) head=P(mp, (a, b)) ");
-  CHECK(read("R = ((('mlp', 'kernel'), (None, 'mp')),)\n") ==
+  CHECK(followed("R = ((('mlp', 'kernel'), (None, 'mp')),)\n") ==
         "(?:^|/)mlp/kernel(?:/|$)=P(None, mp) ");
-  CHECK(read("R = [('.*', 'fsdp(axis=\"data\")')]\n")
+  CHECK(followed("R = [('.*', 'fsdp(axis=\"data\")')]\n")
             .find("names of sharding strategies") != std::string::npos);
 }
 
 TEST_CASE("lists of axes in a module are no tables") {
-  CHECK(read("import torch\nx = f()\nnames = [('dp', 'tp'), ('cp', 'ep')]\n")
+  CHECK(followed("import torch\nx = f()\nnames = [('dp', 'tp'), ('cp', 'ep')]\n")
             .find("no table of rules is found") != std::string::npos);
-  CHECK(read("x = f()\nnames = [(('dp', 'cp'), 'fsdp'), (('a', 'b'), 'c')]\n")
+  CHECK(followed("x = f()\nnames = [(('dp', 'cp'), 'fsdp'), (('a', 'b'), 'c')]\n")
             .find("no table of rules is found") != std::string::npos);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("specs of scanned layers get a dimension in front") {
       "    if _match(rule, path):\n      if isinstance(spec, PartitionSpec):\n"
       "        if 'layer_stack' in path:\n"
       "          spec = PartitionSpec(None, *spec)\n      return spec\n";
-  CHECK(read(grok) ==
+  CHECK(followed(grok) ==
         "(?:^|/)(?:layer_stack)/(?:.*/)?(q|k)/kernel(?:/|$)|"
         "(?:^|/)(q|k)/kernel/(?:.*/)?(?:layer_stack)(?:/|$)="
         "P(None, None, mp) (?:^|/)(q|k)/kernel(?:/|$)=P(None, mp) "
@@ -219,13 +219,13 @@ TEST_CASE("specs of scanned layers get a dimension in front") {
       "    result = {k: (P(*(None,) + v) if v is not None else None)\n"
       "      if any(x in k for x in ['Enc', 'Dec']) else v\n"
       "      for k, v in result.items()}\n";
-  CHECK(read(dalle).find("the specs depend on `use_scan`") !=
+  CHECK(followed(dalle).find("the specs depend on `use_scan`") !=
         std::string::npos);
-  CHECK(read(dalle, {{"use_scan", "true"}}).find("(?:Enc|Dec)/(?:.*/)?") !=
+  CHECK(followed(dalle, {{"use_scan", "true"}}).find("(?:Enc|Dec)/(?:.*/)?") !=
         std::string::npos);
-  CHECK(read(dalle, {{"use_scan", "false"}}) ==
+  CHECK(followed(dalle, {{"use_scan", "false"}}) ==
         "(?:^|/)(q|k)/kernel(?:/|$)=P(None, mp) (?:^|/)bias(?:/|$)=P() ");
-  CHECK(read(table + "spec = P(*spec, None)\n")
+  CHECK(followed(table + "spec = P(*spec, None)\n")
             .find("specs are changed here after they are matched") !=
         std::string::npos);
 }
