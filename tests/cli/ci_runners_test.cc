@@ -35,7 +35,7 @@ using testing::draw_of;
 using testing::holds;
 using testing::MemoryHost;
 using testing::Words;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const std::vector<std::string>& names() {
   static const std::vector<std::string> kNames = {
@@ -133,7 +133,7 @@ void check_obeyed_by_none(const std::string& text, const std::string& format) {
 }
 
 MemoryHost host_with_names() {
-  Json model = Json::object();
+  OrderedJson model = OrderedJson::object();
   std::string rules = "rules:\n";
   for (const std::string& name : names()) {
     model[name] = {{"shape", {8, 6}}, {"dtype", "f32"}};
@@ -141,7 +141,7 @@ MemoryHost host_with_names() {
   MemoryHost host;
   host.files["m.json"] = model.dump();
   for (const std::string& name : names()) {
-    const Json entry = {escape_pattern(name), {"tp"}};
+    const OrderedJson entry = {escape_pattern(name), {"tp"}};
     rules += "  - " + entry.dump() + "\n";
   }
   host.files["r.yaml"] = rules + "  - [\".\", [tp]]\n";
@@ -189,7 +189,7 @@ TEST_CASE("runners: JSON has the same names") {
   MemoryHost host = host_with_names();
   run(Words{"resolve", "m.json", "-r", "r.yaml", "-m", "tp=2", "--json"}, host);
   std::vector<std::string> read;
-  for (const Json& row : Json::parse(host.out).at("tables").at("placements")) {
+  for (const OrderedJson& row : OrderedJson::parse(host.out).at("tables").at("placements")) {
     read.push_back(row.at("parameter"));
   }
   CHECK(read == names());
@@ -205,7 +205,7 @@ TEST_CASE("runners: what is written for programs reads back the same") {
   again.files["x.plan.json"] = host.files.at("x.plan.json");
   CHECK(run(Words{"check", "m.json", "--plan", "x.plan.json", "--json"},
             again) <= 1);
-  CHECK(Json::parse(again.out).at("tables").at("placements").size() ==
+  CHECK(OrderedJson::parse(again.out).at("tables").at("placements").size() ==
         names().size());
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("runners: strings of JSON hold no command, and read back the same") {
     }
     std::string out;
     append_printable_json(out, text);
-    ENSURE(Json::parse(out).get<std::string>() == text);
+    ENSURE(OrderedJson::parse(out).get<std::string>() == text);
     ENSURE(obeyed(out, false).empty());
     for (size_t at = 0; at < out.size();) {
       ENSURE(is_printable(decode_utf8(out, at)));
