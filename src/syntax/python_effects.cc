@@ -140,17 +140,18 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
   size_t at = after;
   bool is_item = false;
   for (int depth = 0; at < end; ++depth) {
-    is_item = false;
     if (tokens_[at].is(".") && at + 1 < end) {
       if (is_changing_method(tokens_[at + 1].text) &&
           !(is_holder && depth == 0)) {
         return true;
       }
+      is_item = false;
       at += 2;
     } else if (tokens_[at].is("[")) {
       is_item = !(is_holder && depth == 0);
       at = std::min(end, past_[at]);
     } else if (tokens_[at].is("(")) {
+      is_item = false;
       at = std::min(end, past_[at]);
     } else {
       break;
@@ -179,8 +180,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
   bool is_static = false;          // list.append(RULES, ..)
   bool binds = false;
   bool reflects = false;
-  const Doubt elsewhere{"in " + in_backticks(scope.name) +
-                        ", whose calls are not followed"};
+  const Doubt elsewhere{"in " + in_backticks(scope.name)};
   for (size_t i = begin; i < end; ++i) {
     const PythonToken& token = tokens_[i];
     if (literals_.contains(token.where.begin)) {
@@ -286,6 +286,11 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
       for (std::string& word : words_of(token.text)) {
         words.insert(std::move(word));
       }
+    }
+    // `sys.modules[__name__].RULES`
+    if (i > begin && token.kind == PythonTokenKind::Name &&
+        tokens_[i - 1].is(".")) {
+      words.insert(token.text);
     }
     const bool is_called = i + 1 < end && tokens_[i + 1].is("(");
     runs_code =

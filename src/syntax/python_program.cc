@@ -519,6 +519,7 @@ void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
   if (after != op) return;
   PythonObject* changed = marker(problem.where);
   changed->problem = problem;
+  changed->is_derived = true;
   changed->items = {{object, ""}, {more, ""}};
   bind(scope, name, changed, doubt, problem.where);
 }

@@ -158,10 +158,13 @@ class PlanReader {
     PartitionSpec weight;
     if (!is_first) weight.dims.emplace_back();
     weight.dims.push_back({std::string(kAxis)});
-    PartitionSpec bias;
-    if (*style == Style::Column) bias.dims.push_back({std::string(kAxis)});
-    add_rule(entry, "\\.weight$", std::move(weight));
-    if (!embeds) add_rule(entry, "\\.bias$", std::move(bias));
+    const bool cuts_bias = *style == Style::Column && !embeds;
+    add_rule(entry, cuts_bias ? "\\.(?:weight|bias)$" : "\\.weight$",
+             std::move(weight));
+    if (cuts_bias || embeds) return;
+    // A layer may have no bias.
+    add_rule(entry, "\\.bias$", {});
+    rules_.rules.back().shipped = true;
   }
 
   void add_rule(const PythonEntry& entry, std::string_view end,

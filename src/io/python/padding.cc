@@ -150,15 +150,20 @@ class PaddingFinder {
     return true;
   }
 
-  // `_match(rule, key)`, `re.search(rule, path)`: whether a rule is the one.
+  // `_match(rule, key)`, `re.search(rule, name) is not None`: every rule that
+  // is found has that.
   bool is_match(size_t begin, size_t end) const {
     size_t at = begin;
-    while (at + 1 < end && tokens_[at + 1].is(".")) at += 2;
-    if (at + 1 >= end || !tokens_[at + 1].is("(") || past_[at + 1] != end) {
-      return false;
-    }
-    const std::string_view name = tokens_[at].text;
-    return name.find("match") != name.npos || name.find("search") != name.npos;
+    while (at + 2 < end && tokens_[at + 1].is(".")) at += 2;
+    if (at + 1 >= end || !tokens_[at + 1].is("(")) return false;
+    const std::string& name = tokens_[at].text;
+    const bool looks = name.find("match") != std::string::npos ||
+                       name.find("search") != std::string::npos;
+    const size_t past = past_[at + 1];
+    const bool is_there = past + 3 == end && tokens_[past].is("is") &&
+                          tokens_[past + 1].is("not") &&
+                          tokens_[past + 2].is("None");
+    return looks && (past == end || is_there);
   }
 
   bool condition(size_t begin, size_t end, PythonPadding& found, bool& is_off) {
@@ -268,6 +273,7 @@ bool add_padded_rules(const PythonPadding& padding,
       continue;
     }
     Rule padded = rules[i];
+    padded.shipped = true;  // one of two for the same rule may match nothing
     padded.spec.dims.insert(padded.spec.dims.begin(), AxisNames());
     padded.dim_where.insert(padded.dim_where.begin(), padded.spec_where);
     if (padding.parts.empty()) {

@@ -62,7 +62,8 @@ TEST_CASE("what statements do to a table is followed") {
       {kList + "if TYPE_CHECKING:\n  RULES.append(('b', P()))\n", "a=P(tp) "},
       {kList + "if __name__ == '__main__':\n  RULES.append(('b', P()))\n",
        "a=P(tp) "},
-      {"pre = 'x/'\nRULES = [(pre + 'a', P('tp'))]\n", "x/a=P(tp) "},
+      {"pre = 'x/'\nRULES = [('b', P()), (pre + 'a', P('tp'))]\n",
+       "b=P() x/a=P(tp) "},
   };
   for (const Case& row : rows) {
     CAPTURE(row.text);
@@ -136,7 +137,15 @@ TEST_CASE("changes that are not followed are refused at their places") {
         "[RULES.append(i) for i in x]\n",
         "(R := RULES).append(1)\n",
         "x = (R := RULES)\nR.append(1)\n",
-        "RULES.append(*x)\n"}) {
+        "RULES.append(*x)\n",
+        "RULES[len(RULES):] = [1]\n",
+        "import sys\nsys.modules[__name__].RULES = []\n",
+        "r = RULES[0]\nr[1] = P()\n",
+        "a = b = RULES\nb.pop()\n",
+        "RULES = add_defaults(RULES)\n",
+        "map(RULES.append, x)\n",
+        "match k:\n  case 1:\n    RULES.append(1)\n",
+        "for i in x: RULES += [('b', P())]\n"}) {
     CAPTURE(change);
     const std::string problem = followed(kList + change);
     CHECK(problem.find("SP002") == 0);
