@@ -41,7 +41,8 @@ constexpr std::string_view kGiveConfig =
 const std::vector<OtherConfig>& other_configs() {
   static const std::vector<OtherConfig> kConfigs = {
       {{"\"dim\"", "\"n_layers\"", "\"n_heads\""},
-       "the `params.json` of an original release (of Meta, Mistral or DeepSeek)",
+       "the `params.json` of an original release (of Meta, Mistral or "
+       "DeepSeek)",
        kGiveConfig},
       {{"\nmodel:", "mcore_gpt:"}, "a config of NeMo", kGiveConfig},
       {{"\nmodel:", "megatron_amp_O2:"}, "a config of NeMo", kGiveConfig},
@@ -84,9 +85,9 @@ bool refuse_other_config(const std::string& path, const SourcePtr& file,
                          Diagnostics& diags) {
   const std::string_view text = file->text();
   for (const OtherConfig& each : other_configs()) {
-    const bool all = std::all_of(
-        each.keys.begin(), each.keys.end(),
-        [&](std::string_view key) { return has_key(text, key); });
+    const bool all =
+        std::all_of(each.keys.begin(), each.keys.end(),
+                    [&](std::string_view key) { return has_key(text, key); });
     // A tensor may be called anything.
     if (!all || has_key(text, "\"shape\"") || has_key(text, "shape:")) continue;
     diags

@@ -189,7 +189,8 @@ TEST_CASE("runners: JSON has the same names") {
   MemoryHost host = host_with_names();
   run(Words{"resolve", "m.json", "-r", "r.yaml", "-m", "tp=2", "--json"}, host);
   std::vector<std::string> read;
-  for (const OrderedJson& row : OrderedJson::parse(host.out).at("tables").at("placements")) {
+  for (const OrderedJson& row :
+       OrderedJson::parse(host.out).at("tables").at("placements")) {
     read.push_back(row.at("parameter"));
   }
   CHECK(read == names());

@@ -100,8 +100,9 @@ head_dim: 16
 vocab_size: 1_000
 )";
 
-TEST_CASE("maxtext models: a config of a run takes sizes from the files that "
-          "it names") {
+TEST_CASE(
+    "maxtext models: a config of a run takes sizes from the files that "
+    "it names") {
   MemoryHost host;
   host.files["configs/models/m.yml"] = kModel;
   host.files["configs/base.yml"] =
@@ -155,8 +156,9 @@ TEST_CASE("maxtext models: what cannot be known is refused with its place") {
         std::string::npos);
 }
 
-TEST_CASE("maxtext models: a run that contradicts its model is refused, unless "
-          "it overrides it") {
+TEST_CASE(
+    "maxtext models: a run that contradicts its model is refused, unless "
+    "it overrides it") {
   MemoryHost host;
   host.files["base.yml"] = "model_name: default\n";
   host.files["models/m.yml"] = kModel;

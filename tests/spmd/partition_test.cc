@@ -52,13 +52,13 @@ TEST_CASE(
 
 // XLA and Megatron-LM do the same at every size.
 TEST_CASE("partition: the batch does not change what a product sends") {
-  struct Case {
+  struct SentCase {
     const char* x;
     const char* w;
     const char* wanted;  // "": none
     const char* sent;
   };
-  const Case cases[] = {
+  const SentCase cases[] = {
       {"dp, None, tp", "tp, None", "",
        "all-reduce over tp of v2 (partial sum)"},
       {"dp, None, tp", "tp, None", "dp, None, None",
@@ -78,7 +78,7 @@ TEST_CASE("partition: the batch does not change what a product sends") {
       {"dp, None, None", "tp, dp", "",
        "all-gather over dp of w1 (weight use); "
        "all-reduce over tp of v2 (partial sum)"}};
-  for (const Case& each : cases) {
+  for (const SentCase& each : cases) {
     for (const int64_t tokens : {4, 64, 256, 4096, 1 << 20}) {
       SmallGraph g("dp=2,tp=4");
       const int x = g.input({4, tokens, 64}, each.x);

@@ -212,9 +212,8 @@ std::optional<MaxtextDump> read_twin(const ModelSource& source, bool named,
   const bool is_named = file_name_of(source.path) == kNamedShardings;
   const bool is_logical = file_name_of(source.path) == kLogicalShardings;
   if (named ? !is_named : !is_logical) return std::nullopt;
-  const std::string path =
-      path_beside(source.path, named ? kLogicalShardings : kNamedShardings,
-                  host);
+  const std::string path = path_beside(
+      source.path, named ? kLogicalShardings : kNamedShardings, host);
   if (!host.file_info(path)) return std::nullopt;
   Diagnostics problems;
   const SourcePtr file = read_source(path, kWholeFile, host, problems);

@@ -234,11 +234,11 @@ constexpr std::string_view kGptOssHas[] = {"attention_bias", "attention_sink",
 constexpr std::string_view kLlama4Reads[] = {"num_experts", "shared_experts",
                                              "use_qk_norm",
                                              "interleave_moe_layer_step"};
-constexpr std::string_view kDeepseekReads[] = {
-    "num_experts", "shared_experts", "first_num_dense_layers"};
-constexpr std::string_view kDeepseek4Reads[] = {
-    "num_experts", "shared_experts", "first_num_hash_layers",
-    "mhc_expansion_rate"};
+constexpr std::string_view kDeepseekReads[] = {"num_experts", "shared_experts",
+                                               "first_num_dense_layers"};
+constexpr std::string_view kDeepseek4Reads[] = {"num_experts", "shared_experts",
+                                                "first_num_hash_layers",
+                                                "mhc_expansion_rate"};
 constexpr std::string_view kGemma4Reads[] = {
     "num_experts",         "shared_experts",     "share_kv_projections",
     "global_num_kv_heads", "use_post_attn_norm", "use_post_ffw_norm",
@@ -252,29 +252,59 @@ constexpr DecoderBlock kBlocks[] = {
     {"gemma", "", "gemma", "GemmaForCausalLM", {}, {}, {}},
     {"gemma2", "", "gemma2", "Gemma2ForCausalLM", kGemma, {}, kSandwich, 2},
     {"gemma3", "", "gemma3_text", "Gemma3ForCausalLM", kGemma, {}, kSandwich},
-    {"gemma4", "num_experts", "gemma4_text", "Gemma4ForCausalLM", kGemma4Moe,
-     kGemma4Reads, {}},
-    {"gemma4", "", "gemma4_text", "Gemma4ForCausalLM", kGemma4, kGemma4Reads,
+    {"gemma4",
+     "num_experts",
+     "gemma4_text",
+     "Gemma4ForCausalLM",
+     kGemma4Moe,
+     kGemma4Reads,
+     {}},
+    {"gemma4",
+     "",
+     "gemma4_text",
+     "Gemma4ForCausalLM",
+     kGemma4,
+     kGemma4Reads,
      {}},
     {"qwen2", "", "qwen2", "Qwen2ForCausalLM", {}, {}, kBias},
     {"qwen3", "", "qwen3", "Qwen3ForCausalLM", {}, {}, kQkNorm},
     {"qwen3_moe", "", "qwen3_moe", "Qwen3MoeForCausalLM", kQwenMoe, kExperts,
      kQkNorm},
-    {"qwen3_next", "", "qwen3_next", "Qwen3NextForCausalLM", kQwenNext,
-     kAnyQkNorm, {}},
-    {"qwen3_5", "num_experts", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM",
-     kQwenNext, kAnyQkNorm, {}},
+    {"qwen3_next",
+     "",
+     "qwen3_next",
+     "Qwen3NextForCausalLM",
+     kQwenNext,
+     kAnyQkNorm,
+     {}},
+    {"qwen3_5",
+     "num_experts",
+     "qwen3_5_moe_text",
+     "Qwen3_5MoeForCausalLM",
+     kQwenNext,
+     kAnyQkNorm,
+     {}},
     {"deepseek", "use_indexer", "deepseek_v32", "DeepseekV32ForCausalLM",
      kDeepseek, kDeepseekReads, kIndexer},
     {"deepseek", "routed_bias", "deepseek_v3", "DeepseekV3ForCausalLM",
      kDeepseek, kDeepseekReads, kRoutedBias},
-    {"deepseek", "", "deepseek_v2", "DeepseekV2ForCausalLM", kDeepseek,
-     kDeepseekReads, {}},
+    {"deepseek",
+     "",
+     "deepseek_v2",
+     "DeepseekV2ForCausalLM",
+     kDeepseek,
+     kDeepseekReads,
+     {}},
     {"deepseek4", "", "deepseek_v4", "DeepseekV4ForCausalLM", kDeepseek4,
      kDeepseek4Reads, kIndexer},
     {"gpt_oss", "", "gpt_oss", "GptOssForCausalLM", kGptOss, kExperts,
      kGptOssHas},
-    {"llama4", "", "llama4_text", "Llama4ForCausalLM", kLlama4, kLlama4Reads,
+    {"llama4",
+     "",
+     "llama4_text",
+     "Llama4ForCausalLM",
+     kLlama4,
+     kLlama4Reads,
      {}},
     {"olmo3", "", "olmo3", "Olmo3ForCausalLM", kGemma, {}, kQkNorm},
 };
@@ -291,7 +321,8 @@ std::optional<int64_t> integer_of(const Node& node) {
   int64_t value = 0;
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  const bool whole =
+      error == std::errc() && end == digits.data() + digits.size();
   return whole && !digits.empty() ? std::optional(value) : std::nullopt;
 }
 
@@ -328,7 +359,8 @@ class ModelWriter {
       add_size({"intermediate_size", "base_mlp_dim"});
     }
     for (const Renamed& key : block->keys) add_size(key);
-    add("tie_word_embeddings", is_on("logits_via_embedding") ? "true" : "false");
+    add("tie_word_embeddings",
+        is_on("logits_via_embedding") ? "true" : "false");
     add("dtype", "\"" + weight_dtype() + "\"");
     add_number({"rms_norm_eps", "normalization_layer_epsilon"});
     add_number({"rope_theta", "rope_max_timescale"});
@@ -348,7 +380,8 @@ class ModelWriter {
 
   bool is_on(std::string_view key) const {
     const auto node = find(key);
-    return node && (node->boolean().value_or(false) || contains(kOn, node->text()));
+    return node &&
+           (node->boolean().value_or(false) || contains(kOn, node->text()));
   }
 
   int64_t size(std::string_view key) {
@@ -447,12 +480,11 @@ class ModelWriter {
         known.emplace_back(block.name);
       }
     }
-    auto report = diags_.error(
-        Code::UnsupportedConfig, named ? named->span() : root(),
-        "the arrays of MaxText's decoder block " + in_backticks(name) +
-            " are not known");
-    report.fact("known are " + quoted_names(known))
-        .help(std::string(kUseDump));
+    auto report =
+        diags_.error(Code::UnsupportedConfig, named ? named->span() : root(),
+                     "the arrays of MaxText's decoder block " +
+                         in_backticks(name) + " are not known");
+    report.fact("known are " + quoted_names(known)).help(std::string(kUseDump));
     return nullptr;
   }
 
@@ -464,9 +496,9 @@ class ModelWriter {
           (block.name == "deepseek" || block.name == "deepseek4")) {
         continue;
       }
-      const bool plain =
-          contains(each.plain, node->text()) || node->is_null() ||
-          (node->is_list() && node->size() == 0);
+      const bool plain = contains(each.plain, node->text()) ||
+                         node->is_null() ||
+                         (node->is_list() && node->size() == 0);
       if (plain || contains(block.has, each.key)) continue;
       diags_
           .error(Code::UnsupportedConfig, node->span(),
@@ -483,7 +515,8 @@ class ModelWriter {
 
   static constexpr int64_t kMaxLayers = 100000;
   static constexpr std::string_view kUseDump =
-      "give MaxText's sharding dump (`named_shardings.json`), or the checkpoint, "
+      "give MaxText's sharding dump (`named_shardings.json`), or the "
+      "checkpoint, "
       "as the model";
 
   const MaxtextConfig& config_;
@@ -493,9 +526,9 @@ class ModelWriter {
 };
 
 bool recognize_model(std::string_view head) {
-  constexpr std::string_view kSizes[] = {"decoder_block:", "base_emb_dim:",
-                                         "base_mlp_dim:",
-                                         "base_num_decoder_layers:"};
+  constexpr std::string_view kSizes[] = {
+      "decoder_block:", "base_emb_dim:", "base_mlp_dim:",
+      "base_num_decoder_layers:"};
   const auto has = [&](std::string_view key) { return begins_line(head, key); };
   return std::any_of(std::begin(kSizes), std::end(kSizes), has) ||
          (has("model_name:") && has("base_config:"));
@@ -578,6 +611,8 @@ std::optional<Manifest> read_model(const ModelSource& source, Host& host,
 
 const ManifestFormat kMaxtextModel = {
     "maxtext-model", "MaxText's model files and configs that name one",
-    recognize_model, read_model, false, nullptr, config_of_model};
+    recognize_model, read_model,
+    false,           nullptr,
+    config_of_model};
 
 }  // namespace shardplan

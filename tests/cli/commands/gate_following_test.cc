@@ -19,13 +19,13 @@ using testing::has_text;
 using testing::MemoryHost;
 using testing::Words;
 
-constexpr const char* kModel = R"({
+constexpr const char* kFollowedModel = R"({
  "w": {"shape": [64, 64], "dtype": "bf16"},
  "v": {"shape": [64, 64], "dtype": "bf16"}})";
 constexpr const char* kOther = R"({"u": {"shape": [8, 8], "dtype": "bf16"}})";
-constexpr const char* kRules =
+constexpr const char* kFollowedRules =
     "axes: [fsdp, tp]\nrules:\n  - [\".\", [fsdp]]\n";
-constexpr const char* kLost =
+constexpr const char* kFollowedLost =
     "axes: [fsdp, tp]\nrules:\n  - [\"w\", []]\n  - [\".\", [fsdp]]\n";
 constexpr const char* kGained =
     "axes: [fsdp, tp]\nrules:\n  - [\".\", [fsdp, tp]]\n";
@@ -49,7 +49,7 @@ std::string one(const std::string& name, const std::string& more = "",
 }
 
 const std::vector<GateRow>& rows() {
-  const Files lost = {{"r.yaml", kLost}};
+  const Files lost = {{"r.yaml", kFollowedLost}};
   const std::string two = "fsdp=8, \"fsdp=4,tp=2\"";
   static const std::vector<GateRow> kRows = {
       {"nothing", one("a"), one("a"), {}},
@@ -85,11 +85,11 @@ const std::vector<GateRow>& rows() {
       {"the model has another name",
        one("a"),
        one("a", "", "fsdp=8", "n.json"),
-       {{"n.json", kModel}}},
+       {{"n.json", kFollowedModel}}},
       {"the model has another name, lost axes",
        one("a"),
        one("a", "", "fsdp=8", "n.json"),
-       {{"n.json", kModel}, {"r.yaml", kLost}},
+       {{"n.json", kFollowedModel}, {"r.yaml", kFollowedLost}},
        1,
        "SP601"},
       {"another model",
@@ -101,7 +101,7 @@ const std::vector<GateRow>& rows() {
       {"another model, lost axes of the first",
        one("a"),
        one("a", "", "fsdp=8", "n.json"),
-       {{"n.json", kOther}, {"r.yaml", kLost}},
+       {{"n.json", kOther}, {"r.yaml", kFollowedLost}},
        1,
        "SP601"},
       {"another model in its place",
@@ -113,7 +113,7 @@ const std::vector<GateRow>& rows() {
       {"split in two",
        one("a"),
        one("b") + "  c: {model: m.json, rules: s.yaml, mesh: [fsdp=8]}\n",
-       {{"s.yaml", kLost}},
+       {{"s.yaml", kFollowedLost}},
        1,
        "SP601"},
       {"what fails is the base's", one("a"),
@@ -145,8 +145,8 @@ TEST_CASE(
     CAPTURE(row.about);
     MemoryHost host;
     for (const std::string side : {"old/", "new/"}) {
-      host.files[side + "m.json"] = kModel;
-      host.files[side + "r.yaml"] = kRules;
+      host.files[side + "m.json"] = kFollowedModel;
+      host.files[side + "r.yaml"] = kFollowedRules;
     }
     host.files["old/shardplan.yaml"] = row.base;
     if (!row.head.empty()) host.files["new/shardplan.yaml"] = row.head;
