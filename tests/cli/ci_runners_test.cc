@@ -151,7 +151,7 @@ MemoryHost host_with_names() {
   return host;
 }
 
-const std::vector<Words>& command_lines() {
+const std::vector<Words>& runner_command_lines() {
   static const std::vector<Words> kAll = {
       {"inspect", "m.json"},
       {"check", "m.json", "-r", "r.yaml", "-m", "tp=5"},
@@ -171,7 +171,7 @@ TEST_CASE("runners: no name is a command, in any format") {
   for (const Renderer& renderer : renderers()) {
     const std::string format(renderer.name);
     CAPTURE(format);
-    for (Words words : command_lines()) {
+    for (Words words : runner_command_lines()) {
       if (words.size() > 1 || words[0] == "check") {
         words.insert(words.begin() + 1, {"--format", format, "--isolated"});
         if (words.size() == 4) words.erase(words.begin() + 3);
