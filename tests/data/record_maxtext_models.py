@@ -150,18 +150,18 @@ def merge(program, part):
             path = pathlib.Path(folder) / "model.yml"
             path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in row["config"].items()))
             run = subprocess.run([program, "inspect", path, "--json", "--expand", "--isolated"], capture_output=True, text=True)
-        row.pop("problem", None) if run.returncode == 2 else None
         if run.returncode != 0:
             row["refused"] = True
             row.pop("tensors", None)
             refused.append(row["model"])
         elif "tensors" not in row:
-            differing += 1
-            print(row["model"], "is read, but not by MaxText:", row.get("problem"))
+            print(row["model"], "is read, but not built by MaxText here:", row["problem"])
         else:
             ours = collections.Counter()
-            for tensor in json.loads(run.stdout)["tables"]["parameters"]:
-                ours[re.sub(r"\d+", "*", tensor["parameter"]), tuple(tensor["shape"])] += 1
+            tables = json.loads(run.stdout)["tables"]
+            for table, key in (("parameters", "parameter"), ("buffers", "buffer")):
+                for tensor in tables.get(table, []):
+                    ours[re.sub(r"\d+", "*", tensor[key]), tuple(tensor["shape"])] += 1
             theirs = collections.Counter()
             for name, shape, number, _ in row["tensors"]:
                 theirs[name, tuple(shape)] += number
