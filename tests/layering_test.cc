@@ -40,7 +40,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"io", {"base", "core", "syntax", "model", "io"}},
     {"resolve", {"base", "core", "model", "resolve"}},
     {"memory", {"base", "core", "model", "resolve", "memory"}},
-    {"serve", {"base", "core", "memory", "serve"}},
+    {"serve", {"base", "core", "model", "memory", "serve"}},
     {"comm", {"base", "comm"}},
     {"graph", {"base", "core", "model", "graph"}},
     {"spmd", {"base", "core", "comm", "graph", "spmd"}},

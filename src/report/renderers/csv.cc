@@ -16,10 +16,10 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "report/diagnostics_text.h"
 #include "report/json.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
+#include "report/runner_commands.h"
 
 namespace shardplan {
 namespace {
