@@ -91,6 +91,7 @@ const std::map<std::string, std::set<std::string>> kConfined = {
     {"nlohmann/", {"conformance/", "report/renderers/sarif"}},
     {"blis", {"graph/gemm"}},
     {"sys/", {"base/child_process", "base/real_host", "base/real_output"}},
+    {"dirent.h", {"base/child_process"}},
     {"fcntl.h", {"base/child_process", "base/real_host", "base/real_output"}},
     {"poll.h", {"base/child_process", "base/real_host", "base/real_output"}},
     {"sched.h", {"base/real_host"}},

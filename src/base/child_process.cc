@@ -7,11 +7,12 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -34,23 +35,31 @@ constexpr size_t kMostUnread = size_t{16} << 20;
 constexpr int kLookEvery = 50;  // milliseconds
 constexpr int kLooksPerSecond = 1000 / kLookEvery;
 
+// The first bytes of a file, which are all of a process's /proc/N/stat; empty
+// where it cannot be read.
+std::string start_of(const std::string& path) {
+  const Descriptor file = open_file(path, O_RDONLY);
+  std::array<char, 4096> bytes{};
+  const ssize_t got =
+      retry([&] { return ::read(file.get(), bytes.data(), bytes.size()); });
+  return {bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0))};
+}
+
 // Whether programs of a session are at work: one of them runs, or waits for a
 // disk, or has used the processor since the last look.
 class Activity {
  public:
   // REQUIRES: /proc is the system's; where it cannot be read, all are at work.
   bool is_at_work(pid_t session) {
-    std::error_code error;
-    std::filesystem::directory_iterator at("/proc", error), end;
-    if (error) return true;
+    const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"),
+                                                  ::closedir);
+    if (all == nullptr) return true;
     uint64_t used = 0;
     bool runs = false;
-    for (; !error && at != end; at.increment(error)) {
-      const std::string name = at->path().filename().string();
+    while (const dirent* const each = ::readdir(all.get())) {
+      const std::string name = each->d_name;
       if (!is_digit(name.front())) continue;
-      std::ifstream file(at->path() / "stat");
-      std::string text;
-      std::getline(file, text);
+      const std::string text = start_of("/proc/" + name + "/stat");
       // "17 (name) S parent group session terminal .. user system"; the name
       // may have any signs.
       const size_t behind = text.rfind(')');

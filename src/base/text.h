@@ -76,7 +76,7 @@ bool is_plain_ascii(std::string_view text);
 // Escapes what is not printable as \n, \x1b, \u{202e}, invalid bytes as \xff
 // and a `#` behind another as \x23, so that a name from a file can neither
 // write to the terminal nor command the runner of a CI job
-// (report/diagnostics_text.h). What is shown goes through here where it is
+// (report/runner_commands.h). What is shown goes through here where it is
 // rendered (src/report) and nowhere before: texts are composed, compared and
 // searched as they are. Nothing changes twice.
 std::string printable(std::string_view text);

@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "io/fence.h"
+#include "report/runner_commands.h"
 
 namespace shardplan::cli {
 namespace {

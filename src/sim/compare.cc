@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "graph/elementwise.h"
@@ -43,6 +44,10 @@ DeviceTensors added_up(const Program& program, const Layout& layout,
         sum = copy(converted(part, Element::F64));
       } else if (layout.reduction == Reduction::Sum) {
         add_into(sum, converted(part, Element::F64), exact);
+      } else if (exact == Arithmetic::Field) {
+        // In the field a maximum is another operation (graph/elementwise.h).
+        map_binary<double>(sum, converted(part, Element::F64), sum, 1,
+                           field::maximum);
       } else {
         max_into(sum, converted(part, Element::F64));
       }
@@ -52,25 +57,35 @@ DeviceTensors added_up(const Program& program, const Layout& layout,
   return sums;
 }
 
-// The largest difference of numbers that are finite on both sides.
-double largest_difference(const Tensor& expected, const Tensor& got) {
+// Numbers of which one or both are not finite: other ones are apart by
+// infinity, or are passed over.
+enum class NotFinite : uint8_t { Apart, PassedOver };
+
+double largest_difference(const Tensor& expected, const Tensor& got,
+                          NotFinite others) {
   const std::vector<double> y = values_of(expected);
   const std::vector<double> s = values_of(got);
   double worst = 0;
   for (size_t i = 0; i < y.size() && i < s.size(); ++i) {
     const double difference = std::abs(y[i] - s[i]);
-    if (std::isfinite(difference)) worst = std::max(worst, difference);
+    if (std::isfinite(difference)) {
+      worst = std::max(worst, difference);
+    } else if (others == NotFinite::Apart && y[i] != s[i] &&
+               !(std::isnan(y[i]) && std::isnan(s[i]))) {
+      return kInfinity;
+    }
   }
   return worst;
 }
 
 double largest_difference(const Program& program, const Layout& layout,
-                          const Tensor& whole, const DeviceTensors& made) {
+                          const Tensor& whole, const DeviceTensors& made,
+                          NotFinite others) {
   double worst = 0;
   for (size_t d = 0; d < made.size(); ++d) {
     const Tensor own =
         shard_of(program.mesh, layout, whole, static_cast<int64_t>(d));
-    worst = std::max(worst, largest_difference(own, made[d]));
+    worst = std::max(worst, largest_difference(own, made[d], others));
   }
   return worst;
 }
@@ -104,10 +119,11 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
   auto parted =
       difference_of(program_, at.result, layout, sums, whole, arithmetic);
   if (!parted) return;
-  const double size = arithmetic == Arithmetic::Field ||
-                              is_output_[static_cast<size_t>(of.value)]
-                          ? kInfinity
-                          : largest_difference(program_, layout, whole, sums);
+  const double size =
+      arithmetic == Arithmetic::Field ||
+              is_output_[static_cast<size_t>(of.value)]
+          ? kInfinity
+          : largest_difference(program_, layout, whole, sums, NotFinite::Apart);
   candidates_.push_back({*std::move(parted), of_sum, size});
 }
 
@@ -121,10 +137,12 @@ void Comparison::look_working(const PairedRuns& exact,
   const Register& of = program_.registers[static_cast<size_t>(at.result)];
   const Tensor whole = whole_of(exact.unsharded, of.value);
   const double error = std::max(
-      largest_difference(whole, whole_of(working.unsharded, of.value)),
+      largest_difference(whole, whole_of(working.unsharded, of.value),
+                         NotFinite::PassedOver),
       largest_difference(
           program_, without_sums(of.layout), whole,
-          added_up(program_, of.layout, made, working.options.arithmetic)));
+          added_up(program_, of.layout, made, working.options.arithmetic),
+          NotFinite::PassedOver));
   if (found->size <= kRoundingPart * error) candidates_.erase(found);
 }
 
