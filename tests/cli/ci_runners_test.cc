@@ -188,9 +188,9 @@ TEST_CASE("runners: no name is a command, in any format") {
 TEST_CASE("runners: JSON has the same names") {
   MemoryHost host = host_with_names();
   run(Words{"resolve", "m.json", "-r", "r.yaml", "-m", "tp=2", "--json"}, host);
+  const OrderedJson report = OrderedJson::parse(host.out);
   std::vector<std::string> read;
-  for (const OrderedJson& row :
-       OrderedJson::parse(host.out).at("tables").at("placements")) {
+  for (const OrderedJson& row : report.at("tables").at("placements")) {
     read.push_back(row.at("parameter"));
   }
   CHECK(read == names());

@@ -118,6 +118,9 @@ std::vector<Place> places() {
   target("io/load.cc", "an index in a folder", {},
          "d/model.safetensors.index.json", "d");
   target("io/load.cc", "a config in a folder", {}, "d/config.json", "d");
+  target("io/load.cc", "an index of PyTorch beside a config of a folder",
+         {{"d/config.json", config()}}, "d/pytorch_model.bin.index.json", "d");
+  target("io/load.cc", "a pipeline in a folder", {}, "d/model_index.json", "d");
   target("io/load.cc", "a dump in a folder", {}, "d/named_shardings.json", "d");
   target("io/load.cc", "an orbax item in a folder", {}, "d/items/_METADATA",
          "d");
@@ -184,7 +187,8 @@ std::vector<Place> places() {
     row.command =
         text.starts_with("draft")
             ? std::vector<const char*>{"analyze", "config.json", "--engine",
-                                       "vllm", "--memory", "80GiB"}
+                                       "vllm", "--mode", "decode", "--seq",
+                                       "64", "--memory", "80GiB"}
         : text.starts_with("hardware") || text.starts_with("state")
             ? std::vector<const char*>{"analyze", "config.json", "--optimizer",
                                        "adamw"}
@@ -193,6 +197,8 @@ std::vector<Place> places() {
             ? std::vector<const char*>{"check", "config.json"}
         : text.starts_with("baseline")
             ? std::vector<const char*>{"check"}
+        : text.starts_with("graph")
+            ? std::vector<const char*>{"simulate", "config.json"}
             : std::vector<const char*>{"simulate", "config.json", "--layers",
                                        "1", "--shrink"};
     if (text.starts_with("plan")) row.rules = "";
@@ -329,7 +335,7 @@ TEST_CASE("the table has every place of the sources") {
       {"io/hf_config/facts.cc", 2},    // the same config as load.cc's
       {"io/hf_config/manifest.cc", 1},
       {"io/levanter/rules.cc", 1},
-      {"io/load.cc", 9},
+      {"io/load.cc", 10},
       {"io/maxtext/config.cc", 3},
       {"io/maxtext/dump.cc", 1},
       {"io/orbax/checkpoint.cc", 3},
@@ -341,11 +347,12 @@ TEST_CASE("the table has every place of the sources") {
   // Paths are joined by hand where nothing is opened by them, or where it is
   // said (leads_to) what led there.
   const std::set<std::string> kJoin = {
-      "cli/commands/gate/gate.cc", "cli/commands/gate/sides.cc",
-      "cli/commands/simulate/simulate.cc", "cli/config.cc",
-      "cli/flag_values.cc", "cli/flags.cc", "cli/memory_flags.cc",
-      "cli/trusted_config.cc", "io/fence.cc", "io/git/tree_host.cc",
-      "io/load.cc", "io/maxtext/config.cc", "io/orbax/checkpoint.cc"};
+      "cli/commands/gate/following.cc", "cli/commands/gate/gate.cc",
+      "cli/commands/gate/sides.cc", "cli/commands/simulate/simulate.cc",
+      "cli/config.cc", "cli/flag_values.cc", "cli/flags.cc",
+      "cli/memory_flags.cc", "cli/trusted_config.cc", "io/fence.cc",
+      "io/git/tree_host.cc", "io/load.cc", "io/maxtext/config.cc",
+      "io/orbax/checkpoint.cc"};
   // Readers open what they are given; these implement a host, or look at what
   // the user named.
   const std::set<std::string> kWithPlaces = [] {

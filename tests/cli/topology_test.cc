@@ -46,9 +46,11 @@ json answer(const Words& words, MemoryHost& host, int expected) {
   return json::parse(host.out);
 }
 
+// Of findings; how the topology was read is a note.
 std::vector<std::string> codes_of(const json& report) {
   std::vector<std::string> codes;
   for (const json& diagnostic : report.at("diagnostics")) {
+    if (diagnostic.at("severity") == "note") continue;
     codes.push_back(diagnostic.at("code"));
   }
   return codes;

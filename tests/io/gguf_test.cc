@@ -24,8 +24,8 @@ using testing::MemoryHost;
 std::string load_gguf(MemoryHost& host, const std::string& path) {
   Diagnostics diags;
   const auto manifest = load_manifest(path, host, diags);
-  std::string text = testing::messages(diags);
-  if (!manifest) return text;
+  if (!manifest) return testing::messages(diags);
+  std::string text = testing::problems(diags);
   text += manifest->format;
   for (size_t i = 0; i < manifest->size(); ++i) {
     text += " " + std::string(manifest->name(i));

@@ -455,9 +455,13 @@ TEST_CASE("the two dumps beside each other complete each other") {
     CHECK(result->text == "params/params/w f32[64, 8] embed -\nfsdp=16");
     CHECK(result->manifest->format == "maxtext-dump");
     CHECK(result->manifest->buffers().size() == 1);
-    REQUIRE(result->diags.all().size() == 1);
-    CHECK(result->diags.all()[0].message == kAssumed);
-    CHECK(result->diags.all()[0].severity == Severity::Warning);
+    const auto& reported = result->diags.all();
+    REQUIRE(reported.size() == 3);
+    CHECK(reported[0].message == kAssumed);
+    CHECK(reported[0].severity == Severity::Warning);
+    // The optimizer's state and the step are no parameters.
+    CHECK(reported[1].code == Code::Remark);
+    CHECK(reported[2].code == Code::Remark);
     CHECK(result->manifest->remarks.size() == 1);
   }
 }

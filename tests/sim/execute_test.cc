@@ -382,14 +382,14 @@ TEST_CASE("execute: what a wrong gather leaves is each device's own") {
 // A table that is looked up first and multiplied with last, `layers` apart.
 struct Tied {
   explicit Tied(int layers) : g("fsdp=2") {
-    const int ids = g.input({4}, "fsdp", 8);
+    const int ids = g.input({4, 2}, "fsdp, None", 8);
     table = g.parameter({8, 4}, "None, fsdp");
     int x = g.node("embedding", {table, ids});
     for (int i = 0; i < layers; ++i) {
       inner = x;
       x = g.node("relu", {x});
     }
-    y = g.einsum("bd,vd->bv", x, table);
+    y = g.einsum("bsd,vd->bsv", x, table);
     program.emplace(g.plan());
     lives = lifetimes_of(*program);
   }

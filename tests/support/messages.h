@@ -38,4 +38,15 @@ inline std::string messages(const Diagnostics& diags) {
   return text;
 }
 
+// The same without the remarks on a model (SP019), for tests of what is wrong.
+inline std::string problems(const Diagnostics& diags) {
+  std::string text;
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.code == Code::Remark) continue;
+    if (!text.empty()) text += "\n";
+    text += message(diagnostic);
+  }
+  return text;
+}
+
 }  // namespace shardplan::testing

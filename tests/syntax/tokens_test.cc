@@ -21,9 +21,17 @@ TEST_CASE("what cannot be shown is escaped by the shortest number") {
   CHECK(text_escape(U'\\') == "\\\\");
   CHECK(text_escape(U'\n') == "\\x0a");
   CHECK(text_escape(U'\u202e') == "\\u202e");
+  CHECK(text_escape(U'\U000e0001') == "\\U000e0001");
+  // Beyond the basic plane the characters that nobody sees are escaped, which
+  // Unicode says are for formatting.
+  int escaped = 0;
   for (char32_t code = 0x10000; code < 0x110000; ++code) {
-    if (!text_escape(code).empty()) FAIL(static_cast<uint32_t>(code));
+    const std::string escape = text_escape(code);
+    if (escape.empty()) continue;
+    ++escaped;
+    if (escape.size() != 10) FAIL(static_cast<uint32_t>(code));
   }
+  CHECK(escaped == 127);
 }
 
 template <typename Tokens>

@@ -222,9 +222,13 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   std::vector<std::string> items;
   std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
-    if (!has_metadata(path_in(directory, name, host), host)) continue;
     const bool usual =
         std::find(kUsual.begin(), kUsual.end(), name) != kUsual.end();
+    const std::string path = path_in(directory, name, host);
+    // A link out of a fence (io/fence.h) may be a file, with nothing below it.
+    const auto info = usual ? std::nullopt : host.file_info(path);
+    if (info && !info->directory) continue;
+    if (!has_metadata(path, host)) continue;
     (usual ? items : others).push_back(name);
   }
   const auto rank = [&](const std::string& name) {

@@ -81,7 +81,7 @@ const std::vector<Question>& questions() {
       {kLlama, {"-m", "fsdp=2,tp=2", "--optimizer", "adamw"}},
       {kLlama,
        {"-m", "fsdp=2", "--optimizer", "adamw", "--reserve", "1MiB",
-        "--fragmentation", "5%"}},
+        "--fragmentation", "0.05"}},
       {kLlama,
        {"-m", "fsdp=2", "--optimizer", "adamw", "--batch", "4", "--seq", "64"}},
       {kLlama,

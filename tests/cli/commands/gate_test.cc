@@ -391,7 +391,7 @@ TEST_CASE("gate: a side that cannot be partitioned is said, and fails not") {
                      "targets:\n  llama:\n    model: llama.json\n"
                      "    rules: rules.yaml\n    mesh: \"fsdp=3,tp=2\"\n"
                      "    on-indivisible: pad\n    tolerance: 1\n");
-  const GateHost text = folders.run({}, 0);
+  const GateHost text = folders.run({"--fail-on", "new-errors"}, 0);
   CHECK(has(text.out, "Collectives were not compared: "));
   CHECK(has(text.out, "cannot run shards of different sizes"));
 }
