@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "io/fence.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/words.h"
 

@@ -63,10 +63,6 @@ std::string orbax_metadata(bool ocdbt) {
          "}, \"use_ocdbt\": " + (ocdbt ? "true" : "false") + "}";
 }
 
-std::string orbax_shardings() {
-  return "{" + testing::named_sharding("params.b", "tp=2", "\"tp\"") + "}";
-}
-
 std::string gguf_part(uint32_t number) {
   return testing::GgufFile()
       .text("general.architecture", "llama")

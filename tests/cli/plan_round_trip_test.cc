@@ -247,9 +247,9 @@ TEST_CASE("plans of other dialects and of configs are read, too") {
            "layers.*.self_attn.o_proj": "rowwise",
            "layers.*.mlp.gate_proj": "packed_colwise"}})"},
       {"dtensor.json",
-       R"({"mesh_dim_names": ["fsdp", "tp"], "placements": {
+       R"x({"mesh_dim_names": ["fsdp", "tp"], "placements": {
            "model.embed_tokens.weight": ["Shard(0)", "Shard(-1)"],
-           "model.norm.weight": ["Replicate()", "Shard(0)"]}})"},
+           "model.norm.weight": ["Replicate()", "Shard(0)"]}})x"},
       {"rules.py",
        "def rules():\n  return (\n    (\"q_proj\", PartitionSpec(\"fsdp\", "
        "\"tp\")),\n    (\"norm\", Replicated if flag else PartitionSpec(\"tp\"))"
