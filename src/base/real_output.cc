@@ -296,9 +296,8 @@ class WriteWatch {
  public:
   explicit WriteWatch(int fd) : fd_(fd) {
     // The kernel says so by a signal, too, which would end us.
-    struct sigaction ignored {};
-    ignored.sa_handler = SIG_IGN;
-    ::sigaction(SIGIO, &ignored, &before_);
+    ignored_.sa_handler = SIG_IGN;
+    ::sigaction(SIGIO, &ignored_, &before_);
     held_ = ::fcntl(fd_, F_SETLEASE, F_RDLCK) == 0;
     written_ = !held_ && errno == EAGAIN;
   }
@@ -306,6 +305,8 @@ class WriteWatch {
   WriteWatch& operator=(const WriteWatch&) = delete;
   ~WriteWatch() {
     if (held_) ::fcntl(fd_, F_SETLEASE, F_UNLCK);
+    // One that came while signals were held back waits; this forgets it.
+    ::sigaction(SIGIO, &ignored_, nullptr);
     ::sigaction(SIGIO, &before_, nullptr);
   }
   // Somebody has it open for writing, or waits to.
@@ -317,6 +318,7 @@ class WriteWatch {
   int fd_;
   bool held_ = false;
   bool written_ = false;
+  struct sigaction ignored_ {};
   struct sigaction before_ {};
 };
 

@@ -92,6 +92,13 @@ std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
     return within ? below().file_info(path) : std::nullopt;
   }
   if (judge(path) == Is::Open) return below().file_info(path);
+  // A link to a file is no folder. That is said of links in the folder alone.
+  const std::string folder = directory_of(path);
+  const bool is_inside = !path.starts_with('/') || is_below(path, root_);
+  if (!folder.empty() && is_inside && path.find("..") == std::string::npos) {
+    const auto above = below().file_info(folder);
+    if (above && !above->directory) return std::nullopt;
+  }
   return FileInfo();
 }
 

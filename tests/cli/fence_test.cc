@@ -180,25 +180,24 @@ std::vector<Place> places() {
         "input-ids: ../secret\n", "input-ids: link\n", "expect: link\n",
         "graph: link\n", "state-rules: link\n", "scheme: ./link\n",
         "hardware: ./link\n", "plan: link\n", "architecture: ./link\n",
-        "draft: link\n", "baseline: link\n"}) {
-    Place row = {"cli/config.cc", setting, {{"config.json", config()}}, "link"};
+        "baseline: link\n"}) {
+    Place row = {"cli/config.cc",
+                 setting,
+                 {{"config.json", config()}, {"w.safetensors", weights()}},
+                 "link"};
     row.settings = setting;
     const std::string text = setting;
     row.command =
-        text.starts_with("draft")
-            ? std::vector<const char*>{"analyze", "config.json", "--engine",
-                                       "vllm", "--mode", "decode", "--seq",
-                                       "64", "--memory", "80GiB"}
-        : text.starts_with("hardware") || text.starts_with("state")
+        text.starts_with("hardware") || text.starts_with("state")
             ? std::vector<const char*>{"analyze", "config.json", "--optimizer",
                                        "adamw"}
         : text.starts_with("scheme") || text.starts_with("plan") ||
                 text.starts_with("arch")
             ? std::vector<const char*>{"check", "config.json"}
+        : text.starts_with("graph")
+            ? std::vector<const char*>{"simulate", "w.safetensors"}
         : text.starts_with("baseline")
             ? std::vector<const char*>{"check"}
-        : text.starts_with("graph")
-            ? std::vector<const char*>{"simulate", "config.json"}
             : std::vector<const char*>{"simulate", "config.json", "--layers",
                                        "1", "--shrink"};
     if (text.starts_with("plan")) row.rules = "";

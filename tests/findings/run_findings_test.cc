@@ -46,6 +46,7 @@ TEST_CASE("a mismatch names the operation, the device and the rules") {
   Simulation outcome;
   outcome.mismatch =
       Divergence{value_named(s->input->graph, "y"), 3, 0.25, false};
+  outcome.structural_error = 0.25;
   Diagnostics diags;
   report_run(*s->input, program, outcome, diags);
   REQUIRE(diags.all().size() == 1);
@@ -69,6 +70,7 @@ TEST_CASE("a value without parameters names those before it") {
   Simulation outcome;
   outcome.mismatch =
       Divergence{value_named(s->input->graph, "a"), 0, kInfinity, true};
+  outcome.structural_error = kInfinity;
   Diagnostics diags;
   report_run(*s->input, program_of(*s->input), outcome, diags);
   CHECK(diags.all()[0].facts[0] ==

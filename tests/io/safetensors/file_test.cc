@@ -433,7 +433,7 @@ std::string weights(const std::string& path, Host& host) {
   const auto tensors = open_weights(path, *manifest, host, diags);
   CHECK(tensors.has_value() == !diags.has_errors());
   CHECK(tensors.has_value() == has_weights(path, host));
-  if (!tensors) return problems(diags);
+  if (!tensors) return testing::problems(diags);
   CHECK(tensors->size() == manifest->any_size());
   std::string text;
   for (size_t i = 0; i < tensors->size(); ++i) {
