@@ -237,6 +237,8 @@ std::string shown(const PythonValue& value) {
       return "choice(" + items + ")";
     case PythonKind::Starred:
       return "*" + items;
+    case PythonKind::Sum:
+      return "sum(" + items + ")";
     case PythonKind::Call:
       return value.text + "(" + items + ")";
   }
