@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
