@@ -483,7 +483,7 @@ void PythonProgram::assign_in_place(const PythonStatement& statement, size_t op,
                         !object->change && !scope.outer_names.contains(name);
   if (is_plain && object->is_sequence() && more->is_sequence() &&
       (object->kind == PythonKind::List || more->kind == object->kind) &&
-      objects_.spend(object->items.size() + more->items.size())) {
+      objects_.spend(more->items.size())) {
     const std::vector<PythonItem> items = more->items;
     PythonObject* joined = object;
     if (object->kind == PythonKind::Tuple) {
@@ -549,10 +549,11 @@ bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
     }
   }
   std::vector<PythonItem>& items = list->items;
+  const size_t before = items.size();
   const auto changed = [&] {
     look(after + 3, statement.end, scope, nullptr);
     objects_.touch(*list);
-    return objects_.spend(items.size());
+    return objects_.spend(items.size() - std::min(before, items.size()) + 1);
   };
   if (method == "append" && count == 1) {
     items.push_back({call->items[0].value, ""});
