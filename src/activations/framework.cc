@@ -21,6 +21,11 @@ std::vector<FrameworkDef> make_frameworks() {
   // torchtitan's FSDP2 (reshard_after_forward) with
   // torch.distributed.pipelining (backward_maybe_with_nosync).
   any.keeps_stages = {false, false, true};
+  // At most what XLA holds, which is more than the others do of these.
+  any.silu_steps = 2;
+  any.copies_of_layer = {0, 0, 2};
+  any.casts_once = {false, false, true};
+  any.packs_apart = {false, false, true};
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -65,10 +70,10 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
   jax.whole_gradients = {false, true, true};
   jax.fuses_updates = true;
-  jax.silu_steps = 2;
-  jax.copies_of_layer = {0, 0, 2};
+  jax.silu_steps = any.silu_steps;
+  jax.copies_of_layer = any.copies_of_layer;
   jax.casts_once = {false, true, true};
-  jax.packs_apart = {false, false, true};
+  jax.packs_apart = any.packs_apart;
   jax.keeps_stages = any.keeps_stages;
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};

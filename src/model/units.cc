@@ -446,6 +446,13 @@ bool has_blocks(const QuantBlocks& told, const Shape& shape,
              ceil_div(shape[rank - 1], facts.quant_columns.value_or(1));
 }
 
+// The bytes of a block of MXFP4 have a dimension of their own, the last, of
+// which no part can be stored.
+bool has_bytes_of_blocks(const NamedTensor& tensor) {
+  return tensor.tail.module.ends_with("_blocks") &&
+         tensor.type.shape.size() == 4 && tensor.type.dtype == DType::U8;
+}
+
 }  // namespace
 
 std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
@@ -457,8 +464,10 @@ std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
   // The weight of a layer that is not quantised, where others are.
   if (plain && tensor.tail.leaf == "weight") return units;
   for (size_t dim = 0; dim < kind.size(); ++dim) {
-    const auto unit = block_unit(dim, tensor.type.shape[dim], kind[dim].block);
-    if (unit) units.push_back(*unit);
+    auto unit = block_unit(dim, tensor.type.shape[dim], kind[dim].block);
+    if (!unit) continue;
+    unit->atomic = dim == 3 && has_bytes_of_blocks(tensor);
+    units.push_back(*std::move(unit));
   }
   return units;
 }
@@ -478,8 +487,7 @@ std::vector<Unit> block_units(const NamedTensor& tensor,
     }
     return units;
   }
-  if (tensor.tail.module.ends_with("_blocks") && rank == 4 &&
-      tensor.type.dtype == DType::U8) {
+  if (has_bytes_of_blocks(tensor)) {
     units.push_back({3, UnitKind::QuantBlock, 1, true});
     return units;
   }

@@ -33,11 +33,32 @@ bool has_commit_id(std::string_view word) {
   return false;
 }
 
+// Whether a sign stands before what it makes a reference of: `@name`, `#1`,
+// and GitLab's `!1`, `%1`, `~label`, `&1`, `[vulnerability:1]`.
+bool has_reference(std::string_view word) {
+  for (size_t at = 0; at + 1 < word.size(); ++at) {
+    const char next = word[at + 1];
+    const bool begins = is_digit(next) || is_letter(next) || next == '_' ||
+                        next == '"' || static_cast<unsigned char>(next) >= 0x80;
+    if (!begins) continue;
+    if (std::string_view("@!%~&").find(word[at]) != std::string_view::npos) {
+      return true;
+    }
+    if (word[at] == '#' && is_digit(next)) return true;
+    if (word[at] == '[' && word.find(':', at) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Whether a reader of Markdown on GitHub or GitLab may make a link, a mention,
 // an emoji or a formula of a word, though every sign of Markdown in it is
 // escaped: they look for these in what the page says, but not in code.
 bool may_become_more(std::string_view word) {
-  if (word.find_first_of("@#$") != std::string_view::npos) return true;
+  if (word.find('$') != std::string_view::npos || has_reference(word)) {
+    return true;
+  }
   std::string lower(word);
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -51,13 +72,7 @@ bool may_become_more(std::string_view word) {
     if (begins && at + 3 < lower.size() && is_digit(lower[at + 3])) return true;
   }
   const bool emoji = std::count(word.begin(), word.end(), ':') > 1;
-  // GitLab: `!1`, `%1`, `~label`, `&1`.
-  const size_t sign = word.find_first_of("!%~&");
-  const bool reference = sign + 1 < word.size() &&
-                         sign != std::string_view::npos &&
-                         (is_digit(word[sign + 1]) ||
-                          is_letter(word[sign + 1]) || word[sign + 1] == '"');
-  return emoji || reference || has_commit_id(word);
+  return emoji || has_commit_id(word);
 }
 
 }  // namespace

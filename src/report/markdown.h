@@ -2,8 +2,7 @@
 // Text inside Markdown, so that it reads as it is: a name from a file can make
 // neither emphasis nor a link, a table cell or HTML. Escapes are not enough
 // where a site looks for links in what a page says: `www.`, `https://`, `GH-1`,
-// `#1`,
-// `@name`, `:name:`, ids of commits.
+// `#1`, `@name`, `:name:`, ids of commits.
 #pragma once
 
 #include <string>

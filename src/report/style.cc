@@ -10,7 +10,7 @@ namespace shardplan {
 namespace {
 
 constexpr Glyphs kUnicode = {"×", "─", "█", "…", "–", "µ"};
-constexpr Glyphs kAscii = {"x", "-", "#", "..", "-", "u"};
+constexpr Glyphs kAscii = {"x", "-", "=", "..", "-", "u"};
 
 // Every sign that our own texts use, with what stands for it in ASCII.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 19>
@@ -26,7 +26,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19>
                    {"┤", "+"},
                    {"┴", "+"},
                    {"┘", "+"},
-                   {"█", "#"},
+                   {"█", "="},
                    {"…", ".."},
                    {"→", "->"},
                    {"–", "-"},

@@ -465,8 +465,11 @@ class SearchInParts {
       }
       for (int& pattern : found) pattern += static_cast<int>(begin);
     };
-    if (!is_made || grows_with_names(names_, end - begin, at_once))
-      return false;
+    if (!is_made) return false;
+    // The first name makes the states that all names share.
+    std::vector<int> found;
+    at_once(names_.name(0), found);
+    if (grows_with_names(names_, end - begin, at_once)) return false;
     add(find_all(names_, jobs_, at_once));
     return true;
   }

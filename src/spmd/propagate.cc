@@ -306,6 +306,9 @@ class Chooser {
     return false;
   }
 
+  bool is_summed(size_t factor) const {
+    return node_.rule.factors[factor].kind == FactorKind::Sum;
+  }
   bool is_product() const {
     const auto& factors = node_.rule.factors;
     return node_.op->linearity == Linearity::Multilinear &&
@@ -322,8 +325,9 @@ class Chooser {
   };
 
   // The factors of a product keep axes, or lose them, whatever the bytes say.
+  // Rows of a table that ids look up are summed over devices as well.
   void keep_products() {
-    if (!is_product()) return;
+    const bool product = is_product();
     std::vector<FactorAxes> held;
     for (size_t i = 0; i < operands_.size(); ++i) held.push_back(held_by(i));
     std::vector<Bound> bounds(candidates_.size());
@@ -332,6 +336,7 @@ class Chooser {
       for (size_t f = 0; f < held[i].size(); ++f) {
         for (const AxisName& axis : held[i][f]) {
           if (contains(batch_axes_, axis) || contains(bound, axis)) continue;
+          if (!product && !(operands_[i].is_weight && is_summed(f))) continue;
           const auto stays = stays_on(held, i, f, axis);
           if (!stays) continue;
           (*stays ? bounds[f].stay : bounds[f].leave).push_back(axis);
@@ -358,7 +363,7 @@ class Chooser {
   // bytes decide.
   std::optional<bool> stays_on(const std::vector<FactorAxes>& held, size_t i,
                                size_t f, const AxisName& axis) const {
-    const bool is_sum = node_.rule.factors[f].kind == FactorKind::Sum;
+    const bool is_sum = is_summed(f);
     bool elsewhere = false;
     for (size_t j = 0; j < held.size(); ++j) {
       if (j == i) continue;

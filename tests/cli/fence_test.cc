@@ -49,9 +49,7 @@ struct Place {
   std::vector<const char*> command = {"check"};
 };
 
-std::string config() {
-  return testing::sample_config("tinyllama-1.1b").dump();
-}
+std::string config() { return testing::sample_config("tinyllama-1.1b").dump(); }
 
 std::string weights() {
   return testing::safetensors({{"model.norm.weight", "BF16", {8}}});
@@ -124,12 +122,11 @@ std::vector<Place> places() {
   target("io/load.cc", "a dump in a folder", {}, "d/named_shardings.json", "d");
   target("io/load.cc", "an orbax item in a folder", {}, "d/items/_METADATA",
          "d");
-  Place& like =
-      target("io/load.cc", "`like` of an architecture",
-             {{"config.json", config()},
-              {"arch.yaml",
-               "architecture: tiny\nlike: other\nmodel_types: [tiny]\n"}},
-             "other.yaml", "config.json");
+  Place& like = target(
+      "io/load.cc", "`like` of an architecture",
+      {{"config.json", config()},
+       {"arch.yaml", "architecture: tiny\nlike: other\nmodel_types: [tiny]\n"}},
+      "other.yaml", "config.json");
   like.settings = "architecture: arch.yaml\n";
   rules("io/load.cc", "a dump in a folder of rules", {},
         "d/named_shardings.json", "d");
@@ -137,8 +134,7 @@ std::vector<Place> places() {
         {{"d/_METADATA", orbax_metadata(true)}}, "d/_sharding", "d");
   target("io/orbax/checkpoint.cc", "the newest step", {}, "d/7/_METADATA", "d");
   target("io/orbax/manifest.cc", "shardings beside metadata",
-         {{"d/_METADATA", orbax_metadata(true)}}, "d/_sharding",
-         "d/_METADATA");
+         {{"d/_METADATA", orbax_metadata(true)}}, "d/_sharding", "d/_METADATA");
   target("io/orbax/manifest.cc", "an array of zarr",
          {{"d/_METADATA", orbax_metadata(false)}}, "d/params.b/.zarray",
          "d/_METADATA");
@@ -187,19 +183,18 @@ std::vector<Place> places() {
                  "link"};
     row.settings = setting;
     const std::string text = setting;
-    row.command =
-        text.starts_with("hardware") || text.starts_with("state")
-            ? std::vector<const char*>{"analyze", "config.json", "--optimizer",
-                                       "adamw"}
-        : text.starts_with("scheme") || text.starts_with("plan") ||
-                text.starts_with("arch")
-            ? std::vector<const char*>{"check", "config.json"}
-        : text.starts_with("graph")
-            ? std::vector<const char*>{"simulate", "w.safetensors"}
-        : text.starts_with("baseline")
-            ? std::vector<const char*>{"check"}
-            : std::vector<const char*>{"simulate", "config.json", "--layers",
-                                       "1", "--shrink"};
+    row.command = text.starts_with("hardware") || text.starts_with("state")
+                      ? std::vector<const char*>{"analyze", "config.json",
+                                                 "--optimizer", "adamw"}
+                  : text.starts_with("scheme") || text.starts_with("plan") ||
+                          text.starts_with("arch")
+                      ? std::vector<const char*>{"check", "config.json"}
+                  : text.starts_with("graph")
+                      ? std::vector<const char*>{"simulate", "w.safetensors"}
+                  : text.starts_with("baseline")
+                      ? std::vector<const char*>{"check"}
+                      : std::vector<const char*>{"simulate", "config.json",
+                                                 "--layers", "1", "--shrink"};
     if (text.starts_with("plan")) row.rules = "";
     if (text.starts_with("baseline")) row.model = "config.json";
     rows.push_back(std::move(row));
@@ -274,9 +269,8 @@ TEST_CASE("what the user names leads where it does, beside a configuration") {
     CHECK(host.read.count(kSecret) == 1);
     // The same model as a target of the configuration is refused.
     host.read.clear();
-    host.files["shardplan.yaml"] =
-        "mesh: tp=2\nrules: " + rules + "\ntargets:\n  a: {model: " + model +
-        "}\n";
+    host.files["shardplan.yaml"] = "mesh: tp=2\nrules: " + rules +
+                                   "\ntargets:\n  a: {model: " + model + "}\n";
     CHECK(run({"check"}, host) == 2);
     CHECK(host.read.count(kSecret) == 0);
   }
@@ -329,9 +323,9 @@ TEST_CASE("what lies outside is not told by whether it exists") {
 TEST_CASE("the table has every place of the sources") {
   // What makes such a path, per file of src.
   const std::map<std::string, int> kKnown = {
-      {"cli/output.cc", 1},            // named in a report, not read
-      {"io/gguf/gguf.cc", 2},          // parts, a folder's file
-      {"io/hf_config/facts.cc", 2},    // the same config as load.cc's
+      {"cli/output.cc", 1},          // named in a report, not read
+      {"io/gguf/gguf.cc", 2},        // parts, a folder's file
+      {"io/hf_config/facts.cc", 2},  // the same config as load.cc's
       {"io/hf_config/manifest.cc", 1},
       {"io/levanter/rules.cc", 1},
       {"io/load.cc", 10},
@@ -341,17 +335,24 @@ TEST_CASE("the table has every place of the sources") {
       {"io/orbax/manifest.cc", 3},
       {"io/safetensors/file.cc", 1},
       {"io/safetensors/index.cc", 3},
-      {"session/step.cc", 1},          // the same config as facts.cc's
+      {"session/step.cc", 1},  // the same config as facts.cc's
   };
   // Paths are joined by hand where nothing is opened by them, or where it is
   // said (leads_to) what led there.
-  const std::set<std::string> kJoin = {
-      "cli/commands/gate/following.cc", "cli/commands/gate/gate.cc",
-      "cli/commands/gate/sides.cc", "cli/commands/simulate/simulate.cc",
-      "cli/config.cc", "cli/flag_values.cc", "cli/flags.cc",
-      "cli/memory_flags.cc", "cli/trusted_config.cc", "io/fence.cc",
-      "io/git/tree_host.cc", "io/load.cc", "io/maxtext/config.cc",
-      "io/orbax/checkpoint.cc"};
+  const std::set<std::string> kJoin = {"cli/commands/gate/following.cc",
+                                       "cli/commands/gate/gate.cc",
+                                       "cli/commands/gate/sides.cc",
+                                       "cli/commands/simulate/simulate.cc",
+                                       "cli/config.cc",
+                                       "cli/flag_values.cc",
+                                       "cli/flags.cc",
+                                       "cli/memory_flags.cc",
+                                       "cli/trusted_config.cc",
+                                       "io/fence.cc",
+                                       "io/git/tree_host.cc",
+                                       "io/load.cc",
+                                       "io/maxtext/config.cc",
+                                       "io/orbax/checkpoint.cc"};
   // Readers open what they are given; these implement a host, or look at what
   // the user named.
   const std::set<std::string> kWithPlaces = [] {

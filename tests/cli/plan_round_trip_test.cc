@@ -32,8 +32,7 @@ struct Change {
 const std::vector<Change>& changes() {
   static const std::vector<Change> kChanges = {
       {"parity", {""}},
-      {"fallback",
-       {"axis_is_unsharded", "raise_error", "no_constraint"}},
+      {"fallback", {"axis_is_unsharded", "raise_error", "no_constraint"}},
       {"flax-compat", {"current", "2024"}},
       {"axes", {"zz", "ep,sp,dp", "fsdp"}},
       {"min-size", {"0", "1", "5", "100", "100000"}},
@@ -51,8 +50,8 @@ const std::vector<Change>& changes() {
 
 // Those that are drawn below with rules or a mesh of their own kind.
 const std::set<std::string_view> kDrawnApart = {
-    "rules", "dialect", "table",    "set",  "pattern",      "mesh",
-    "devices", "topology", "scheme", "architecture"};
+    "rules", "dialect", "table",    "set",    "pattern",
+    "mesh",  "devices", "topology", "scheme", "architecture"};
 // These say how a plan is judged or made, not what it is.
 const std::set<std::string_view> kNoChange = {"plan", "jobs", "tolerance",
                                               "max-replicated"};
@@ -110,8 +109,8 @@ std::string drawn_rules() {
   const int count = draw_in(1, 5);
   for (int i = 0; i < count; ++i) {
     if (i > 0) text += ", ";
-    text += "{\"pattern\": \"" + drawn_pattern() +
-            "\", \"spec\": " + drawn_spec();
+    text +=
+        "{\"pattern\": \"" + drawn_pattern() + "\", \"spec\": " + drawn_spec();
     if (draw_in(0, 4) == 0) text += ", \"align\": \"last\"";
     if (draw_in(0, 6) == 0) {
       text += ", \"decode_dim\": " + std::to_string(draw_in(-3, 3));
@@ -149,7 +148,8 @@ std::string drawn_model() {
       labels += (i > 0 ? ", " : "") +
                 draw_of<std::string>({"\"embed\"", "\"mlp\"", "null"});
     }
-    text += "\"" + name + "\": {\"dtype\": \"bf16\", \"shape\": [" + shape + "]";
+    text +=
+        "\"" + name + "\": {\"dtype\": \"bf16\", \"shape\": [" + shape + "]";
     if (draw_in(0, 3) == 0) text += ", \"axes\": [" + labels + "]";
     text += "}";
   }
@@ -189,7 +189,9 @@ void check_round_trip(MemoryHost& host, const std::vector<std::string>& model,
   const json saved = json::parse(host.out);
   for (const char* table : {"placements", "corrections", "rules"}) {
     shardplan::testing::case_log()
-        << "\n" << table << "\n" << direct.at("tables").at(table).dump() << "\n"
+        << "\n"
+        << table << "\n"
+        << direct.at("tables").at(table).dump() << "\n"
         << saved.at("tables").at(table).dump();
     ENSURE(direct.at("tables").at(table) == saved.at("tables").at(table));
   }
@@ -222,8 +224,8 @@ TEST_CASE("a plan that was written is read, under every flag that changes it") {
     MemoryHost host;
     host.files["m.json"] = drawn_model();
     host.files["r.json"] = drawn_rules();
-    shardplan::testing::case_log()
-        << host.files["m.json"] << "\n" << host.files["r.json"];
+    shardplan::testing::case_log() << host.files["m.json"] << "\n"
+                                   << host.files["r.json"];
     std::vector<std::string> how = {"--mesh", drawn_mesh()};
     if (draw_in(0, 5) == 0) {
       how.insert(how.end(), {"--pattern", "q_proj|mlp->fsdp.tp,norm->None"});
@@ -252,7 +254,8 @@ TEST_CASE("plans of other dialects and of configs are read, too") {
            "model.norm.weight": ["Replicate()", "Shard(0)"]}})x"},
       {"rules.py",
        "def rules():\n  return (\n    (\"q_proj\", PartitionSpec(\"fsdp\", "
-       "\"tp\")),\n    (\"norm\", Replicated if flag else PartitionSpec(\"tp\"))"
+       "\"tp\")),\n    (\"norm\", Replicated if flag else "
+       "PartitionSpec(\"tp\"))"
        ",\n    (\".*\", PartitionSpec(None)),\n  )\n"}};
   CHECK(holds("the same", [&] {
     MemoryHost host;
@@ -269,13 +272,15 @@ TEST_CASE("plans of other dialects and of configs are read, too") {
     if (draw_in(0, 4) == 0) {
       how.insert(how.end(), {"--topology", "8xH100", "--mesh", "fsdp=2,tp=-1"});
     } else {
-      how.insert(how.end(), {"--mesh", draw_of<std::string>(
-                                           {"fsdp=2,tp=4", "fsdp=3,tp=2"})});
+      how.insert(
+          how.end(),
+          {"--mesh", draw_of<std::string>({"fsdp=2,tp=4", "fsdp=3,tp=2"})});
       if (draw_bool()) how.insert(how.end(), {"--devices", "8"});
     }
     if (name == "rules.py") {
-      how.insert(how.end(), {"--dialect", "python", "--table", "rules", "--set",
-                             draw_of<std::string>({"flag=true", "flag=false"})});
+      how.insert(how.end(),
+                 {"--dialect", "python", "--table", "rules", "--set",
+                  draw_of<std::string>({"flag=true", "flag=false"})});
     }
     const std::vector<std::string> more = drawn_changes();
     how.insert(how.end(), more.begin(), more.end());

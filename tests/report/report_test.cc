@@ -182,7 +182,7 @@ std::vector<std::string> split_behind(const std::string& text,
 }
 
 // What CSV has of a text: nothing that a spreadsheet computes, and no control
-// characters but tabs and line ends.
+// characters but tabs.
 std::string spreadsheet_text(const std::string& text) {
   char* end = nullptr;
   std::strtod(text.c_str(), &end);
@@ -192,9 +192,8 @@ std::string spreadsheet_text(const std::string& text) {
       !text.empty() &&
       std::string_view("=+-@\t\r\n").find(text[0]) != std::string_view::npos;
   std::string out = computed && !number ? "'" : "";
-  for (const std::string& piece : split_behind(text, "\t\r\n")) {
-    const bool kept =
-        std::string_view("\t\r\n").find(piece.back()) != std::string_view::npos;
+  for (const std::string& piece : split_behind(text, "\t")) {
+    const bool kept = piece.back() == '\t';
     const size_t shown = piece.size() - (kept ? 1 : 0);
     out += printable(std::string_view(piece).substr(0, shown));
     if (kept) out += piece.back();
@@ -314,8 +313,9 @@ TEST_CASE("Markdown has the rows of JSON, whatever they are called") {
     const Report report = any_report(rows);
     const auto lines = lines_of(rendered(report, "markdown"));
     size_t found = 0;
+    ENSURE(lines.at(0) == "### shardplan resolve");
     for (const std::string& line : lines) {
-      ENSURE(printable(line) == line);
+      ENSURE((&line == lines.data() || printable(line) == line));
       if (!line.starts_with("|")) continue;
       ++found;
       ENSURE(markdown_cells(line) == kKinds);

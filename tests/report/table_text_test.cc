@@ -90,7 +90,7 @@ TEST_CASE("cells have a form in ASCII") {
   CHECK(cell_text(Seconds{3.2e-6}, ascii) == "3.20 us");
   CHECK(cell_text(std::monostate{}, ascii) == "-");
   CHECK(cell_text(std::string("×22"), ascii) == "x22");
-  CHECK(cell_text(Bar{0.1}, ascii) == "###");
+  CHECK(cell_text(Bar{0.1}, ascii) == "===");
 }
 
 TEST_CASE("a bar is as long as its share, and seen while there is any") {

@@ -411,7 +411,7 @@ class Writer {
          {DType::U8, with(linear_.stack, {linear_.out, count, kMxfp4Bytes})},
          false,
          false,
-         stacked({out(), in(kMxfp4Block), {}})});
+         stacked({out(), in(kMxfp4Block), {"", 0, {}, kMxfp4Bytes}})});
     tensors_.push_back({name + "_scales",
                         {DType::U8, with(linear_.stack, {linear_.out, count})},
                         false,

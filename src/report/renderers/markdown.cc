@@ -140,8 +140,8 @@ class Page {
 
  private:
   void item(std::string_view before, std::string_view text) {
-    out_.buffer() +=
-        "  - " + std::string(before) + markdown_prose(printable(text)) + "\n";
+    out_.buffer() += "  - " + std::string(before) +
+                     paragraph_line(markdown_prose(printable(text))) + "\n";
   }
 
   void cell(std::string_view text) {
