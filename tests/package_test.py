@@ -240,7 +240,7 @@ class InstallFile(InFolder):
             ([PROGRAM, into, ""], "its SHA-256 is needed"),
             ([PROGRAM, into, "0" * 63], "has 64 hexadecimal digits"),
             (["http://example.invalid/x.whl", into, "0" * 64], "only https"),
-            (["file:///etc/passwd", into], "only https"),
+            (["file:///etc/passwd", into, "0" * 64], "only https"),
             ([self.folder / "none.whl", into, "0" * 64], "no such file"),
             ([PROGRAM, into, "0" * 64], "its SHA-256 is"),
             ([text, into, digest_of(text)], "it does not run here"),

@@ -290,6 +290,38 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
   return shapes;
 }
 
+LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
+                           const std::vector<int64_t>& layer_of,
+                           const std::vector<bool>& frozen) {
+  LayerWeights weights;
+  LayerWeight others;
+  bool trains_layers = false;
+  const std::vector<bool> multiplied = find_multiplied(manifest, plan);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const bool in_layer = layer_of[i] >= 0;
+    LayerWeight& of = in_layer ? weights.layers[layer_of[i]] : others;
+    const Int128 bytes = plan.of(i).bytes_per_device;
+    of.all += bytes;
+    if (in_layer && multiplied[i]) {
+      const Int128 numbers = local_numbers(plan, i);
+      of.matrices += numbers;
+      weights.largest_matrix = std::max(weights.largest_matrix, numbers);
+    }
+    if (!frozen.empty() && frozen[i]) continue;  // it has no gradient
+    of.trained += bytes;
+    trains_layers = trains_layers || in_layer;
+    weights.largest = std::max(weights.largest, bytes);
+  }
+  weights.others = others.trained;
+  if (!trains_layers) weights.share = {others.trained, others.all};
+  for (const auto& [layer, of] : weights.layers) {
+    if (of.trained * weights.share.of > weights.share.part * of.all) {
+      weights.share = {of.trained, of.all};
+    }
+  }
+  return weights;
+}
+
 int64_t gradient_bytes(const Budget& budget, int64_t unit) {
   Int128 most = -1;
   for (const LeafSum& leaf : budget.leaves) {

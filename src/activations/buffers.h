@@ -36,6 +36,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -142,6 +143,30 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
 // that are stacked; no table of which rows are read alone, and no router.
 std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan);
 Int128 local_numbers(const Plan& plan, size_t parameter);  // on a device
+
+// Of one layer's weights, on a device.
+struct LayerWeight {
+  Int128 all = 0;       // bytes
+  Int128 trained = 0;   // bytes
+  Int128 matrices = 0;  // numbers that its products multiply with
+};
+struct LayerWeights {
+  std::map<int64_t, LayerWeight> layers;
+  Int128 others = 0;          // bytes that are trained outside of layers
+  Int128 largest = 0;         // bytes of one weight that is trained
+  Int128 largest_matrix = 0;  // numbers of one of a layer
+  // Of the layer of which most is trained, how much of it is; without layers,
+  // of all.
+  struct Share {
+    Int128 part = 0;
+    Int128 of = 1;
+  };
+  Share share;
+};
+// `layer_of` and `frozen` are per parameter, the latter empty where none is.
+LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
+                           const std::vector<int64_t>& layer_of,
+                           const std::vector<bool>& frozen);
 
 // Numbers of one weight of each shape, on a device, of those that are trained
 // and multiplied with: of experts that are stacked one each, of the vocabulary

@@ -26,6 +26,9 @@ std::vector<FrameworkDef> make_frameworks() {
   any.copies_of_layer = {0, 0, 2};
   any.casts_once = {false, false, true};
   any.packs_apart = {false, false, true};
+  any.gelu_steps = 4;
+  any.repeats_heads = true;
+  any.holes = {0, 0, 3};
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -74,6 +77,9 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.copies_of_layer = any.copies_of_layer;
   jax.casts_once = {false, true, true};
   jax.packs_apart = any.packs_apart;
+  jax.gelu_steps = any.gelu_steps;
+  jax.repeats_heads = any.repeats_heads;
+  jax.holes = any.holes;
   jax.keeps_stages = any.keeps_stages;
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};

@@ -230,12 +230,18 @@ class Reading {
     const std::string_view op = view_.op(i);
     if (op == "gelu" &&
         text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
-      found.extra += 3 * view_.reg(result).bytes[static_cast<size_t>(keeping_)];
+      found.extra += options_.gelu_steps *
+                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
       found.extra_name = view_.name(result);
     } else if (op == "silu" && options_.silu_steps > 0) {
       found.extra += options_.silu_steps *
                      view_.reg(result).bytes[static_cast<size_t>(keeping_)];
       found.extra_name = view_.name(result);
+    } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
+      const int input = view_.at(i).operands[1];
+      found.extra += (groups_of_heads(i) - 1) *
+                     view_.reg(input).bytes[static_cast<size_t>(keeping_)];
+      found.extra_name = view_.name(input);
     } else if (op == "rope") {
       const Shape& shape =
           view_.program->registers[static_cast<size_t>(result)].local_shape;
@@ -245,6 +251,20 @@ class Reading {
                      shape.back() * options_.element_bytes;
       found.extra_name = view_.name(result);
     }
+  }
+
+  // How many query heads share a key's, in products of attention as
+  // rules/architectures/blocks.yaml has them; 1 in all else.
+  int64_t groups_of_heads(int i) const {
+    if (!view_.multiplies_values(i)) return 1;
+    const std::string_view equation =
+        text_of(view_.node(i).attributes, "equation", "");
+    const size_t dim = equation == "bqhgd,bkhd->bhgqk"   ? 3
+                       : equation == "bhgqk,bkhd->bqhgd" ? 2
+                                                         : 0;
+    if (dim == 0) return 1;
+    const auto first = static_cast<size_t>(view_.at(i).operands[0]);
+    return view_.program->registers[first].local_shape[dim];
   }
 
   void read_fused(int i, const FusedGroup& group) {

@@ -32,6 +32,11 @@ struct SegmentOptions {
   bool native_kernels = false;
   // Tensors that SiLU keeps beside its input, operation by operation.
   int64_t silu_steps = 0;
+  // The same of a GELU that is computed with a tanh, beside its result too.
+  int64_t gelu_steps = 3;
+  // Products of grouped heads, operation by operation, keep keys and values
+  // repeated for all heads.
+  bool repeats_heads = false;
   // What experts say is weighed before their last product, rather than as it is
   // added up.
   bool weighs_in_experts = false;

@@ -148,43 +148,18 @@ class StepMaker {
 
   void list_steps() {
     const auto& cycle = input_.layers.cycle;
-    std::map<int64_t, Int128> weights;
-    Int128 others = 0;
-    std::map<int64_t, Int128> all;
-    Int128 all_others = 0;
-    std::map<int64_t, Int128> matrices;
-    const auto multiplied = find_multiplied(input_.manifest, input_.plan);
-    for (size_t i = 0; i < input_.manifest.size(); ++i) {
-      const int64_t layer = input_.layers.layer_of[i];
-      const Int128 bytes = input_.plan.of(i).bytes_per_device;
-      (layer < 0 ? all_others : all[layer]) += bytes;
-      if (layer >= 0 && multiplied[i]) {
-        const Int128 numbers = local_numbers(input_.plan, i);
-        matrices[layer] += numbers;
-        largest_matrix_ = std::max(largest_matrix_, numbers);
-      }
-      if (is_frozen(i)) continue;  // it has no gradient
-      (layer < 0 ? others : weights[layer]) += bytes;
-      largest_weight_ = std::max<Int128>(largest_weight_, bytes);
-    }
-    others_ = others;
-    // Of layers without numbers, all together.
-    trained_share_ =
-        weights.empty() ? TrainedShare{others, all_others} : TrainedShare{};
-    for (const auto& [layer, bytes] : weights) {
-      if (bytes * trained_share_.of > trained_share_.part * all[layer]) {
-        trained_share_ = {bytes, all[layer]};
-      }
-    }
+    weights_ = layer_weights(input_.manifest, input_.plan,
+                             input_.layers.layer_of, input_.layers.frozen);
     int64_t stack_begin = 0;
     const auto add_layer = [&](size_t segment, int64_t layer) {
       Step step;
       step.segment = segment;
       step.layer = layer;
-      const auto found = weights.find(layer - stack_begin);
-      if (found != weights.end()) step.weights = found->second;
-      const auto own = matrices.find(layer - stack_begin);
-      if (own != matrices.end()) step.matrices = own->second;
+      const auto found = weights_.layers.find(layer - stack_begin);
+      if (found != weights_.layers.end()) {
+        step.weights = found->second.trained;
+        step.matrices = found->second.matrices;
+      }
       steps_.push_back(step);
     };
     int64_t layer = 0;
@@ -203,10 +178,6 @@ class StepMaker {
         }
       }
     }
-  }
-
-  bool is_frozen(size_t i) const {
-    return !input_.layers.frozen.empty() && input_.layers.frozen[i];
   }
 
   // What is gathered at once, of layers and of what stands around them; and
@@ -248,7 +219,7 @@ class StepMaker {
     reduction_.gradient_bytes =
         gradient_bytes(input_.budget, options_.segments.element_bytes);
     reduction_.layer.gathered = most_of_layer_;
-    const auto [part, of] = trained_share_;
+    const auto [part, of] = weights_.share;
     reduction_.layer.gradients =
         of > 0 ? (most_of_layer_ * part + of - 1) / of : Int128{0};
     const int64_t wider =
@@ -343,7 +314,7 @@ class StepMaker {
         options_.segments.element_bytes;
     parts[kBuffers] += scores_ * known.scores.at(answer) +
                        input_.token_pairs * known.masks.at(answer) +
-                       std::max(largest_weight_ * known.weights.at(answer),
+                       std::max(weights_.largest * known.weights.at(answer),
                                 shapes * known.empty_gradients.at(answer));
     if (!stages) return;
     const int64_t chunks = options_.schedule == PipelineSchedule::Interleaved
@@ -412,7 +383,7 @@ class StepMaker {
     Int128& gathered = parts[index_of(Category::GatheredLayer)];
     if (gathered == 0 || kept == 0) return;
     gathered = std::max(gathered, kept);
-    const auto [part, of] = trained_share_;
+    const auto [part, of] = weights_.share;
     const int64_t unit = reduction_.compute_bytes;
     parts[kBuckets] = std::max(
         parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
@@ -510,7 +481,7 @@ class StepMaker {
     Int128 others = 0;  // what other micro-batches have saved
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
-    Int128 weights = others_;
+    Int128 weights = weights_.others;
     for (const Step& step : own) {
       weights += step.weights;
       if (!step.saves) continue;
@@ -527,7 +498,7 @@ class StepMaker {
     const std::array<Int128, 2> apart = passing(own, k);
     const Int128 copies = copies_in_fp8(own, k);
     const Int128 kept = gathered_on(own, keeping);
-    Int128 behind = weights - others_;
+    Int128 behind = weights - weights_.others;
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
@@ -552,12 +523,13 @@ class StepMaker {
       if (framework().packs_apart.at(k)) {
         parts[kBuffers] += apart.at(step.layer >= 0 ? 0 : 1);
       }
+      parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
       parts[kBuffers] += on_the_way(most_offloaded, keeping);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
       parts[kFp8] = copies;
       if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
         parts[kFp8] +=
-            in_fp8(largest_matrix_ * options_.segments.fp8->moments[k]);
+            in_fp8(weights_.largest_matrix * options_.segments.fp8->moments[k]);
       }
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, parts);
@@ -682,22 +654,14 @@ class StepMaker {
   const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   std::vector<std::vector<Step>> steps_on_;  // by stage
-  Int128 others_ = 0;  // bytes of parameters outside of layers
+  LayerWeights weights_;
   WeightCasts casts_;
-  Int128 largest_weight_ = 0;
-  Int128 largest_matrix_ = 0;  // numbers, of a layer
   WeightShapes shapes_;
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
   Int128 most_of_layer_ = 0;
   Int128 least_of_layer_ = 0;
   Int128 most_of_others_ = 0;
-  // Of the layer of which most is trained, how much of it is.
-  struct TrainedShare {
-    Int128 part = 0;
-    Int128 of = 1;
-  };
-  TrainedShare trained_share_;
   std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
   ReductionInput reduction_;
   std::vector<OptimizerInput> optimizers_;  // by group

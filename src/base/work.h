@@ -26,6 +26,12 @@ class Work {
     return spent_ <= most_;
   }
   bool is_spent() const { return spent_ > most_; }
+  // Nothing more is to be computed, since something nests too deep (Nested).
+  void end_too_deep() {
+    spent_ = most_ + 1;
+    too_deep_ = true;
+  }
+  bool is_too_deep() const { return too_deep_; }
   int64_t most() const { return most_; }
   // True the first time, so that a spent budget is reported once.
   bool report_once() {
@@ -37,6 +43,7 @@ class Work {
  private:
   int64_t most_;
   int64_t spent_ = 0;  // at most most_ + 1
+  bool too_deep_ = false;
   bool reported_ = false;
 };
 

@@ -15,6 +15,9 @@ namespace shardplan {
 namespace {
 
 constexpr int64_t kLeastLayers = 2;
+// Every expert has operations of its own on every device: beyond so many of
+// them in a layer, one layer is run where it is like all others.
+constexpr int64_t kManyExperts = 4096;
 // Small enough to be quick, large enough for numbers to differ.
 constexpr int64_t kMinWidth = 8;
 constexpr int64_t kMinHead = 4;
@@ -198,7 +201,8 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   return shrunk ? std::min(size, *shrunk) : size;
 }
 
-int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest) {
+int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
+                      const Mesh& mesh) {
   const int64_t layers = model_size(model, "layers").value_or(kLeastLayers);
   const Folding folding = fold_by_type(manifest);
   // Per class of tensors, the first layer that has one.
@@ -208,7 +212,9 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest) {
     int64_t& known = first[folding.class_of[i]];
     if (layer >= 0) known = std::min(known, layer);
   }
-  int64_t count = kLeastLayers;
+  const bool many = model_size(model, "experts").value_or(0) >
+                    kManyExperts / mesh.devices();
+  int64_t count = many ? 1 : kLeastLayers;
   for (const int64_t layer : first) {
     // Those behind the last are not run.
     if (layer < layers) count = std::max(count, layer + 1);
@@ -221,7 +227,7 @@ std::optional<SmallModel> shrink(const RunnableModel& model,
                                  Diagnostics& diags) {
   ForwardInput large = input;
   if (!large.pass.layers) {
-    large.pass.layers = shrunk_layers(model, large.manifest);
+    large.pass.layers = shrunk_layers(model, large.manifest, mesh);
   }
   const auto described = write_quietly(model, large, diags);
   // The small model has the shapes that its sizes give: what the large one's

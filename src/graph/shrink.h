@@ -35,8 +35,10 @@ struct SmallModel {
 int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
 
 // The first layers, of which every other has the tensors and shapes of one, and
-// two at least: behind dense layers the first one with experts.
-int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest);
+// two at least: behind dense layers the first one with experts. One is enough
+// where many experts on many devices make a layer large.
+int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
+                      const Mesh& mesh);
 
 // Errors as write_forward, and those of build_graph where the large model's own
 // shapes do not fit. `input.pass.layers`: how many layers are kept.

@@ -41,11 +41,12 @@ bool has_reference(std::string_view word) {
     const bool begins = is_digit(next) || is_letter(next) || next == '_' ||
                         next == '"' || static_cast<unsigned char>(next) >= 0x80;
     if (!begins) continue;
-    if (std::string_view("@!%~&").find(word[at]) != std::string_view::npos) {
-      return true;
-    }
-    if (word[at] == '#' && is_digit(next)) return true;
-    if (word[at] == '[' && word.find(':', at) != std::string_view::npos) {
+    const auto is_any_of = [&](std::string_view signs) {
+      return signs.find(word[at]) != std::string_view::npos;
+    };
+    if (is_any_of("@%~") || (is_digit(next) && is_any_of("#!&"))) return true;
+    if (is_letter(next) && word[at] == '[' &&
+        word.find(':', at) != std::string_view::npos) {
       return true;
     }
   }

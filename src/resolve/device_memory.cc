@@ -449,7 +449,9 @@ Balance balance(const Plan& plan, const StagedCounts& counts,
     const Int128 bytes = p.type.bytes();
     const int64_t all = counts.all[i];
     const int64_t held = counts.held(i);
-    with_replicas += bytes * (p.replicas / stages) * held;
+    // A spec that names the stages' axis is held by all of them, with fewer
+    // replicas than there are stages.
+    with_replicas += bytes * (Int128{p.replicas} * held / stages);
     if (p.shards > 1) {
       result.sharded_tensors += all;
       result.sharded_elements += all * p.type.elements();

@@ -44,6 +44,11 @@ constexpr size_t kFewSearches = 4096;
 // Where one automaton of all patterns grows with every name, those of so many
 // mostly do not.
 constexpr size_t kPart = 64;
+// Automata of single patterns that are as large as this do not stay in a cache
+// beside those of so many others: few are searched for in all names, and every
+// byte of a name counts as much as one that they grow by.
+constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
+constexpr size_t kFew = 8;
 
 // Patterns whose own automaton grows with every name, such as
 // `(a|b)*a(a|b){100}c`, cost some nanoseconds for each byte that it grows by.
@@ -405,10 +410,11 @@ FoundLists find_all(const Searched& names, int jobs, Find find) {
 class SearchInParts {
  public:
   SearchInParts(const Matcher::Impl& matcher, const Searched& names,
-                int64_t longest, int jobs)
+                int64_t longest, int64_t bytes, int jobs)
       : matcher_(matcher),
         names_(names),
         longest_(longest),
+        bytes_(bytes),
         jobs_(jobs),
         of_(names.size()) {}
 
@@ -439,8 +445,16 @@ class SearchInParts {
         matcher_.program_size(begin, end) > kManySteps / longest_;
     if (is_long || names_.size() < kSamples ||
         !search_at_once(begin, end, one_by_one)) {
-      if (!is_affordable(begin, end)) return false;
-      add(find_all(names_, jobs_, one_by_one));
+      bool is_large = false;
+      if (!is_affordable(begin, end, is_large)) return false;
+      const size_t at_once = is_large ? kFew : kPart;
+      for (size_t first = begin; first < end; first += at_once) {
+        const size_t last = std::min(first + at_once, end);
+        add(find_all(names_, jobs_,
+                     [&](std::string_view name, std::vector<int>& found) {
+                       matcher_.find_one_by_one(name, first, last, found);
+                     }));
+      }
     }
     return true;
   }
@@ -474,13 +488,15 @@ class SearchInParts {
     return true;
   }
 
-  // Tries some of the patterns in some of the names.
-  bool is_affordable(size_t begin, size_t end) {
+  // Tries some of the patterns in some of the names, and tells whether their
+  // automata are large.
+  bool is_affordable(size_t begin, size_t end, bool& is_large) {
     constexpr size_t kTried = 4;
     constexpr size_t kNames = 16;
     const size_t patterns = std::min(kTried, end - begin);
     const size_t names = std::min(kNames, names_.size());
     int64_t growth = 0;
+    int64_t held = 0;
     std::vector<int> found;
     found.reserve(1);
     for (size_t p = 0; p < patterns; ++p) {
@@ -491,6 +507,7 @@ class SearchInParts {
         found.clear();
         matcher_.find_one_by_one(name, pattern, pattern + 1, found);
         int64_t now = std::max<int64_t>(allocated_by_thread() - before, 0);
+        held += now;
         if (now > kGivenUp) {
           now = std::max(now, 2 * static_cast<int64_t>(name.size()) *
                                   matcher_.program_size(pattern, pattern + 1));
@@ -503,6 +520,8 @@ class SearchInParts {
     const auto all =
         static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
     growth_ += growth * all / std::max<int64_t>(tried, 1);
+    is_large = held > kLargeAutomaton * static_cast<int64_t>(patterns);
+    if (is_large) growth_ += static_cast<Int128>(end - begin) * bytes_;
     return growth_ <= kMostGrowth;
   }
 
@@ -549,6 +568,7 @@ class SearchInParts {
   const Matcher::Impl& matcher_;
   const Searched& names_;
   int64_t longest_;  // of the names, and more than 0
+  int64_t bytes_;    // of all names
   int jobs_;
   std::vector<uint32_t> of_;        // per name, of the steps
   std::vector<Step> steps_ = {{}};  // the first: nothing was found
@@ -564,8 +584,11 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
     impl_->find(name, found);
   };
   int64_t longest = 1;
+  int64_t bytes = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    longest = std::max(longest, static_cast<int64_t>(names.name(i).size()));
+    const auto size = static_cast<int64_t>(names.name(i).size());
+    longest = std::max(longest, size);
+    bytes += size;
   }
   int64_t largest = 0;
   for (size_t i = 0; i < impl_->patterns.size(); ++i) {
@@ -577,7 +600,7 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
       impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||
       grows_with_names(names, impl_->patterns.size(), at_once);
   const std::optional<FoundLists> found =
-      in_parts ? SearchInParts(*impl_, names, longest, jobs).run()
+      in_parts ? SearchInParts(*impl_, names, longest, bytes, jobs).run()
                : std::optional(find_all(names, jobs, at_once));
   if (!found) return std::nullopt;
   FoundSets result;

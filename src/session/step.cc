@@ -302,6 +302,8 @@ StepOptions StepModel::sized(StepOptions step) const {
   step.segments.softmax_in_place = step.framework->softmax_in_place;
   step.segments.native_kernels = step.framework->native_kernels;
   step.segments.silu_steps = step.framework->silu_steps;
+  step.segments.gelu_steps = step.framework->gelu_steps;
+  step.segments.repeats_heads = step.framework->repeats_heads;
   step.segments.weighs_in_experts = step.framework->weighs_in_experts;
   if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
   return step;

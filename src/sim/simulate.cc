@@ -204,7 +204,7 @@ class Simulator {
       kinds.push_back(*kinds_[v]);
       finite = finite && !is_odd_[v];
     }
-    if (!finite) return;
+    if (!finite || is_unsent(node)) return;
     if (auto found = unseen_in_node(graph_, n, whole, kinds, exact.integers)) {
       result_.unseen.push_back(*std::move(found));
       return;
@@ -216,6 +216,23 @@ class Simulator {
         !exact.integers[static_cast<size_t>(node.result)]) {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
+  }
+  // Whether a node takes the tokens of experts that got none. Those experts are
+  // counted by themselves.
+  bool is_unsent(const GraphNode& node) const {
+    if (node.op->name != "slice") return false;
+    const auto sent = used_.find(node.operands[0]);
+    if (sent == used_.end() || number_of(node.attributes, "dim", 0) != 0) {
+      return false;
+    }
+    const auto experts = static_cast<double>(sent->second.size());
+    const double end = number_of(node.attributes, "end", experts);
+    for (double e = number_of(node.attributes, "begin", 0); e < end; ++e) {
+      if (e < 0 || e >= experts || sent->second[static_cast<size_t>(e)]) {
+        return false;
+      }
+    }
+    return true;
   }
   void look_at_value(const PairedRuns& exact, const GraphNode& node, int value,
                      const Tensor& whole) {
@@ -346,9 +363,9 @@ class Simulator {
       }
     }
     const auto unused = std::count(used.begin(), used.end(), false);
-    if (unused > 0) {
-      result_.unused_experts.push_back({node.result, unused, made[0]});
-    }
+    if (unused == 0) return;
+    result_.unused_experts.push_back({node.result, unused, made[0]});
+    used_[node.result] = std::move(used);
   }
 
   // Stretch by phase; false where it was stopped.
@@ -539,7 +556,9 @@ class Simulator {
   std::vector<bool> masked_;
   std::vector<bool> is_odd_;
   std::map<int, ProbeError> probed_;  // by value
-  bool bounded_ = true;               // every product so far has a bound
+  // By value that is sent to experts, of which some got none: those that did.
+  std::map<int, std::vector<bool>> used_;
+  bool bounded_ = true;  // every product so far has a bound
   bool agree_ = true;
   std::vector<double> work_before_;  // by node, and of all; once it is asked
 };
@@ -548,10 +567,11 @@ class Simulator {
 
 void check_price(const MovedBytes& row) {
   if (row.moved == row.priced.bytes) return;
-  throw InternalError(
-      "a collective (" + std::string(collective_name(row.priced.kind)) + ", " +
-      row.priced.algorithm + ") moved " + std::to_string(row.moved) +
-      " bytes and is priced as " + std::to_string(static_cast<int64_t>(row.priced.bytes)));
+  throw InternalError("a collective (" +
+                      std::string(collective_name(row.priced.kind)) + ", " +
+                      row.priced.algorithm + ") moved " +
+                      std::to_string(row.moved) + " bytes and is priced as " +
+                      std::to_string(static_cast<int64_t>(row.priced.bytes)));
 }
 
 Verdict verdict_of(const Simulation& outcome) {

@@ -90,7 +90,7 @@ GPT2_RULES = [
 REMATS = ("none", "dots_saveable", "dots_with_no_batch_dims_saveable", "nothing_saveable")
 MESHES = {"fsdp8": {"fsdp": 8}, "fsdp4-tp2": {"fsdp": 4, "tp": 2}, "tp8": {"tp": 8}, "dp2-fsdp2-tp2": {"dp": 2, "fsdp": 2, "tp": 2},
           "fsdp2-tp4": {"fsdp": 2, "tp": 4}, "dp4-tp2": {"dp": 4, "tp": 2},
-          "one": {"tp": 1}, "tp2": {"tp": 2}, "dp8": {"dp": 8}}
+          "one": {"tp": 1}, "tp2": {"tp": 2}, "tp4": {"tp": 4}, "dp4": {"dp": 4}, "dp8": {"dp": 8}}
 OLD_MESHES = ("fsdp8", "fsdp4-tp2", "tp8", "dp2-fsdp2-tp2")
 
 
@@ -159,6 +159,22 @@ def cases():
     for mesh, remat, batch, seq in (("one", "none", 4, 160), ("tp2", "dots_with_no_batch_dims_saveable", 4, 160), ("tp2", "nothing_saveable", 6, 96),
                                     ("tp2", "none", 2, 256)):
         yield case(f"llama-scan-{mesh}-{remat}-narrow", narrow, mesh, stacked=True, remat=remat, batch=batch, seq=seq, later=True)
+    # The same, but for `three` and `six` of GPT-2, which decided that grouped heads are repeated, what GELU keeps and an arena's holes.
+    for hidden, mlp, layers, heads, kv, vocab, mesh, batch, seq, remat, word in (
+            (256, 1024, 4, 8, 2, 1024, "one", 8, 64, "none", "four"), (512, 1536, 3, 8, 1, 512, "one", 4, 256, "none", "three"),
+            (384, 1024, 8, 6, 6, 4096, "tp2", 8, 128, "none", "eight"), (256, 768, 6, 8, 4, 8192, "tp4", 4, 256, "none", "six"),
+            (320, 896, 5, 10, 5, 2048, "dp4", 16, 64, "none", "five"), (512, 1408, 2, 16, 4, 32000, "one", 2, 128, "none", "two"),
+            (256, 1024, 4, 8, 2, 1024, "one", 8, 64, "nothing_saveable", "four"), (256, 704, 6, 8, 8, 2048, "tp2", 8, 128, "dots_saveable", "six"),
+            (512, 640, 12, 8, 8, 256, "one", 1, 512, "none", "twelve")):
+        config = dict(LLAMA, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
+                      num_key_value_heads=kv, head_dim=hidden // heads, vocab_size=vocab)
+        later = {} if word == "three" else {"later": True}
+        yield case(f"llama-scan-{mesh}-{remat}-{word}", config, mesh, stacked=True, remat=remat, batch=batch, seq=seq, **later)
+    for hidden, heads, layers, vocab, mesh, batch, seq, word in ((256, 8, 4, 2048, "one", 8, 128, "four"), (384, 6, 8, 1024, "tp2", 4, 256, "eight"),
+                                                                 (320, 5, 6, 512, "one", 16, 48, "six")):
+        config = dict(GPT2, n_embd=hidden, n_head=heads, n_layer=layers, vocab_size=vocab)
+        later = {} if word == "six" else {"later": True}
+        yield case(f"gpt2-scan-{mesh}-none-{word}", config, mesh, stacked=True, batch=batch, seq=seq, **later)
 
 
 # ---- the models: parameters by their names in transformers, in its layouts

@@ -322,7 +322,7 @@ ParameterStages drawn_stages(const Model& model, const AxisName& axis) {
         });
     ParameterStages::Held held;
     if (!is_cut) {
-      held.first = static_cast<int32_t>(draw_in<int64_t>(0, last));
+      held.first = static_cast<int32_t>(draw_in<int64_t>(0, stages.stages));
       if (last > 0 && held.first == 0 && draw_bool()) held.second = last;
     }
     stages.of.push_back(held);
@@ -339,7 +339,7 @@ TEST_CASE("stages: what devices hold adds up to copies of what there is") {
     RuleSet rules;
     rules.rules.push_back({"", testing::draw_any_spec(), {}, {}, {}, false});
     const Model model = planned(std::move(manifest), rules, mesh, policy);
-    const size_t axis = draw_in<size_t>(0, mesh.axes().size() - 1);
+    const size_t axis = draw_in<size_t>(0, mesh.axes().size());
     const ParameterStages stages = drawn_stages(model, mesh.axes()[axis].name);
     const StagedCounts counts = staged_counts(
         model.plan.placement_of, model.plan.placements.size(), &stages);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,9 +88,13 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   }
   // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
+    // A file may be listed more than once.
+    std::set<std::string> sets;
     for (const SourcePtr& source : session.rules->sources) {
       const std::string file = file_name_of(source->name());
-      rules += (rules.empty() ? "@" : ", @") + file.substr(0, file.rfind('.'));
+      const std::string set = "@" + file.substr(0, file.rfind('.'));
+      if (!sets.insert(set).second) continue;
+      rules += (rules.empty() ? "" : ", ") + set;
     }
   }
   if (!rules.empty()) lines.push_back("rules: " + rules);

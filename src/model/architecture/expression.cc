@@ -280,10 +280,8 @@ class Evaluator {
   const ConfigValue* value(int index, ConfigValue& hold) {
     const Nested level;
     if (level.is_too_deep()) {
-      return none(
-          "names and brackets are nested within one another deeper "
-          "than " +
-          count_text(Nested::kMost));
+      work_.end_too_deep();
+      return none("names and brackets are nested too deep");
     }
     if (!work_.spend()) return none("it takes too many steps to compute");
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];

@@ -331,7 +331,7 @@ bool check_layers(const Quantisation& quantisation,
     remarks.push_back(
         in_backticks(quantisation.kept_key) +
         " of the quantisation names no linear layer that follows from the "
-        "config: all that do are taken as quantised");
+        "config, so it excludes none");
   }
   if (!layers.stacked.empty()) {
     const bool whole =

@@ -236,6 +236,15 @@ std::string ModelValues::filled(const std::string& text) {
 
 std::nullopt_t ModelValues::refuse_spent_work() const {
   if (!work_->report_once()) return std::nullopt;
+  if (work_->is_too_deep()) {
+    return config_
+        .refuse("",
+                "the model has names and brackets nested within one another "
+                "deeper than " +
+                    count_text(Nested::kMost))
+        .fact("by architecture " + in_backticks(architecture_.name))
+        .help("let fewer values refer to one another");
+  }
   return config_.refuse("", "the model takes too much work to compute")
       .fact(
           "expressions, steps times layers and rules times tensors are "
@@ -317,9 +326,9 @@ ModelValues* ModelValues::section(std::string_view name) {
   if (of->is_flat(config_.map())) {
     part.reader = std::make_unique<ConfigReader>(config_);
     part.architecture = of->architecture;
-    part.values = std::make_unique<ModelValues>(
-        *part.architecture, *part.reader, saved_by_.integer, Place::Flat,
-        work_);
+    part.values =
+        std::make_unique<ModelValues>(*part.architecture, *part.reader,
+                                      saved_by_.integer, Place::Flat, work_);
     return part.values.get();
   }
   const bool defaults = of->has_defaults && !config_.find(of->key);

@@ -163,7 +163,8 @@ class ForwardWalk {
     const ModelScope root{&values_, false, {}};
     const auto scope = root.within(block.takes, block.shared, step.arguments);
     if (!has(scope)) return true;
-    missing = missing_weight(out_, block.steps, *scope, step.name);
+    missing = missing_weight(out_, *model_.architecture, block.steps, *scope,
+                             step.name);
     return missing.empty();
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/forward/modules.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -91,11 +92,28 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
 }
 
 std::string missing_weight(const ForwardWriter& out,
+                           const Architecture& architecture,
                            const std::vector<ModuleStep>& steps,
-                           const ModelScope& scope, const std::string& prefix) {
+                           const ModelScope& scope, const std::string& prefix,
+                           int depth) {
+  const bool of_blocks =
+      std::all_of(steps.begin(), steps.end(), [](const ModuleStep& step) {
+        return step.kind == ModuleStep::Kind::Block;
+      });
   std::string first;
   for (const ModuleStep& each : steps) {
     if (!scope.flag(each.when).value_or(false)) continue;
+    if (of_blocks) {
+      const auto block = architecture.blocks.find(each.what);
+      if (block == architecture.blocks.end() || depth == kMaxBlockDepth) {
+        return "";
+      }
+      const auto within = scope.within(block->second.takes,
+                                       block->second.shared, each.arguments);
+      if (!within) return "";
+      return missing_weight(out, architecture, block->second.steps, *within,
+                            joined_name(prefix, each.name), depth + 1);
+    }
     const bool plain = each.kind == ModuleStep::Kind::Parameter ||
                        each.kind == ModuleStep::Kind::Buffer;
     const std::string name =

@@ -41,10 +41,13 @@ std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
                            int64_t count, std::string result);
 
 // The first weight of the modules below `prefix`, where the checkpoint has that
-// of none; "" where it has one, or there are no modules.
+// of none; "" where it has one, or there are no modules. A block that has no
+// modules of its own has those of its first block.
 std::string missing_weight(const ForwardWriter& out,
+                           const Architecture& architecture,
                            const std::vector<ModuleStep>& steps,
-                           const ModelScope& scope, const std::string& prefix);
+                           const ModelScope& scope, const std::string& prefix,
+                           int depth = 0);
 
 struct ModuleUse {
   const ModuleStep& step;

@@ -228,6 +228,7 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
     const int64_t temporaries = recorded.at("bytes").at("temporaries");
     Json report;
     for (const char* framework : {"jax", "any"}) {
+      CAPTURE(framework);
       host.out.clear();
       Words asked = words;
       asked.insert(asked.end(), {"--framework", framework});

@@ -484,8 +484,9 @@ std::optional<ValueSource> value_source(Context& context,
   if (!wanted) return ValueSource::Random;
   return context.diags
       .error(Code::Usage, {}, "there are no weights to compute with")
-      .fact(shrunk ? "a model made smaller has none"
-                   : in_backticks(path) + " is not a checkpoint with data")
+      .fact(shrunk && !model->shrunk_by_default
+                ? "a model made smaller has none"
+                : in_backticks(path) + " is not a checkpoint with data")
       .help("`--values random` draws numbers");
 }
 

@@ -280,9 +280,11 @@ bool make_smaller(Opened& opened, Recognised& model,
                   const SimulateRequest& flags, Diagnostics& diags) {
   Session& session = opened.session;
   ForwardPass& pass = opened.pass;
-  if (!pass.layers) pass.layers = shrunk_layers(model.model, session.manifest);
-  auto smaller = shrink(model.model, {session.manifest, pass},
-                        flags.shrink_mesh.value_or(session.plan.mesh), diags);
+  const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
+  if (!pass.layers) {
+    pass.layers = shrunk_layers(model.model, session.manifest, mesh);
+  }
+  auto smaller = shrink(model.model, {session.manifest, pass}, mesh, diags);
   if (!smaller) return false;
   session.plan = plan_of_smaller(session, smaller->manifest);
   session.manifest = std::move(smaller->manifest);

@@ -676,8 +676,13 @@ Exit run_sweep(Context& context) {
   if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
-  return exit == Exit::Fine && fitting == 0 && perhaps == 0 ? Exit::Findings
-                                                            : exit;
+  // Without a limit every point fits, but for those that are refused.
+  const bool any = std::any_of(
+      sweep->points.begin(), sweep->points.end(), [](const SweepPoint& point) {
+        return point.refused.empty() &&
+               (point.fit.surely() || point.fit.perhaps());
+      });
+  return exit == Exit::Fine && !any ? Exit::Findings : exit;
 }
 
 }  // namespace shardplan::cli

@@ -139,6 +139,7 @@ TEST_CASE("the tokens that are given are those that are run") {
   contrary.options.simulate.length = 16;
   CHECK_FALSE(contrary.read(ids));
   CHECK(messages(contrary.diags) ==
+        "SP019 note the config names no dtype: f32 is assumed\n"
         "SP010 --tokens and the input ids disagree");
 }
 
