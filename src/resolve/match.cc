@@ -44,11 +44,10 @@ constexpr size_t kFewSearches = 4096;
 // Where one automaton of all patterns grows with every name, those of so many
 // mostly do not.
 constexpr size_t kPart = 64;
-// Automata of single patterns that are as large as this do not stay in a cache
-// beside those of so many others: few are searched for in all names, and every
-// byte of a name counts as much as one that they grow by.
+// Automata of single patterns that are as large as this do not stay in a cache:
+// every byte of a name counts as much as so many that they grow by.
 constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
-constexpr size_t kFew = 8;
+constexpr int64_t kLargeStep = 2;
 
 // Patterns whose own automaton grows with every name, such as
 // `(a|b)*a(a|b){100}c`, cost some nanoseconds for each byte that it grows by.
@@ -420,10 +419,10 @@ class SearchInParts {
 
   // Empty where it would take too long.
   std::optional<FoundLists> run() {
-    for (size_t begin = 0; begin < matcher_.patterns.size(); begin += kPart) {
-      if (!search(begin, std::min(begin + kPart, matcher_.patterns.size()))) {
-        return std::nullopt;
-      }
+    const size_t all = matcher_.patterns.size();
+    if (steps_of(all) > kMostGrowth && are_large(all)) return std::nullopt;
+    for (size_t begin = 0; begin < all; begin += kPart) {
+      if (!search(begin, std::min(begin + kPart, all))) return std::nullopt;
     }
     return together();
   }
@@ -436,6 +435,23 @@ class SearchInParts {
     int64_t found = 0;  // in all
   };
 
+  Int128 steps_of(size_t patterns) const {
+    return static_cast<Int128>(patterns) * bytes_ * kLargeStep;
+  }
+
+  // Whether the automata of patterns from everywhere are all large.
+  bool are_large(size_t all) {
+    for (size_t p = 0; p < all; p += all / 16 + 1) {
+      const int64_t before = allocated_by_thread();
+      std::vector<int> found;
+      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1) {
+        matcher_.find_one_by_one(names_.name(i), p, p + 1, found);
+      }
+      if (allocated_by_thread() - before <= kLargeAutomaton) return false;
+    }
+    return true;
+  }
+
   bool search(size_t begin, size_t end) {
     const auto one_by_one = [&](std::string_view name,
                                 std::vector<int>& found) {
@@ -445,16 +461,8 @@ class SearchInParts {
         matcher_.program_size(begin, end) > kManySteps / longest_;
     if (is_long || names_.size() < kSamples ||
         !search_at_once(begin, end, one_by_one)) {
-      bool is_large = false;
-      if (!is_affordable(begin, end, is_large)) return false;
-      const size_t at_once = is_large ? kFew : kPart;
-      for (size_t first = begin; first < end; first += at_once) {
-        const size_t last = std::min(first + at_once, end);
-        add(find_all(names_, jobs_,
-                     [&](std::string_view name, std::vector<int>& found) {
-                       matcher_.find_one_by_one(name, first, last, found);
-                     }));
-      }
+      if (!is_affordable(begin, end)) return false;
+      add(find_all(names_, jobs_, one_by_one));
     }
     return true;
   }
@@ -488,9 +496,8 @@ class SearchInParts {
     return true;
   }
 
-  // Tries some of the patterns in some of the names, and tells whether their
-  // automata are large.
-  bool is_affordable(size_t begin, size_t end, bool& is_large) {
+  // Tries some of the patterns in some of the names.
+  bool is_affordable(size_t begin, size_t end) {
     constexpr size_t kTried = 4;
     constexpr size_t kNames = 16;
     const size_t patterns = std::min(kTried, end - begin);
@@ -520,8 +527,9 @@ class SearchInParts {
     const auto all =
         static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
     growth_ += growth * all / std::max<int64_t>(tried, 1);
-    is_large = held > kLargeAutomaton * static_cast<int64_t>(patterns);
-    if (is_large) growth_ += static_cast<Int128>(end - begin) * bytes_;
+    if (held > kLargeAutomaton * static_cast<int64_t>(patterns)) {
+      growth_ += steps_of(end - begin);
+    }
     return growth_ <= kMostGrowth;
   }
 
@@ -586,9 +594,8 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
   int64_t longest = 1;
   int64_t bytes = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto size = static_cast<int64_t>(names.name(i).size());
-    longest = std::max(longest, size);
-    bytes += size;
+    longest = std::max(longest, static_cast<int64_t>(names.name(i).size()));
+    bytes += static_cast<int64_t>(names.name(i).size());
   }
   int64_t largest = 0;
   for (size_t i = 0; i < impl_->patterns.size(); ++i) {

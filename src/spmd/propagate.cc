@@ -328,6 +328,7 @@ class Chooser {
   // Rows of a table that ids look up are summed over devices as well.
   void keep_products() {
     const bool product = is_product();
+    if (!product && node_.op->linearity != Linearity::None) return;
     std::vector<FactorAxes> held;
     for (size_t i = 0; i < operands_.size(); ++i) held.push_back(held_by(i));
     std::vector<Bound> bounds(candidates_.size());
