@@ -63,7 +63,7 @@
 //                stay leave holes that those of other moments do not fit into:
 //                arenas are 0.94 to 1.48 times what is alive at once. What a
 //                layer and the head hold for a moment, added up, is most of
-//                that. The rest was at most 1 % of activations, so 3 % are
+//                that. The rest was at most 1.2 % of activations, so 3 % are
 //                added
 #pragma once
 

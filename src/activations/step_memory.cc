@@ -631,7 +631,9 @@ class StepMaker {
                             : kNames.at(row - kCategories);
       each.title = known ? category_title(static_cast<Category>(row))
                          : kTitles.at(row - kCategories);
-      if (row == kBuffers && framework().buffers_gradients) {
+      // Of gradients, or of XLA's loops and arena, too.
+      if (row == kBuffers &&
+          (framework().buffers_gradients || framework().packs_apart.back())) {
         each.title = "buffers";
       } else if (row == kBuffers && result.offloads) {
         each.title = "gathered, fetched ahead";

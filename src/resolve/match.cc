@@ -417,10 +417,24 @@ class SearchInParts {
         jobs_(jobs),
         of_(names.size()) {}
 
+  // Whether it would take too long: automata of patterns from everywhere are
+  // all large, and all together do not fit one.
+  bool is_hopeless() const {
+    const size_t all = matcher_.patterns.size();
+    constexpr size_t kFit = kSetMemory / kLargeAutomaton;
+    if (all <= kFit || steps_of(all) <= kMostGrowth) return false;
+    for (size_t p = 0; p < all; p += all / 16 + 1) {
+      const int64_t before = allocated_by_thread();
+      std::vector<int> found;
+      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1)
+        matcher_.find_one_by_one(names_.name(i), p, p + 1, found);
+      if (allocated_by_thread() - before <= kLargeAutomaton) return false;
+    }
+    return true;
+  }
   // Empty where it would take too long.
   std::optional<FoundLists> run() {
     const size_t all = matcher_.patterns.size();
-    if (steps_of(all) > kMostGrowth && are_large(all)) return std::nullopt;
     for (size_t begin = 0; begin < all; begin += kPart) {
       if (!search(begin, std::min(begin + kPart, all))) return std::nullopt;
     }
@@ -437,19 +451,6 @@ class SearchInParts {
 
   Int128 steps_of(size_t patterns) const {
     return static_cast<Int128>(patterns) * bytes_ * kLargeStep;
-  }
-
-  // Whether the automata of patterns from everywhere are all large.
-  bool are_large(size_t all) {
-    for (size_t p = 0; p < all; p += all / 16 + 1) {
-      const int64_t before = allocated_by_thread();
-      std::vector<int> found;
-      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1) {
-        matcher_.find_one_by_one(names_.name(i), p, p + 1, found);
-      }
-      if (allocated_by_thread() - before <= kLargeAutomaton) return false;
-    }
-    return true;
   }
 
   bool search(size_t begin, size_t end) {
@@ -527,9 +528,7 @@ class SearchInParts {
     const auto all =
         static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
     growth_ += growth * all / std::max<int64_t>(tried, 1);
-    if (held > kLargeAutomaton * static_cast<int64_t>(patterns)) {
-      growth_ += steps_of(end - begin);
-    }
+    if (held > 4 * kLargeAutomaton) growth_ += steps_of(end - begin);
     return growth_ <= kMostGrowth;
   }
 
@@ -602,13 +601,14 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
     largest = std::max(largest, impl_->program_size(i, i + 1));
   }
   if (largest > kMostStepsPerName / longest) return std::nullopt;
+  SearchInParts parts(*impl_, names, longest, bytes, jobs);
+  if (parts.is_hopeless()) return std::nullopt;
   const bool in_parts =
       impl_->set == nullptr || names.size() < kSamples ||
       impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||
       grows_with_names(names, impl_->patterns.size(), at_once);
   const std::optional<FoundLists> found =
-      in_parts ? SearchInParts(*impl_, names, longest, bytes, jobs).run()
-               : std::optional(find_all(names, jobs, at_once));
+      in_parts ? parts.run() : std::optional(find_all(names, jobs, at_once));
   if (!found) return std::nullopt;
   FoundSets result;
   // In the order of the first names, so that 0 is no set of its own.

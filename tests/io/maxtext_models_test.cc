@@ -154,6 +154,7 @@ TEST_CASE("maxtext models: what cannot be known is refused with its place") {
     CHECK_FALSE(result.manifest);
     REQUIRE_FALSE(result.diags.all().empty());
     CHECK(result.problem().starts_with(each.problem));
+    REQUIRE_FALSE(result.diags.all().front().labels.empty());
     CHECK(result.diags.all().front().labels.front().where.file != nullptr);
   }
   MemoryHost host;

@@ -89,7 +89,9 @@ struct Structural {
 };
 constexpr std::string_view kOff[] = {"false", "False"};
 constexpr std::string_view kOn[] = {"true", "True"};
-constexpr std::string_view kNone[] = {"0", "-1", "1", "[]", ""};
+constexpr std::string_view kNone[] = {"0", "-1", "[]", ""};
+constexpr std::string_view kOne[] = {"1"};
+constexpr std::string_view kAtMostOne[] = {"0", "1", "-1"};
 constexpr std::string_view kNoText[] = {"", "none", "None"};
 constexpr std::string_view kPlainAttention[] = {"global", "local_sliding",
                                                 "chunk", "full"};
@@ -110,26 +112,26 @@ constexpr Structural kStructural[] = {
     {"use_multimodal", kOff},
     {"attention_type", kPlainAttention},
     {"quantization", kNoText},
-    {"param_scan_axis", kNone},
-    {"global_parameter_scale", kNone},
-    {"num_experts", kNone},
+    {"param_scan_axis", kOne},
+    {"global_parameter_scale", kOne},
+    {"num_experts", kAtMostOne},
     {"shared_experts", kNone},
     {"first_num_dense_layers", kNone},
-    {"interleave_moe_layer_step", kNone},
+    {"interleave_moe_layer_step", kAtMostOne},
     {"trainable_position_size", kNone},
     {"attention_output_dim", kNone},
     {"moe_expert_input_dim", kNone},
     {"mtp_num_layers", kNone},
     {"engram_layers", kNone},
-    {"mhc_expansion_rate", kNone},
+    {"mhc_expansion_rate", kAtMostOne},
     {"first_num_hash_layers", kNone},
     {"hidden_size_per_layer_input", kNone},
     {"vocab_size_per_layer_input", kNone},
     {"num_kv_shared_layers", kNone},
     {"global_head_dim", kNone},
     {"global_num_kv_heads", kNone},
-    {"ici_pipeline_parallelism", kNone},
-    {"dcn_pipeline_parallelism", kNone},
+    {"ici_pipeline_parallelism", kAtMostOne},
+    {"dcn_pipeline_parallelism", kAtMostOne},
 };
 
 // A key of the config.json, and the key of MaxText that has its value.
