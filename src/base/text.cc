@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/plain_json.h"
 
 namespace shardplan {
 namespace {

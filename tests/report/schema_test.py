@@ -91,7 +91,8 @@ PROMISED = {
 NOT_FINITE = "only a model whose values overflow has no finite number here"
 UNUSED = {
     f"#/definitions/{name}: null": NOT_FINITE for name in (
-        "expected/properties/sharded", "expected/properties/unsharded",
+        "expected/properties/exact", "expected/properties/sharded",
+        "expected/properties/unsharded",
         "layer_error/properties/amplification",
         "layer_error/properties/sharded", "layer_error/properties/unsharded",
         "precision/properties/amplification",
