@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "io/fence.h"
