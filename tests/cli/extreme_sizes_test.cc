@@ -83,9 +83,10 @@ void check_totals(const Json& report) {
     double& most = of_one[row.at("category")];
     most = std::max(most, row.at("bytes").get<double>());
   }
-  for (const auto& [category, bytes] : of_one) {
+  for (const auto& each : of_one) {
+    const std::string& category = each.first;
     CAPTURE(category);
-    if (of_all.count(category) > 0) CHECK(of_all[category] >= bytes);
+    if (of_all.count(category) > 0) CHECK(of_all[category] >= each.second);
   }
 }
 

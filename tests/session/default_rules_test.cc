@@ -121,7 +121,9 @@ TEST_CASE("default rules: nothing that follows from a config is left out") {
     CAPTURE(config.value("architectures", Json()).dump());
     auto all = quantisers();
     all.emplace_back("none", Json());
-    for (const auto& [name, quantiser] : all) {
+    for (const auto& each : all) {
+      const std::string& name = each.first;
+      const Json& quantiser = each.second;
       CAPTURE(name);
       if (!quantiser.is_null()) config["quantization_config"] = quantiser;
       if (quantiser.is_null()) config.erase("quantization_config");

@@ -47,7 +47,9 @@ TEST_CASE("modules: names in memory are those of transformers") {
       wanted[with_layer(pair.at(0).get<std::string>())].insert(
           with_layer(pair.at(1).get<std::string>()));
     }
-    for (const auto& [saved, in_memory] : wanted) {
+    for (const auto& each : wanted) {
+      const std::string& saved = each.first;
+      const std::set<std::string>& in_memory = each.second;
       CAPTURE(saved);
       // Of several that are saved as one, the first.
       CHECK(in_memory.contains(name_in_memory(found->second, saved)));
