@@ -144,7 +144,7 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
 std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan);
 Int128 local_numbers(const Plan& plan, size_t parameter);  // on a device
 
-// Of one layer's weights, on a device.
+// What the weights of one layer take on a device.
 struct LayerWeight {
   Int128 all = 0;       // bytes
   Int128 trained = 0;   // bytes
@@ -155,8 +155,8 @@ struct LayerWeights {
   Int128 others = 0;          // bytes that are trained outside of layers
   Int128 largest = 0;         // bytes of one weight that is trained
   Int128 largest_matrix = 0;  // numbers of one of a layer
-  // Of the layer of which most is trained, how much of it is; without layers,
-  // of all.
+  // The trained part of the layer that trains most; in a model without layers,
+  // of the whole model.
   struct Share {
     Int128 part = 0;
     Int128 of = 1;

@@ -378,7 +378,7 @@ class StepMaker {
     return layers + others;
   }
 
-  // Of a stage that keeps so much of what it gathers, and the gradients of it.
+  // Counts a stage that keeps this much of what it gathers, with its gradients.
   void keep_stage(Int128 kept, Parts& parts) const {
     Int128& gathered = parts[index_of(Category::GatheredLayer)];
     if (gathered == 0 || kept == 0) return;
@@ -631,7 +631,7 @@ class StepMaker {
                             : kNames.at(row - kCategories);
       each.title = known ? category_title(static_cast<Category>(row))
                          : kTitles.at(row - kCategories);
-      // Of gradients, or of XLA's loops and arena, too.
+      // The row also holds gradients, or what XLA's loops and arena take.
       if (row == kBuffers &&
           (framework().buffers_gradients || framework().packs_apart.back())) {
         each.title = "buffers";
