@@ -423,7 +423,7 @@ class ReplacingFile : public OutputFile {
       return true;
     }
     if (!noted(swap_names(temporary_, target_))) {
-      // The folder now under the temporary name is someone's; it must stay.
+      // The file now under the temporary name is someone's; it must stay.
       made_ = false;
       problem_ += "; what it was is in `" + temporary_ + "`";
       return false;
