@@ -338,7 +338,7 @@ class Packaged(InFolder):
         package = self.only(f"*_{debian}.deb")
         digests = set()
         for file in (wheel, archive):
-            done = run(INSTALL, file, self.folder / file.name)
+            done = run(INSTALL, file, self.folder / file.name, digest_of(file))
             self.assertEqual(done.returncode, 0, done)
             digests.add((self.folder / file.name / "shardplan").read_bytes())
         done = run("dpkg-deb", "--extract", package, self.folder / "root")
