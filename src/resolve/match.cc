@@ -21,19 +21,18 @@
 namespace shardplan {
 namespace {
 
-// Bytes for the combined automaton; it is built as names are searched and
-// starts afresh when this is used up.
+// Bytes for the combined automaton, which starts afresh when they are used up.
 constexpr int64_t kSetMemory = int64_t{64} << 20;
 constexpr int64_t kRuleMemory = int64_t{8} << 20;
+// Compiling grows with the square of a program: 100,000 steps take 0.1 s.
+constexpr int64_t kMostCompiling = 500'000'000'000;
 
 // Fewer names are not worth a thread.
 constexpr size_t kBlock = 1024;
-
-// The combined automaton is fast while it finds its states made, and what
-// making them costs is estimated by the bytes that they take: at some 10 bytes
-// for each rule and name it takes as long as a loop over the rules, at 100 ten
-// times as long. Samples of names are searched until that is clear; the first
-// ones make the states that all names share.
+// The combined automaton is fast while it finds its states made. What making
+// them costs is estimated by their bytes: at some 10 for each rule and name as
+// much as a loop over the rules, at 100 ten times that. Samples of names are
+// searched until that is clear; the first ones make what all names share.
 constexpr size_t kSamples = 4;
 constexpr size_t kSampleNames = 512;
 constexpr int64_t kSlowGrowth = 16;
@@ -41,19 +40,18 @@ constexpr int64_t kHopelessGrowth = 100;
 // Fewer searches are not worth a sample.
 constexpr size_t kFewSearches = 4096;
 
-// Where one automaton of all patterns grows with every name, those of so many
-// mostly do not.
+// Where one automaton of all patterns grows, those of so many mostly do not.
 constexpr size_t kPart = 64;
-// Automata of single patterns that are as large as this do not stay in a cache:
-// every byte of a name counts as much as so many that they grow by.
+// Automata of single patterns as large as this do not stay in a cache: a byte
+// of a name counts as much as so many that they grow by.
 constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
 constexpr int64_t kLargeStep = 2;
 
 // Patterns whose own automaton grows with every name, such as
 // `(a|b)*a(a|b){100}c`, cost some nanoseconds for each byte that it grows by.
 // All together may grow by so much. One that grows by as much as this in one
-// name may be given up for a search without an automaton, which takes as many
-// steps as the name has characters, each through the whole program.
+// name may be given up for a search that takes, for each character of the name,
+// a step through the whole program.
 constexpr int64_t kMostGrowth = int64_t{2} << 30U;
 constexpr int64_t kGivenUp = int64_t{256} << 10U;
 // Steps that one pattern may take in one name, and all of them before it is
@@ -70,8 +68,7 @@ RE2::Options options(int64_t memory) {
   return result;
 }
 
-// The place of a fragment of the pattern. A quoted scalar may spell it with
-// escapes; then the whole pattern is marked.
+// The place of a fragment, or of all where a quoted scalar has escapes.
 Span fragment(const Rule& rule, size_t begin, size_t end) {
   const std::string_view written = rule.where.text();
   const size_t at = written.find(rule.pattern);
@@ -207,6 +204,7 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
   }
   impl->plain_names = plain_names;
   bool ok = true;
+  int64_t compiling = 0;
   std::unordered_map<std::string, size_t> known;
   for (const Rule& rule : rules.rules) {
     auto translated = translate_pattern(rule.pattern, plain_names);
@@ -226,6 +224,12 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
         known.erase(entry);
         ok = false;
         continue;
+      }
+      const int64_t size = compiled->ProgramSize();
+      compiling += size * size;
+      if (compiling > kMostCompiling) {
+        report_problem(rule, {0, 0, "all are too large together", ""}, diags);
+        return std::nullopt;
       }
       if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
         impl->set.reset();
@@ -331,10 +335,6 @@ class Lists {
   Lists() { number_of({}); }
   Lists(Lists&&) = default;
   Lists& operator=(Lists&&) = default;
-  Lists(const Lists&) = delete;
-  Lists& operator=(const Lists&) = delete;
-  ~Lists() = default;
-
   uint32_t number_of(const std::vector<int>& list) {
     const auto [entry, is_new] =
         numbers_.try_emplace(list, static_cast<uint32_t>(lists_.size()));

@@ -624,7 +624,17 @@ class Translator {
 
 std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names) {
-  return Translator(pattern, plain_names).run();
+  // RE2 would take seconds.
+  constexpr size_t kLongest = size_t{128} << 10U;
+  if (pattern.size() <= kLongest) {
+    return Translator(pattern, plain_names).run();
+  }
+  PatternProblem problem;
+  problem.end = pattern.size();
+  problem.message = "it has " + count_text(std::ssize(pattern)) +
+                    " bytes, and at most " + count_text(kLongest) + " are read";
+  problem.help = "write several rules, each of fewer alternatives";
+  return problem;
 }
 
 }  // namespace shardplan

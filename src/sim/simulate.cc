@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/checked.h"
@@ -204,7 +205,7 @@ class Simulator {
       kinds.push_back(*kinds_[v]);
       finite = finite && !is_odd_[v];
     }
-    if (!finite || is_unsent(node)) return;
+    if (!finite || comes_of_unsent(node, kinds.back())) return;
     if (auto found = unseen_in_node(graph_, n, whole, kinds, exact.integers)) {
       result_.unseen.push_back(*std::move(found));
       return;
@@ -217,22 +218,15 @@ class Simulator {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
-  // Whether a node takes the tokens of experts that got none. Those experts are
-  // counted by themselves.
-  bool is_unsent(const GraphNode& node) const {
-    if (node.op->name != "slice") return false;
-    const auto sent = used_.find(node.operands[0]);
-    if (sent == used_.end() || number_of(node.attributes, "dim", 0) != 0) {
-      return false;
+  // Whether a result is zero because experts got no token, which are counted by
+  // themselves.
+  bool comes_of_unsent(const GraphNode& node, const NumberKinds& kinds) {
+    bool is_so = takes_unsent(node, used_);
+    for (const int value : node.operands) {
+      is_so = is_so || (kinds.all_zero && unsent_.contains(value));
     }
-    const auto experts = static_cast<double>(sent->second.size());
-    const double end = number_of(node.attributes, "end", experts);
-    for (double e = number_of(node.attributes, "begin", 0); e < end; ++e) {
-      if (e < 0 || e >= experts || sent->second[static_cast<size_t>(e)]) {
-        return false;
-      }
-    }
-    return true;
+    if (is_so) unsent_.insert(node.result);
+    return is_so;
   }
   void look_at_value(const PairedRuns& exact, const GraphNode& node, int value,
                      const Tensor& whole) {
@@ -255,12 +249,17 @@ class Simulator {
                        const DeviceTensors& made) {
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
     const auto v = static_cast<size_t>(of.value);
+    // What comes of zeros that were found is not looked at again.
     const bool zero = kinds_[v] && kinds_[v]->all_zero;
-    if (is_odd_[v] || zero) return;
-    if (of.layout.partial.empty() && first_odd(at, made)) agree_ = false;
-    std::optional<Unseen> found =
-        unseen_shards(program_, at, made, exact.integers);
-    if (!found && !of.layout.partial.empty()) {
+    const bool is_known =
+        zero && (!result_.unseen.empty() || unsent_.contains(of.value));
+    if (is_odd_[v] || is_known) return;
+    std::optional<Unseen> found;
+    if (!zero) {
+      if (of.layout.partial.empty() && first_odd(at, made)) agree_ = false;
+      found = unseen_shards(program_, at, made, exact.integers);
+    }
+    if (!found && at.kind == Instruction::Kind::Compute) {
       found =
           unseen_parts(program_, at, made, whole_of(exact.unsharded, of.value));
     }
@@ -556,9 +555,10 @@ class Simulator {
   std::vector<bool> masked_;
   std::vector<bool> is_odd_;
   std::map<int, ProbeError> probed_;  // by value
-  // By value that is sent to experts, of which some got none: those that did.
+  // By value that is sent to experts: those that got some, where not all did.
   std::map<int, std::vector<bool>> used_;
-  bool bounded_ = true;  // every product so far has a bound
+  std::set<int> unsent_;  // values that are zero since experts got no token
+  bool bounded_ = true;   // every product so far has a bound
   bool agree_ = true;
   std::vector<double> work_before_;  // by node, and of all; once it is asked
 };

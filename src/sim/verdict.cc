@@ -351,6 +351,23 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
                 node.result, node.operands[*lost]};
 }
 
+bool takes_unsent(const GraphNode& node,
+                  const std::map<int, std::vector<bool>>& used) {
+  if (node.op->name != "slice") return false;
+  const auto sent = used.find(node.operands[0]);
+  if (sent == used.end() || number_of(node.attributes, "dim", 0) != 0) {
+    return false;
+  }
+  const auto experts = static_cast<double>(sent->second.size());
+  const double end = number_of(node.attributes, "end", experts);
+  for (double e = number_of(node.attributes, "begin", 0); e < end; ++e) {
+    if (e < 0 || e >= experts || sent->second[static_cast<size_t>(e)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 namespace {
 
 // The axes over which an operation reduces, whether or not the result is to be
@@ -398,13 +415,16 @@ std::optional<Unseen> unseen_parts(const Program& program,
                                    const DeviceTensors& made,
                                    const Tensor& whole) {
   if (at.kind != Instruction::Kind::Compute || at.overlap != Overlap::Off ||
-      whole.elements() == 0 ||
-      selects(program.graph->nodes[static_cast<size_t>(at.node)].op->name)) {
+      whole.elements() == 0) {
     return std::nullopt;
   }
   const Register& result = program.registers[static_cast<size_t>(at.result)];
   const AxisNames axes = reduced_axes(program, at);
   if (axes.empty()) return std::nullopt;
+  if (selects(program.graph->nodes[static_cast<size_t>(at.node)].op->name) &&
+      !kinds_of(whole).all_zero) {
+    return std::nullopt;
+  }
   // Parts that are handed on were looked at where they came up.
   for (const int number : at.operands) {
     const Layout& from = program.registers[static_cast<size_t>(number)].layout;

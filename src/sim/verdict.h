@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -135,6 +136,11 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
                                      const std::vector<Tensor>& whole,
                                      const std::vector<NumberKinds>& kinds,
                                      const std::vector<bool>& integers);
+
+// Whether a node takes the tokens of experts that got none. `used`: by value
+// that is sent to experts, which of them got one.
+bool takes_unsent(const GraphNode& node,
+                  const std::map<int, std::vector<bool>>& used);
 
 // Of what an instruction made on the devices: of what is reduced over devices,
 // or ought to be (`whole`: the value in the unsharded run); of an input or a

@@ -111,6 +111,11 @@ void PythonProgram::spoil(PythonObject* object, const PythonProblem& problem) {
   }
 }
 
+void PythonProgram::rebind(PythonObject* object, const PythonProblem& problem) {
+  spoil(object, problem);
+  if (!object->change && !object->is_opaque) object->change = problem;
+}
+
 void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
                                 const PythonProblem& problem) {
   PythonObject* all = marker(span_of(begin, end));
@@ -314,8 +319,7 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
     if (named == named_.end()) continue;
     for (const auto& [scope, name] : named->second) {
       PythonObject* object = scope->names.at(name);
-      if (object->change || !object->is_tracked()) continue;
-      spoil(object, problem_of(name, where, &doubt));
+      rebind(object, problem_of(name, where, &doubt));
     }
   }
 }

@@ -64,10 +64,10 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   }
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
-      if (scope->star && object->made < scope->star_moment) {
-        spoil(object, *scope->star);
+      if (scope->star && object->made <= scope->star_moment) {
+        rebind(object, *scope->star);
       }
-      if (code_ && object->made < code_moment_) spoil(object, *code_);
+      if (code_ && object->made <= code_moment_) rebind(object, *code_);
     }
   }
   settle_calls();

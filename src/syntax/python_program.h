@@ -143,6 +143,7 @@ class PythonProgram {
   PythonObject* evaluate(size_t begin, size_t end, Scope& scope);
   PythonObject* converted(const PythonValue& value, Scope& scope);
   PythonObject* copied(PythonObject* object, int depth);
+  void settle_callee(PythonObject& call, Scope& scope) const;
   PythonObject* unknown(size_t begin, size_t end, Scope& scope,
                         std::optional<PythonProblem> problem);
   PythonObject* marker(Span where);
@@ -165,6 +166,8 @@ class PythonProgram {
                const PythonObject* object) const;
   bool changes_attribute(size_t after, size_t end) const;
   void spoil(PythonObject* object, const PythonProblem& problem);
+  // The name of an object may stand for another one, wherever it is read.
+  void rebind(PythonObject* object, const PythonProblem& problem);
   void spoil_named(size_t begin, size_t end, Scope& scope,
                    const PythonProblem& problem);
   // Of whatever has it, besides the value that it is given.

@@ -33,6 +33,32 @@ bool has_word(std::string_view name, std::string_view word) {
   return lower.find(word) != std::string::npos;
 }
 
+// Callees that are read: classes such as PartitionSpec, and copies.
+bool has_known_meaning(std::string_view callee) {
+  static constexpr std::array<std::string_view, 6> kKnown = {
+      "tuple", "list", "dict", "deepcopy", "copy", "get_moe_partition_spec"};
+  return is_class_name(callee) || std::find(kKnown.begin(), kKnown.end(),
+                                            final_word(callee)) != kKnown.end();
+}
+
+// The name that an object is another one for, on all ways: `P = PartitionSpec`.
+std::optional<std::string> name_behind(const PythonObject& object, int depth) {
+  if (!object.is_opaque) {
+    if (object.kind != PythonKind::Name || object.change) return std::nullopt;
+    return object.text;
+  }
+  std::optional<std::string> name;
+  for (const PythonItem& item : object.items) {
+    if (depth > kMaxCopyDepth) return std::nullopt;
+    auto other = name_behind(*item.value, depth + 1);
+    if (!other || (name && final_word(*name) != final_word(*other))) {
+      return std::nullopt;
+    }
+    name = std::move(other);
+  }
+  return name;
+}
+
 }  // namespace
 
 bool is_python_reader(std::string_view callee) {
@@ -189,6 +215,30 @@ PythonObject* PythonProgram::copied(PythonObject* object, int depth) {
   return copy;
 }
 
+// A name of this file that is called may be another thing than what has that
+// name elsewhere: `P = jax.sharding.PartitionSpec`, `def P(..)`.
+void PythonProgram::settle_callee(PythonObject& call, Scope& scope) const {
+  if (!has_known_meaning(call.text)) return;
+  Scope* owner = nullptr;
+  const PythonObject* callee = find(scope, call.text, &owner);
+  if (callee == nullptr) return;
+  const auto& given = owner->parameters;
+  if (std::find(given.begin(), given.end(), callee) != given.end()) return;
+  if (const auto name = name_behind(*callee, 0)) {
+    call.text = *name;
+    return;
+  }
+  call.problem = PythonProblem{
+      call.where,
+      "the call of " + in_backticks(call.text) +
+          " is not followed: this file gives the name another meaning on "
+          "line " +
+          std::to_string(
+              callee->where.file->position(callee->where.begin).line),
+      {},
+      "write the value that it returns"};
+}
+
 PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
   if (value.kind == PythonKind::Name) {
     PythonObject* known = find(scope, value.text);
@@ -232,6 +282,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
     literal_objects_.emplace(value.where.begin, object);
   }
   if (value.kind != PythonKind::Call) return object;
+  settle_callee(*object, scope);
   // Copies: tuple(RULES), RULES.copy().
   const bool is_kind = value.text == "tuple" || value.text == "list";
   PythonObject* from = nullptr;
@@ -328,11 +379,12 @@ void PythonProgram::bind(Scope& scope, const std::string& name,
     either->is_derived = true;
     either->items.push_back({object, ""});
     if (old != nullptr) either->items.push_back({old, ""});
+    if (old != nullptr && is_outer) rebind(old, *either->problem);
     object = either;
   }
   if (!home->names.contains(name)) home->order.push_back(name);
   home->names[name] = object;
-  if (object->is_tracked()) {
+  if (object->is_tracked() || !object->is_opaque) {
     named_[name.substr(name.rfind('.') + 1)].insert({home, name});
   }
   // A class has its attributes under its own name, too.
@@ -438,9 +490,118 @@ std::vector<PythonBinding> PythonProgram::bindings() const {
   return all;
 }
 
+namespace {
+
+// What stands around a dictionary and makes another value of it.
+bool is_dict_operator(const PythonToken& token) {
+  static constexpr std::array<std::string_view, 8> kWords = {
+      "|", "**", "or", "and", "not", "if", "else", "["};
+  return std::find(kWords.begin(), kWords.end(), token.text) != kWords.end() &&
+         token.kind != PythonTokenKind::String;
+}
+
+// Whether the statement that gives a class this name only imports it, or says
+// that it is not there.
+bool keeps_class(std::span<const PythonToken> tokens, size_t at) {
+  const std::string& name = tokens[at].text;
+  if (tokens[at - 1].is("as")) return at < 2 || tokens[at - 2].is(name);
+  if (tokens[at - 1].is("class") || tokens[at - 1].is("def")) return false;
+  if (!tokens[at].starts_line || !tokens[at + 1].is("=")) return true;
+  size_t last = at + 1;
+  while (last + 1 < tokens.size() && !tokens[last + 1].starts_line &&
+         tokens[last + 1].kind != PythonTokenKind::End) {
+    ++last;
+  }
+  return tokens[last].is(name) || (last == at + 2 && tokens[last].is("None"));
+}
+
+// What makes another plan of dictionaries than the one that is written out: an
+// expression around one, `{**plan, ..}`, a copy, classes of other meanings.
+std::optional<PythonProblem> remade_dict(
+    std::span<const PythonToken> tokens,
+    const std::vector<const PythonDict*>& dicts) {
+  const std::vector<size_t> past = past_python_brackets(tokens);
+  std::set<size_t> places;
+  std::set<std::string, std::less<>> names;
+  std::set<std::string, std::less<>> classes;
+  for (const PythonDict* dict : dicts) {
+    places.insert(dict->where.begin);
+    if (!dict->name.empty()) names.insert(dict->name);
+    for (const PythonEntry& entry : dict->entries) {
+      const bool is_call = entry.begin + 1 < entry.end &&
+                           tokens[entry.begin].kind == PythonTokenKind::Name &&
+                           tokens[entry.begin + 1].is("(");
+      if (is_call) classes.insert(tokens[entry.begin].text);
+    }
+  }
+  const auto is_plan = [&](size_t at) {
+    return tokens[at].kind == PythonTokenKind::Name &&
+           names.contains(tokens[at].text);
+  };
+  size_t looked_at = 0;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const PythonToken& token = tokens[i];
+    const PythonToken& next = tokens[i + 1];
+    if (token.is("{") && token.kind != PythonTokenKind::String) {
+      const size_t end = std::min(past[i], tokens.size() - 1);
+      if (places.contains(token.where.begin) &&
+          ((i > 0 && is_dict_operator(tokens[i - 1])) ||
+           (!tokens[end].starts_line && is_dict_operator(tokens[end])))) {
+        return PythonProblem{token.where,
+                             "this dictionary is a part of an expression, "
+                             "which is not evaluated",
+                             {},
+                             ""};
+      }
+      if (!next.is("**") || i < looked_at) continue;
+      looked_at = end;  // braces in these are in them, too
+      for (size_t inside = i; inside < end; ++inside) {
+        if (!is_plan(inside) && !classes.contains(tokens[inside].text)) {
+          continue;
+        }
+        return PythonProblem{
+            token.where,
+            "another dictionary is made here of one that is unpacked, "
+            "which is not followed",
+            {},
+            ""};
+      }
+    }
+    const bool is_assigned =
+        i > 0 && tokens[i - 1].is("=") && i + 2 < tokens.size();
+    const bool is_copy =
+        is_assigned &&
+        ((is_plan(i) && next.is(".") && tokens[i + 2].is("copy")) ||
+         ((token.is("dict") || token.is("deepcopy") || token.is("copy")) &&
+          (next.is("(") ? is_plan(i + 2)
+                        : i + 4 < tokens.size() && tokens[i + 3].is("(") &&
+                              is_plan(i + 4))));
+    if (is_copy) {
+      return PythonProblem{token.where,
+                           "a copy of a plan is made here, whose changes are "
+                           "not followed",
+                           {},
+                           ""};
+    }
+    if (i > 0 && token.kind == PythonTokenKind::Name &&
+        classes.contains(token.text) && !keeps_class(tokens, i)) {
+      return PythonProblem{token.where,
+                           in_backticks(token.text) +
+                               " is given another meaning here, which is "
+                               "not followed",
+                           {},
+                           ""};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<PythonProblem> python_dict_change(
     std::span<const PythonToken> tokens,
     const std::vector<const PythonDict*>& dicts) {
+  if (auto remade = remade_dict(tokens, dicts)) return remade;
   std::map<size_t, size_t> places;  // first bytes, and tokens
   for (const PythonDict* dict : dicts) places[dict->where.begin] = 0;
   std::vector<size_t> literals;

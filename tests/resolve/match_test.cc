@@ -39,6 +39,16 @@ TEST_CASE("every rule found in a name is listed, in order") {
   CHECK(found == Found{3});
 }
 
+TEST_CASE("patterns that would take long to compile together are refused") {
+  std::vector<testing::PatternAndSpec> entries;
+  for (char c = 'a'; c <= 'z'; ++c) {
+    entries.push_back({c + ("(" + std::string(200, 'x') + "){1000}"), ""});
+  }
+  Diagnostics diags;
+  CHECK_FALSE(Matcher::compile(testing::rules(entries), true, diags));
+  CHECK(diags.all().back().labels.back().text == "all are too large together");
+}
+
 TEST_CASE("find is the loop over the rules") {
   CHECK(holds([] {
     std::vector<testing::PatternAndSpec> entries;

@@ -218,6 +218,17 @@ TEST_CASE("a refusal marks the fragment and says what helps") {
   }
 }
 
+TEST_CASE("a pattern that would take seconds to compile is refused") {
+  constexpr size_t kMost = size_t{128} << 10U;
+  const auto longest = translate_pattern(std::string(kMost, 'a'), true);
+  CHECK(std::holds_alternative<TranslatedPattern>(longest));
+  const auto longer = translate_pattern(std::string(kMost + 1, 'a'), true);
+  const auto* problem = std::get_if<PatternProblem>(&longer);
+  REQUIRE(problem != nullptr);
+  CHECK(problem->message ==
+        "it has 131,073 bytes, and at most 131,072 are read");
+}
+
 TEST_CASE("`$` spelled out may end alternatives, but nothing follows it") {
   const std::vector<std::string> names = {"a\n", "a", "b\n", "ab"};
   CHECK(answer("(a$|b)", names, false) == "1111");

@@ -176,6 +176,19 @@ bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
   return false;
 }
 
+// Whether all rules of one table are in another, in their order, as far as
+// both are written out.
+bool has_rules_of(const PythonObject& whole, const PythonObject& part) {
+  if (!whole.is_sequence() || !part.is_sequence()) return true;
+  size_t at = 0;
+  for (const PythonItem& item : whole.items) {
+    if (item.value->kind == PythonKind::Starred) return true;
+    if (at == part.items.size()) break;
+    if (item.value == part.items[at].value) ++at;
+  }
+  return at == part.items.size();
+}
+
 // What was made of another one, after it had its rules, stands for both.
 std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
   constexpr size_t kMost = 2000;  // beyond which all are shown
@@ -186,6 +199,7 @@ std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
         std::any_of(all.begin(), all.end(), [&](const PythonBinding& whole) {
           return whole.value != part.value &&
                  whole.value->made > part.value->changed &&
+                 has_rules_of(*whole.value, *part.value) &&
                  std::includes(whole.literals.begin(), whole.literals.end(),
                                part.literals.begin(), part.literals.end());
         });
