@@ -41,6 +41,13 @@ bool is_changing_function(std::string_view name) {
   return is_one_of(name, kFunctions);
 }
 
+// Calls that make a dict or an instance; others may return a table.
+bool makes_holder(std::string_view callee) {
+  const std::string_view last = callee.substr(callee.rfind('.') + 1);
+  return last == "dict" || last == "defaultdict" ||
+         (!last.empty() && last.front() >= 'A' && last.front() <= 'Z');
+}
+
 // What reaches names by their text.
 bool is_reflection(std::string_view name) {
   static constexpr std::array<std::string_view, 12> kWords = {
@@ -139,9 +146,10 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
                             const PythonObject* object) const {
   if (first > 0 && tokens_[first - 1].is("del")) return after < end;
   // A dict or an instance that holds a table: its own entries are not rules.
-  const bool is_holder = object->is_opaque
-                             ? object->text == "{" && !object->is_literal
-                             : object->kind == PythonKind::Call;
+  const bool is_holder =
+      object->is_opaque
+          ? object->text == "{" && !object->is_literal
+          : object->kind == PythonKind::Call && makes_holder(object->text);
   size_t at = after;
   bool is_item = false;
   for (int depth = 0; at < end; ++depth) {
@@ -217,7 +225,8 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     std::string name;
     Scope* owner = &scope;
     PythonObject* object = named_at(i, end, scope, after, name, &owner);
-    if (object == nullptr || !object->is_tracked()) {
+    const bool is_self = name == "self" || name == "cls";
+    if (object == nullptr || !object->is_tracked() || is_self) {
       // `x.rules.append(..)` of an x that is not known.
       size_t last = i;
       while (last + 2 < end && tokens_[last + 1].is(".")) {
@@ -348,6 +357,66 @@ void PythonProgram::settle_calls() {
       spoil(given.object,
             problem_of(std::string(given.where.text()), given.where, &doubt));
       is_changed = true;
+    }
+  }
+}
+
+// Calls in the value of an assignment or a `return`; which of them are of
+// functions that return a table is known in the end.
+void PythonProgram::note_calls(size_t begin, size_t end,
+                               const PythonObject* value, bool is_rules) {
+  const auto is_copy = [&](size_t at) {
+    return tokens_[at].is("tuple") || tokens_[at].is("list") ||
+           tokens_[at].is("deepcopy");
+  };
+  while (begin + 2 < end && is_copy(begin) && tokens_[begin + 1].is("(") &&
+         past_[begin + 1] == end) {
+    begin += 2;
+    --end;
+  }
+  std::vector<bool> reads;  // of the brackets that are open
+  int reading = 0;
+  bool is_plain = true;  // names and calls so far
+  for (size_t i = begin; i < end; ++i) {
+    const PythonToken& token = tokens_[i];
+    if (closes_python_bracket(token) && !reads.empty()) {
+      reading -= reads.back() ? 1 : 0;
+      reads.pop_back();
+      continue;
+    }
+    const bool is_call = token.is("(") && i > begin &&
+                         tokens_[i - 1].kind == PythonTokenKind::Name;
+    if (reads.empty()) {
+      is_plain = is_plain && (is_call || token.is(".") ||
+                              token.kind == PythonTokenKind::Name);
+    }
+    if (!opens_python_bracket(token)) continue;
+    const std::string callee = is_call ? tokens_[i - 1].text : "";
+    const bool is_value = is_plain && reads.empty() && past_[i] == end;
+    if (is_call && (is_value || (is_rules && reading == 0))) {
+      used_.push_back({callee, is_value ? value : nullptr, span_of(i - 1, i)});
+    }
+    reads.push_back(is_python_reader(callee) && !is_python_maker(callee));
+    reading += reads.back() ? 1 : 0;
+  }
+}
+
+// A table that a function returns, where its result is changed elsewhere.
+void PythonProgram::settle_results() {
+  for (const Used& used : used_) {
+    if (used.value != nullptr && !used.value->change) continue;
+    const auto [first, last] = run_functions_.equal_range(used.callee);
+    for (auto at = first; at != last; ++at) {
+      if (at->second->result == nullptr) continue;
+      spoil(at->second->result,
+            used.value != nullptr
+                ? *used.value->change
+                : PythonProblem{used.where,
+                                "other rules are made here of what " +
+                                    in_backticks(used.callee) +
+                                    " returns, which is not followed",
+                                {},
+                                "write all rules of the table in one place"});
     }
   }
 }

@@ -71,6 +71,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
     }
   }
   settle_calls();
+  settle_results();
 }
 
 Span PythonProgram::span_of(size_t begin, size_t end) const {
@@ -273,6 +274,7 @@ void PythonProgram::give_back(const PythonStatement& statement, Scope& scope,
                               const Doubt* doubt) {
   look(statement.begin + 1, statement.end, scope, doubt);
   PythonObject* value = evaluate(statement.begin + 1, statement.end, scope);
+  note_calls(statement.begin + 1, statement.end, value, says_rules(scope.name));
   if (doubt == nullptr) {
     scope.result = value;
     scope.is_finished = true;
@@ -418,6 +420,11 @@ void PythonProgram::assign(const PythonStatement& statement,
   }
   look(value_begin, statement.end, scope, doubt);
   PythonObject* value = evaluate(value_begin, statement.end, scope);
+  const bool is_rules = std::any_of(
+      targets.begin(), targets.end(), [&](const std::pair<size_t, size_t>& at) {
+        return says_rules(span_of(at.first, at.second).text());
+      });
+  note_calls(value_begin, statement.end, value, is_rules);
   for (auto [from, to] : targets) {
     for (size_t i = from, open = 0; i < to; ++i) {
       if (opens_python_bracket(tokens_[i])) ++open;

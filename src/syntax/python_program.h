@@ -56,6 +56,10 @@ struct PythonBinding {
 
 // Calls that only read what they are given, or keep it as it is.
 bool is_python_reader(std::string_view callee);
+// Of these, calls whose result has the items in another way.
+bool is_python_maker(std::string_view callee);
+// Whether a variable or function says by its name that it is rules.
+bool says_rules(std::string_view name);
 
 class PythonProgram {
  public:
@@ -114,6 +118,12 @@ class PythonProgram {
   struct Given {
     std::string callee;
     PythonObject* object = nullptr;
+    Span where;
+  };
+  // A call of a function, whose result a value is, or is made of.
+  struct Used {
+    std::string callee;
+    const PythonObject* value = nullptr;  // that is the result as it is
     Span where;
   };
   using Statements = std::vector<PythonStatement>;
@@ -176,6 +186,9 @@ class PythonProgram {
   PythonProblem problem_of(const std::string& name, Span where,
                            const Doubt* doubt) const;
   void settle_calls();
+  void note_calls(size_t begin, size_t end, const PythonObject* value,
+                  bool is_rules);
+  void settle_results();
   Span span_of(size_t begin, size_t end) const;
   std::string line_of(size_t token) const;
 
@@ -189,6 +202,7 @@ class PythonProgram {
   std::vector<Function> functions_;
   std::multimap<std::string, Scope*> run_functions_;  // by their last name
   std::vector<Given> given_;
+  std::vector<Used> used_;
   std::vector<const PythonStatement*> decorators_;
   std::map<size_t, PythonObject*> literal_objects_;
   std::map<size_t, Scope*> literal_scopes_;

@@ -25,14 +25,6 @@ bool is_class_name(std::string_view callee) {
   return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
 }
 
-bool has_word(std::string_view name, std::string_view word) {
-  std::string lower;
-  for (const char c : name) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower.find(word) != std::string::npos;
-}
-
 // Callees that are read: classes such as PartitionSpec, and copies.
 bool has_known_meaning(std::string_view callee) {
   static constexpr std::array<std::string_view, 6> kKnown = {
@@ -60,6 +52,21 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
 }
 
 }  // namespace
+
+bool says_rules(std::string_view name) {
+  std::string lower;
+  for (const char c : name) {
+    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return lower.find("rule") != std::string::npos;
+}
+
+bool is_python_maker(std::string_view callee) {
+  static constexpr std::array<std::string_view, 9> kMakers = {
+      "sorted", "reversed", "map",       "filter",   "zip",
+      "set",    "dict",     "frozenset", "enumerate"};
+  return std::find(kMakers.begin(), kMakers.end(), callee) != kMakers.end();
+}
 
 bool is_python_reader(std::string_view callee) {
   static constexpr std::array<std::string_view, 47> kReaders = {
@@ -125,6 +132,13 @@ PythonObject* PythonProgram::marker(Span where) {
 PythonObject* PythonProgram::evaluate(size_t begin, size_t end, Scope& scope) {
   if (begin >= end) {
     return objects_.make(PythonKind::None, "None", tokens_[begin].where);
+  }
+  if (end == begin + 1 && tokens_[begin].kind == PythonTokenKind::Name) {
+    // Another name for a parameter.
+    PythonObject* known = find(scope, tokens_[begin].text);
+    const bool is_given = known != nullptr && known->is_opaque &&
+                          !known->problem && known->is_tracked();
+    if (is_given) return known;
   }
   Diagnostics quiet;
   size_t at = begin;
@@ -443,7 +457,8 @@ void add_literals(const PythonObject& object, const std::set<size_t>& known,
     }
     const bool is_call = at->kind == PythonKind::Call && !at->is_opaque;
     const bool is_made =
-        is_call ? !is_python_reader(at->text) && !is_class_name(at->text)
+        is_call ? is_python_maker(at->text) ||
+                      (!is_python_reader(at->text) && !is_class_name(at->text))
                 : !at->is_opaque || at->is_derived;
     if (!is_made) continue;
     for (const PythonItem& item : at->items) open.push_back(item.value);
@@ -462,13 +477,13 @@ std::vector<PythonBinding> PythonProgram::bindings() const {
     // What is called with a table, or made of it item by item, is another one
     // where its name says so.
     const bool is_result = value == scope.result;
-    const bool is_own = is_result || has_word(name, "rule") ||
+    const bool is_own = is_result || says_rules(name) ||
                         scope.tables.contains(name.substr(name.rfind('.') + 1));
     const bool is_made = value->is_opaque || value->kind == PythonKind::Call;
     if (is_made && !is_own) return;
     if (listed.contains(value)) return;
     add_literals(*value, literals_, budget, binding.literals);
-    if (is_made && is_result && !has_word(name, "rule")) {
+    if (is_made && is_result && !says_rules(name)) {
       std::erase_if(binding.literals, [&](size_t literal) {
         const auto home = literal_scopes_.find(literal);
         return home == literal_scopes_.end() || home->second != &scope;
