@@ -111,7 +111,7 @@ std::optional<Manifest> read_file(const std::string& path,
       (head.starts_with('{') || is_arguments(head))) {
     format = &kHfConfig;
   }
-  if (format == &manifest_formats().back() &&
+  if ((format == nullptr || format == &manifest_formats().back()) &&
       refuse_other_file(path, file, diags)) {
     return std::nullopt;
   }
@@ -459,6 +459,12 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
     // Python without a table is not bad YAML.
     if (is_last && file.name().ends_with(".py")) {
       return find_dialect("python", diags);
+    }
+    if (is_last && !other_config(head).empty()) {
+      diags.error(Code::UnrecognizedFormat, {},
+                  "`" + file.name() + "` is " +
+                      std::string(other_config(head)) + ", not rules");
+      return nullptr;
     }
     if (dialect.recognize(head)) return &dialect;
   }
