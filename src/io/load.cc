@@ -460,12 +460,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
     if (is_last && file.name().ends_with(".py")) {
       return find_dialect("python", diags);
     }
-    if (is_last && !other_config(head).empty()) {
-      diags.error(Code::UnrecognizedFormat, {},
-                  "`" + file.name() + "` is " +
-                      std::string(other_config(head)) + ", not rules");
-      return nullptr;
-    }
+    if (is_last && refuse_other_rules(file, diags)) return nullptr;
     if (dialect.recognize(head)) return &dialect;
   }
   auto report = diags.error(Code::UnrecognizedFormat, {},

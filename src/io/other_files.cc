@@ -181,9 +181,16 @@ bool is_arguments(std::string_view head) {
   return has_key(head, "\nnum_layers:") && has_key(head, "\nhidden_size:");
 }
 
-std::string_view other_config(std::string_view head) {
-  const OtherConfig* config = find_other_config(head);
-  return config == nullptr ? std::string_view() : config->is;
+bool refuse_other_rules(const SourceFile& file, Diagnostics& diags) {
+  // Rules may speak of such programs.
+  const std::string_view text = file.text();
+  if (has_key(text, "rules") || has_key(text, "\n- ")) return false;
+  const OtherConfig* config = find_other_config(text);
+  if (config == nullptr) return false;
+  diags.error(Code::UnrecognizedFormat, {},
+              in_backticks(file.name()) + " is " + std::string(config->is) +
+                  ", not rules");
+  return true;
 }
 
 std::string_view other_than_rules(std::string_view head) {
