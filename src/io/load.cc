@@ -111,7 +111,7 @@ std::optional<Manifest> read_file(const std::string& path,
       (head.starts_with('{') || is_arguments(head))) {
     format = &kHfConfig;
   }
-  if (format == &manifest_formats().back() &&
+  if ((format == nullptr || format == &manifest_formats().back()) &&
       refuse_other_file(path, file, diags)) {
     return std::nullopt;
   }
@@ -460,6 +460,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
     if (is_last && file.name().ends_with(".py")) {
       return find_dialect("python", diags);
     }
+    if (is_last && refuse_other_rules(file, diags)) return nullptr;
     if (dialect.recognize(head)) return &dialect;
   }
   auto report = diags.error(Code::UnrecognizedFormat, {},

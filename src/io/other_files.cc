@@ -38,6 +38,11 @@ constexpr std::string_view kGiveConfig =
     "give the config.json that its conversion to Hugging Face writes, or a "
     "checkpoint as safetensors";
 
+constexpr std::string_view kTorchtitan =
+    "a config of torchtitan, which names a model but not its sizes";
+constexpr std::string_view kGiveAssets =
+    "give the config.json of that model (`hf_assets_path`)";
+
 const std::vector<OtherConfig>& other_configs() {
   static const std::vector<OtherConfig> kConfigs = {
       {{"\"dim\"", "\"n_layers\"", "\"n_heads\""},
@@ -46,6 +51,9 @@ const std::vector<OtherConfig>& other_configs() {
        kGiveConfig},
       {{"\nmodel:", "mcore_gpt:"}, "a config of NeMo", kGiveConfig},
       {{"\nmodel:", "megatron_amp_O2:"}, "a config of NeMo", kGiveConfig},
+      {{"\nmodel:", "\ntrainer:", "tensor_model_parallel_size:"},
+       "a config of NeMo",
+       kGiveConfig},
       {{"\nlanguage_model:", "\nmodel_parallel:"},
        "a YAML config of Megatron-LM",
        "give its arguments by their names (`num_layers: 32`, ..) as one map, "
@@ -57,9 +65,8 @@ const std::vector<OtherConfig>& other_configs() {
        "a command line of Megatron-LM",
        "give its arguments by their names (`num_layers: 32`, ..) as a YAML "
        "file, with `--architecture megatron_gpt`"},
-      {{"\n[model]", "\n[training]"},
-       "a config of torchtitan, which names a model but not its sizes",
-       "give the config.json of that model (`hf_assets_path`)"},
+      {{"\n[model]", "\n[training]"}, kTorchtitan, kGiveAssets},
+      {{"\n[model]", "\n[parallelism]"}, kTorchtitan, kGiveAssets},
       {{"\nmodel_name_or_path:"},
        "a training config that names a model but not its sizes",
        "give the config.json of that model"},
@@ -67,10 +74,17 @@ const std::vector<OtherConfig>& other_configs() {
        "a training config that names a model but not its sizes",
        "give the config.json of that model"},
       {{"\ndistributed_type:", "\nmixed_precision:"},
-       "a config of accelerate, which describes no model",
+       "a config of accelerate",
        "give the config.json of the model"},
+      {{"\ncompute_environment:", "\ndistributed_type:"},
+       "a config of accelerate",
+       "give the config.json of the model"},
+      {{"\"peft_type\"", "\"target_modules\""},
+       "a config of PEFT, which says how adapters are added to a model",
+       "give the config.json of the model that it names; `--lora r=N,"
+       "targets=A+B` adds adapters"},
       {{"\"zero_optimization\""},
-       "a config of DeepSpeed, which describes no model",
+       "a config of DeepSpeed",
        "give the config.json of the model; `--zero N` shards its state so"},
   };
   return kConfigs;
@@ -81,23 +95,52 @@ bool has_key(std::string_view text, std::string_view key) {
   return text.find(key) != std::string_view::npos;
 }
 
-bool refuse_other_config(const std::string& path, const SourcePtr& file,
-                         Diagnostics& diags) {
-  const std::string_view text = file->text();
+// Null where the text is none of them.
+const OtherConfig* find_other_config(std::string_view text) {
+  // A tensor may be called anything.
+  if (has_key(text, "\"shape\"") || has_key(text, "shape:")) return nullptr;
   for (const OtherConfig& each : other_configs()) {
     const bool all =
         std::all_of(each.keys.begin(), each.keys.end(),
                     [&](std::string_view key) { return has_key(text, key); });
-    // A tensor may be called anything.
-    if (!all || has_key(text, "\"shape\"") || has_key(text, "shape:")) continue;
-    diags
-        .error(Code::UnsupportedConfig, {},
-               in_backticks(path) + " is " + std::string(each.is) +
-                   ", which is not read as a model")
-        .help(std::string(each.help));
-    return true;
+    if (all) return &each;
   }
-  return false;
+  return nullptr;
+}
+
+bool refuse_other_config(const std::string& path, const SourcePtr& file,
+                         Diagnostics& diags) {
+  const OtherConfig* config = find_other_config(file->text());
+  if (config == nullptr) return false;
+  diags
+      .error(Code::UnsupportedConfig, {},
+             in_backticks(path) + " is " + std::string(config->is) +
+                 ", which is not read as a model")
+      .help(std::string(config->help));
+  return true;
+}
+
+// Files of bytes that hold tensors, by how they begin.
+bool refuse_weights(const std::string& path, std::string_view text,
+                    Diagnostics& diags) {
+  using namespace std::string_view_literals;
+  std::string is;
+  if (text.starts_with("PK\x03\x04"sv)) {
+    is = "a zip archive, such as `torch.save` writes";
+  } else if (text.starts_with("\x80\x02"sv)) {
+    is = "a pickle, such as `torch.save` writes";
+  } else if (text.starts_with("\x89HDF"sv)) {
+    is = "an HDF5 file";
+  } else {
+    return false;
+  }
+  diags
+      .error(Code::UnrecognizedFormat, {},
+             in_backticks(path) + " is " + is + ", which is not read")
+      .help(
+          "give the model's config.json, or convert the weights to "
+          "safetensors");
+  return true;
 }
 
 }  // namespace
@@ -105,6 +148,7 @@ bool refuse_other_config(const std::string& path, const SourcePtr& file,
 bool refuse_other_file(const std::string& path, const SourcePtr& file,
                        Diagnostics& diags) {
   const std::string_view text = file->text();
+  if (refuse_weights(path, text, diags)) return true;
   const bool is_map = text.starts_with('{');
   if (path.ends_with(".py") || (!is_map && kPythonRules.recognize(text))) {
     diags
@@ -135,6 +179,18 @@ bool refuse_other_file(const std::string& path, const SourcePtr& file,
 
 bool is_arguments(std::string_view head) {
   return has_key(head, "\nnum_layers:") && has_key(head, "\nhidden_size:");
+}
+
+bool refuse_other_rules(const SourceFile& file, Diagnostics& diags) {
+  // Rules may speak of such programs.
+  const std::string_view text = file.text();
+  if (has_key(text, "rules") || has_key(text, "\n- ")) return false;
+  const OtherConfig* config = find_other_config(text);
+  if (config == nullptr) return false;
+  diags.error(Code::UnrecognizedFormat, {},
+              in_backticks(file.name()) + " is " + std::string(config->is) +
+                  ", not rules");
+  return true;
 }
 
 std::string_view other_than_rules(std::string_view head) {

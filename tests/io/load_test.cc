@@ -128,7 +128,14 @@ TEST_CASE("files of other programs are refused for what they are") {
        "a config of torchtitan, which names a model but not its sizes"},
       {"compute_environment: LOCAL\ndistributed_type: FSDP\nmixed_precision: "
        "bf16\n",
-       "a config of accelerate, which describes no model"},
+       "a config of accelerate"},
+      {"[model]\nname = 'llama3'\n[parallelism]\ntensor_parallel_degree = 2\n",
+       "a config of torchtitan, which names a model but not its sizes"},
+      {"name: gpt\ntrainer:\n  devices: 8\nmodel:\n"
+       "  tensor_model_parallel_size: 2\n  num_layers: 12\n",
+       "a config of NeMo"},
+      {R"({"peft_type":"LORA","r":8,"target_modules":["q_proj"]})",
+       "a config of PEFT, which says how adapters are added to a model"},
   };
   for (const Case& each : kCases) {
     CAPTURE(each.is);
@@ -136,6 +143,14 @@ TEST_CASE("files of other programs are refused for what they are") {
     CHECK(load(host, "run").text ==
           "SP009 `run` is " + each.is + ", which is not read as a model");
   }
+  host.files["w.bin"] = std::string("PK\x03\x04\0\0", 6);
+  CHECK(load(host, "w.bin").text ==
+        "SP006 `w.bin` is a zip archive, such as `torch.save` writes, which is "
+        "not read");
+  host.files["w.pt"] = "\x80\x02}q";
+  CHECK(load(host, "w.pt").text ==
+        "SP006 `w.pt` is a pickle, such as `torch.save` writes, which is not "
+        "read");
   // Tensors of these names are a manifest.
   host.files["run"] = R"({"dim":{"shape":[2],"dtype":"f32"},
       "n_layers":{"shape":[2],"dtype":"f32"},

@@ -378,7 +378,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
     report.headline = {std::move(headline),
                        run_text(*input.model) + "; " + values};
     if (input.model->shrunk_by_default) {
-      report.headline.push_back(
+      report.notes.emplace_back(
           "sizes are smaller ones that divide as the real ones do; `--full` "
           "runs the real ones");
     }

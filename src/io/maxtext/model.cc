@@ -95,7 +95,10 @@ constexpr std::string_view kAtMostOne[] = {"0", "1", "-1"};
 constexpr std::string_view kNoText[] = {"", "none", "None"};
 constexpr std::string_view kPlainAttention[] = {"global", "local_sliding",
                                                 "chunk", "full"};
+// One activation makes one product into the MLP, and each more another one.
+constexpr std::string_view kActivations = "mlp_activations";
 constexpr Structural kStructural[] = {
+    {kActivations, {}},
     {"scan_layers", kOn},
     {"fused_qkv", kOff},
     {"fused_mlp", kOff},
@@ -498,9 +501,11 @@ class ModelWriter {
           (block.name == "deepseek" || block.name == "deepseek4")) {
         continue;
       }
-      const bool plain = contains(each.plain, node->text()) ||
-                         node->is_null() ||
-                         (node->is_list() && node->size() == 0);
+      // A list has no text, which would pass for the empty one.
+      const bool plain =
+          node->is_null() ||
+          (node->is_list() ? node->size() == (each.key == kActivations ? 2 : 0)
+                           : contains(each.plain, node->text()));
       if (plain || contains(block.has, each.key)) continue;
       diags_
           .error(Code::UnsupportedConfig, node->span(),
