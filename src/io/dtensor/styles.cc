@@ -242,6 +242,7 @@ bool read_parallel_plans(std::span<const PythonToken> tokens,
                          const std::vector<const PythonDict*>& plans,
                          const RuleReading& reading, RuleSet& rules,
                          ErrorLimit& errors) {
+  rules.run_as = RunAs::Hooks;
   return PlanReader(tokens, reading, rules, errors).read(plans);
 }
 
