@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/escapes.h"
 #include "base/plain_json.h"
 #include "base/text.h"
 
@@ -52,21 +53,17 @@ void append_unicode_escape(std::string& out, char32_t code_point) {
 void append_special(std::string& out, std::string_view text, size_t& at) {
   const size_t start = at;
   const char32_t code_point = decode_utf8(text, at);
+  const std::string_view escape = short_escape(code_point);
+  if (!escape.empty()) {
+    out += escape;
+    return;
+  }
   switch (code_point) {
     case '"':
       out += "\\\"";
       return;
     case '\\':
       out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
       return;
     case '#':
       if (follows_hash(text, start)) {

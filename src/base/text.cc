@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/escapes.h"
 #include "base/plain_json.h"
 
 namespace shardplan {
@@ -30,18 +31,10 @@ std::string fixed(double value, int decimals) {
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
 void append_escape(std::string& out, char32_t code_point) {
-  switch (code_point) {
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    default:
-      break;
+  const std::string_view escape = short_escape(code_point);
+  if (!escape.empty()) {
+    out += escape;
+    return;
   }
   const auto number = static_cast<uint32_t>(code_point);
   out += number < 0x100 ? fmt::format("\\x{:02x}", number)

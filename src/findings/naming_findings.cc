@@ -565,6 +565,13 @@ void report_missed_names(const LintInput& input, Diagnostics& diags) {
   report.help("`shardplan inspect` lists the model's names");
 }
 
+// Whether a logical axis is given several mesh axes, as a spec has them.
+bool has_many_axes(const RuleSet& rules) {
+  return std::any_of(
+      rules.logical_rules.begin(), rules.logical_rules.end(),
+      [](const LogicalRule& rule) { return rule.axes.size() > 1; });
+}
+
 void report_missed_labels(const LintInput& input, Diagnostics& diags) {
   std::set<std::string> labels;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
@@ -592,6 +599,11 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
     report.fact("the model has " + quoted_list({labels.begin(), labels.end()}));
   }
   report_outcome(input, report);
+  if (labels.empty() && has_many_axes(*input.rules)) {
+    report.help(
+        "where the names are patterns and each axis is for one dimension, "
+        "write the second part of a rule as PartitionSpec(\"axis\", ..)");
+  }
   if (labels.empty() && input.manifest.kinds != nullptr) {
     report.help(
         "with `labels: architecture` in the rules they have those of the "

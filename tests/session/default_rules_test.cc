@@ -5,7 +5,6 @@
 
 #include <fstream>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,8 +14,8 @@
 
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
-#include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/shipped_rules.h"
 
 namespace shardplan {
 namespace {
@@ -63,17 +62,6 @@ std::vector<std::pair<std::string, Json>> quantisers() {
         {"bnb_4bit_use_double_quant", true}}},
       {"mxfp4", {{"quant_method", "mxfp4"}}},
   };
-}
-
-const RuleSet& shipped_set(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<testing::LoadedRules>> known;
-  auto& rules = known[name];
-  if (rules == nullptr) {
-    testing::MemoryHost host;
-    rules = testing::loaded_rules(host, name.c_str());
-  }
-  REQUIRE_MESSAGE(rules->rules, name);
-  return *rules->rules;
 }
 
 std::string stem_of(std::string_view name) {
@@ -135,7 +123,7 @@ TEST_CASE("default rules: nothing that follows from a config is left out") {
       testing::MemoryHost host;
       const DefaultSet set = default_set(manifest, PlanRequest(), host);
       REQUIRE(!set.name.empty());
-      const RuleSet& rules = shipped_set(set.name);
+      const RuleSet& rules = testing::shipped_rules(set.name);
       if (rules.architecture_labels) REQUIRE(label_parameters(manifest));
       Diagnostics diags;
       const auto plan = resolve(manifest, rules,

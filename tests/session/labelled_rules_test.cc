@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,9 +16,9 @@
 #include "io/load.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/linted.h"
-#include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/safetensors.h"
+#include "tests/support/shipped_rules.h"
 
 namespace shardplan {
 namespace {
@@ -31,21 +30,11 @@ constexpr const char* kDenseMeshes[] = {"fsdp=2,tp=2", "dp=2,fsdp=2,tp=4,sp=2"};
 constexpr const char* kExpertMeshes[] = {"fsdp=2,tp=2", "fsdp=2,ep=2,tp=2",
                                          "ep=2,tp=2,sp=2"};
 
-const RuleSet& shipped(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<testing::LoadedRules>> known;
-  auto& rules = known[name];
-  if (rules == nullptr) {
-    testing::MemoryHost host;
-    rules = testing::loaded_rules(host, name.c_str());
-  }
-  REQUIRE_MESSAGE(rules->rules, name);
-  return *rules->rules;
-}
-
 Plan plan_of(const Manifest& manifest, const std::string& rules,
              const std::string& mesh) {
   Diagnostics diags;
-  auto plan = resolve(manifest, shipped(rules), testing::mesh(mesh), {}, diags);
+  auto plan = resolve(manifest, testing::shipped_rules(rules),
+                      testing::mesh(mesh), {}, diags);
   REQUIRE(plan);
   return *std::move(plan);
 }
@@ -60,7 +49,7 @@ void compare(Manifest manifest, const std::string& type, Comparison& result) {
   const Manifest named = manifest;
   REQUIRE(label_parameters(manifest));
   // Where a set does not use an axis, more of it shards nothing.
-  const std::vector<Rule>& rules = shipped("@" + type).rules;
+  const std::vector<Rule>& rules = testing::shipped_rules("@" + type).rules;
   const bool experts =
       std::any_of(rules.begin(), rules.end(), [](const Rule& rule) {
         return spec_text(rule.spec).find("ep") != std::string::npos;
@@ -121,7 +110,7 @@ TEST_CASE("labels: real sizes are placed alike") {
 TEST_CASE("labels: every label of every architecture has a rule") {
   std::ifstream stream(testing::data_path("architectures.jsonl"));
   REQUIRE(stream);
-  const RuleSet& rules = shipped(kEveryModel);
+  const RuleSet& rules = testing::shipped_rules(kEveryModel);
   std::set<std::string> seen;
   size_t models = 0;
   for (std::string line; std::getline(stream, line);) {

@@ -11,6 +11,7 @@
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
+#include "tests/support/tiny_llama.h"
 #include "tests/support/whole_model.h"
 
 namespace shardplan::testing {
@@ -80,17 +81,7 @@ Remat remat_policy(const char* text) {
   return *remat;
 }
 
-const Json kLlama = {{"architectures", {"LlamaForCausalLM"}},
-                     {"model_type", "llama"},
-                     {"vocab_size", 512},
-                     {"hidden_size", 64},
-                     {"intermediate_size", 160},
-                     {"num_hidden_layers", 6},
-                     {"num_attention_heads", 8},
-                     {"num_key_value_heads", 2},
-                     {"rms_norm_eps", 1e-5},
-                     {"hidden_act", "silu"},
-                     {"torch_dtype", "bfloat16"}};
+const Json kLlama = changed(tiny_llama(), {{"num_hidden_layers", 6}});
 const Json kGpt2 = {{"architectures", {"GPT2LMHeadModel"}},
                     {"model_type", "gpt2"},
                     {"vocab_size", 512},

@@ -92,6 +92,13 @@ class Parser {
       result.kind = MeshPlacementKind::Shard;
     } else if (name == "_StridedShard") {
       result.kind = MeshPlacementKind::Strided;
+    } else if (name.ends_with("Parallel")) {
+      return diags_
+          .error(Code::MalformedDocument, first.where,
+                 in_backticks(name) + " is a style of modules, no placement")
+          .help(
+              "plans of styles are read from Python: write {\"NAME\": " +
+              name + "()} for every module in a file of Python");
     } else if (name != "Replicate") {
       return malformed(first, in_backticks(name) + " is no placement");
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "io/plan_of_hooks.h"
 #include "syntax/python_program.h"
 
 namespace shardplan {
@@ -179,17 +180,8 @@ class PlanReader {
     rules_.rules.push_back(std::move(rule));
   }
 
-  // What no entry is for stays as it is on every device.
   void finish(const std::vector<const PythonDict*>& chosen) {
-    Rule rest;
-    rest.pattern = ".*";
-    rest.where = chosen.front()->where;
-    rest.spec_where = rest.where;
-    rules_.rules.push_back(std::move(rest));
-    AxisNames& axes = rules_.declared_axes;
-    if (std::find(axes.begin(), axes.end(), kAxis) == axes.end()) {
-      axes.emplace_back(kAxis);
-    }
+    end_plan_of_hooks(kAxis, chosen.front()->where, rules_);
     if (embeddings_.empty()) return;
     errors_.diags()
         .report(Code::PatternReadingsDiffer, Severity::Note,

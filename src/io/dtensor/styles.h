@@ -34,7 +34,8 @@ std::vector<const PythonDict*> parallel_plans(
 std::string fnmatch_parts(std::string_view key);
 
 // Appends the rules of the plans, or of the one that `--table` names, and a
-// catch-all for what they leave whole. False, with the reason reported.
+// catch-all for what they leave whole; the rules are those of hooks. False, with
+// the reason reported.
 bool read_parallel_plans(std::span<const PythonToken> tokens,
                          const std::vector<const PythonDict*>& plans,
                          const RuleReading& reading, RuleSet& rules,

@@ -13,6 +13,7 @@
 #include "core/fold.h"
 #include "io/dialects.h"
 #include "io/hf_tp_plan/python_file.h"
+#include "io/plan_of_hooks.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
 #include "syntax/python_program.h"
@@ -211,7 +212,7 @@ class Reader {
     if (chosen.empty() || !complete(chosen)) return false;
     for (const Table* table : chosen) add_table(*table);
     if (errors_.errors() > 0) return false;
-    finish(chosen);
+    end_plan_of_hooks(kTpAxis, chosen.front()->where, rules_);
     return true;
   }
 
@@ -659,18 +660,6 @@ class Reader {
     }
   }
 
-  void finish(const std::vector<const Table*>& chosen) {
-    Rule rest;
-    rest.pattern = ".*";
-    rest.where = chosen.front()->where;
-    rest.spec_where = rest.where;
-    rules_.rules.push_back(std::move(rest));
-    AxisNames& axes = rules_.declared_axes;
-    if (std::find(axes.begin(), axes.end(), kTpAxis) == axes.end()) {
-      axes.emplace_back(kTpAxis);
-    }
-  }
-
   const RuleReading& reading_;
   RuleSet& rules_;
   ErrorLimit errors_;
@@ -679,7 +668,6 @@ class Reader {
 
 bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
           Diagnostics& diags) {
-  rules.run_as = RunAs::Hooks;
   const bool good = Reader(reading, rules, diags).read(source);
   rules.sources.push_back(std::move(source));
   return good;

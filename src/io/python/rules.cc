@@ -2,6 +2,9 @@
 #include "io/python/rules.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -211,13 +214,50 @@ bool is_sequence(const PythonValue& value) {
   return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
 }
 
+// Names of modules and parameters, which nobody gives to a logical axis. Those
+// that both may have (`mlp`, `heads`, `embed`, `norm`) tell nothing.
+bool is_parameter_name(std::string_view name) {
+  static constexpr std::array<std::string_view, 18> kNames = {
+      "weight", "kernel", "bias",    "embedding", "embeddings", "embed_tokens",
+      "wte",    "wpe",    "lm_head", "wq",        "wk",         "wv",
+      "c_fc",   "c_attn", "attn",    "self_attn", "layernorm",  "ln_f"};
+  return name.ends_with("_proj") || name.ends_with("_layernorm") ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// Whether pairs of plain names and several axes are patterns with specs, each
+// axis for a dimension, and not logical axes: a spec leaves dimensions whole
+// (None), and patterns name parameters. Only of logical axes a name has several
+// rules, the later ones for where the axes of the first are taken.
+bool are_specs_of_names(const PythonValue& table) {
+  bool names_parameter = false;
+  bool has_axes = false;
+  std::set<std::string_view> names;
+  bool repeats = false;
+  for (const PythonValue& item : table.items) {
+    if (!is_sequence(item) || item.items.size() != 2) continue;
+    const PythonValue& name = item.items[0];
+    const PythonValue& axes = item.items[1];
+    if (name.kind == PythonKind::String) {
+      names_parameter = names_parameter || is_parameter_name(name.text);
+      repeats = !names.insert(name.text).second || repeats;
+    }
+    if (!is_sequence(axes)) continue;
+    has_axes = true;
+    for (const PythonValue& axis : axes.items) {
+      if (axis.kind != PythonKind::String) return true;
+    }
+  }
+  return has_axes && names_parameter && !repeats;
+}
+
 class RuleReader {
  public:
   RuleReader(RuleSet& rules, Diagnostics& diags)
       : rules_(rules), diags_(diags) {}
 
   bool read(const PythonValue& table) {
-    bool any_spec = false;
+    bool any_spec = are_specs_of_names(table);
     for (const PythonValue& item : table.items) {
       if (!is_sequence(item) || item.items.size() < 2) continue;
       const bool is_spec = is_python_spec(item.items[1]);

@@ -317,15 +317,20 @@ class Writer {
       return false;
     }
     const int64_t groups = ceil_div(linear_.in, group_);
-    // Where the inputs of a group stand anywhere, every device has all scales.
-    const int64_t whole = scheme_.reordered ? groups : 1;
+    // Where the inputs of a group stand anywhere, every device needs all scales
+    // of its inputs: where these are sharded no rule for labels shards them,
+    // and one for names cuts what is whole. The residual stream is gathered.
+    DimKind scaled_groups = in(group_, scheme_.reordered ? groups : 1);
+    if (scheme_.reordered && scaled_groups.axis != "hidden") {
+      scaled_groups.axis.clear();
+    }
     const int64_t together = scheme_.reordered ? 1 : group_block(values);
     add("qweight", DType::I32, {linear_.in / values, linear_.out},
         {in(values, together), out()});
     add("qzeros", DType::I32, {groups, linear_.out / values},
-        {in(group_, whole), out(values)});
+        {scaled_groups, out(values)});
     add("scales", DType::F16, {groups, linear_.out},
-        {in(group_, whole), out(1, values)});
+        {scaled_groups, out(1, values)});
     add("g_idx", DType::I32, {linear_.in},
         {in(1, scheme_.reordered ? 1 : group_block(1))});
     return true;

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/tiny_llama.h"
 #include "tests/support/words.h"
 
 namespace shardplan::cli {
@@ -21,26 +22,12 @@ using testing::Json;
 using testing::MemoryHost;
 using testing::Words;
 
-Json config_of(const char* type, const char* architecture, Json more) {
-  Json config = {{"architectures", {architecture}},
-                 {"model_type", type},
-                 {"vocab_size", 512},
-                 {"hidden_size", 64},
-                 {"intermediate_size", 160},
-                 {"num_hidden_layers", 4},
-                 {"num_attention_heads", 8},
-                 {"num_key_value_heads", 2},
-                 {"rms_norm_eps", 1e-5},
-                 {"hidden_act", "silu"},
-                 {"torch_dtype", "bfloat16"}};
-  config.update(more);
-  return config;
-}
-
-const Json kLlama = config_of("llama", "LlamaForCausalLM", Json::object());
-const Json kMixtral =
-    config_of("mixtral", "MixtralForCausalLM",
-              {{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+const Json kLlama = testing::tiny_llama();
+const Json kMixtral = testing::changed(
+    testing::tiny_llama(), {{"architectures", {"MixtralForCausalLM"}},
+                            {"model_type", "mixtral"},
+                            {"num_local_experts", 4},
+                            {"num_experts_per_tok", 2}});
 const Json kMamba = {{"architectures", {"MambaForCausalLM"}},
                      {"model_type", "mamba"},
                      {"vocab_size", 512},

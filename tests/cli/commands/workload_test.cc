@@ -14,6 +14,7 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
+#include "tests/support/tiny_llama.h"
 #include "tests/support/words.h"
 
 namespace shardplan::cli {
@@ -30,17 +31,7 @@ MemoryHost host_with(const Json& config) {
   return host;
 }
 
-const Json kSmall = {{"architectures", {"LlamaForCausalLM"}},
-                     {"model_type", "llama"},
-                     {"vocab_size", 512},
-                     {"hidden_size", 64},
-                     {"intermediate_size", 160},
-                     {"num_hidden_layers", 4},
-                     {"num_attention_heads", 8},
-                     {"num_key_value_heads", 2},
-                     {"rms_norm_eps", 1e-5},
-                     {"hidden_act", "silu"},
-                     {"torch_dtype", "bfloat16"}};
+const Json kSmall = testing::tiny_llama();
 
 struct Ran {
   int exit = 0;

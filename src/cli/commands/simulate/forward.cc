@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "cli/commands/simulate/model.h"
 #include "core/facts.h"
+#include "gate/rule_changes.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
 #include "model/forward/inputs.h"
@@ -116,13 +118,17 @@ bool is_same_text(const SourceFile* a, const SourceFile* b) {
   return a == nullptr || b == nullptr ? a == b : a->text() == b->text();
 }
 
-bool is_same_architecture(const Architecture* a, const Architecture* b) {
-  if (a == nullptr || b == nullptr) return a == b;
-  return std::equal(a->sources.begin(), a->sources.end(), b->sources.begin(),
-                    b->sources.end(),
+bool are_same_texts(const std::vector<SourcePtr>& a,
+                    const std::vector<SourcePtr>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const SourcePtr& one, const SourcePtr& other) {
                       return is_same_text(one.get(), other.get());
                     });
+}
+
+bool is_same_architecture(const Architecture* a, const Architecture* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return are_same_texts(a->sources, b->sources);
 }
 
 // Whether the other side has the same model, run on the same tokens.
@@ -134,11 +140,7 @@ bool is_same_model(const JudgedTarget& before, const SideConfig& was,
       (a.sources.empty() && file_of(was) == nullptr) ||
       !is_same_text(file_of(was), file_of(is)) ||
       !is_same_architecture(was.architecture.get(), is.architecture.get()) ||
-      !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
-                  b.sources.end(),
-                  [](const SourcePtr& one, const SourcePtr& other) {
-                    return is_same_text(one.get(), other.get());
-                  })) {
+      !are_same_texts(a.sources, b.sources)) {
     return false;
   }
   for (size_t i = 0; i < a.size(); ++i) {
@@ -177,6 +179,13 @@ bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
   if (a.plan.mesh != b.plan.mesh ||
       a.rules.has_value() != b.rules.has_value() || was.mode != is.mode ||
       was.fallback != is.fallback || was.flax != is.flax) {
+    return false;
+  }
+  // What hooks run follows from the styles of their plan, not from placements,
+  // and a saved plan does not hold the styles.
+  if (a.plan.run_as != b.plan.run_as ||
+      (a.plan.run_as == RunAs::Hooks &&
+       !(a.rules && shardplan::is_same_text(*a.rules, *b.rules)))) {
     return false;
   }
   for (size_t i = 0; i < a.manifest.size(); ++i) {
