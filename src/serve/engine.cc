@@ -102,7 +102,7 @@ EngineDefaults sglang_defaults(const DefaultsInput& in) {
   d.batched_tokens = in.batched_tokens.value_or(tier.chunk);
   d.graph_size = ranks < 4 ? tier.graph : tier.graph_wide;
   if (in.sequences) d.graph_size = std::min(d.graph_size, *in.sequences);
-  d.sequences = in.sequences.value_or(2048);
+  d.sequences = in.sequences.value_or(kSglangSequences);
   const double left = 1 - sglang_reserve(in, d, mib) / mib;
   d.share = std::round(std::max(left, 0.0) * 1000) / 1000;
   return d;

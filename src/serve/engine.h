@@ -54,6 +54,9 @@ struct Degrees {
   bool operator==(const Degrees&) const = default;
 };
 
+// Sequences that SGLang runs at once by default, where its cache holds no more.
+inline constexpr int64_t kSglangSequences = 2048;
+
 // What is not said on the command line.
 struct EngineDefaults {
   double share = 0;            // of the memory

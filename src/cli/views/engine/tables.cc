@@ -274,6 +274,17 @@ std::string tokens_line(const Serving& serving, const CachePool& pool) {
   return line;
 }
 
+// Room in the cache is not a turn: what is more than a step runs waits.
+std::string waiting_line(const Serving& serving) {
+  const int64_t most = serving.settings.sequences;
+  return fmt::format(
+      "{} of {} sequences {}wait: {} runs {} at once (`--max-seqs`)",
+      count_text(serving.sequences_of_group() - most),
+      count_text(serving.sequences_of_group()),
+      serving.mesh.dp > 1 ? "of the fullest group " : "", serving.engine->title,
+      count_text(most));
+}
+
 std::string settings_line(const Serving& serving) {
   const EngineDefaults& s = serving.settings;
   std::string line =
@@ -323,6 +334,12 @@ std::vector<std::string> engine_notes(const Serving& serving) {
   std::vector<std::string> notes = {settings_line(serving)};
   // What it would hold if it started helps nobody.
   if (!serving.problems.empty()) return notes;
+  // SGLang's own default rises with its cache.
+  const bool fixed = serving.engine->pool == PoolKind::Blocks ||
+                     serving.settings.sequences < kSglangSequences;
+  if (fixed && serving.sequences_of_group() > serving.settings.sequences) {
+    notes.push_back(waiting_line(serving));
+  }
   const ServedStage& stage = serving.stage();
   if (stage.pools[1]) {
     notes.push_back(tokens_line(serving, *stage.pools[1]));
