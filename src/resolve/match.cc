@@ -68,6 +68,8 @@ constexpr int64_t kGivenUp = int64_t{256} << 10U;
 // tried whether they do.
 constexpr int64_t kMostStepsPerName = 200'000'000;
 constexpr int64_t kManySteps = 50'000'000;
+// So many that searching one name for all patterns at once is no gain.
+constexpr int64_t kFewSteps = 5'000'000;
 // Rules found in names, as far as these are told apart by them.
 constexpr int64_t kMostFound = int64_t{1} << 25U;
 
@@ -134,6 +136,7 @@ struct Matcher::Impl {
   std::vector<std::string> spelt;          // as RE2 spells them
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
+  int64_t steps = 0;  // of all programs, for a letter, at the most
   bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
   mutable std::once_flag proved;
@@ -173,7 +176,8 @@ bool find_in(const RE2::Set& set, std::string_view name,
 
 void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
   const UnrefusedAllocations re2;
-  if (set == nullptr || !find_in(*set, name, found)) {
+  if (set == nullptr || steps * static_cast<int64_t>(name.size()) > kFewSteps ||
+      !find_in(*set, name, found)) {
     found.clear();
     find_one_by_one(name, 0, patterns.size(), found);
   }
@@ -238,6 +242,7 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
         impl->set.reset();
       }
+      impl->steps += compiled->ProgramSize();
       impl->patterns.push_back(std::move(compiled));
       impl->spelt.push_back(pattern.re2);
       impl->rules_of.emplace_back();
@@ -642,7 +647,10 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
       every_name ? std::nullopt : groups_of(manifest);
   const Searched names{manifest, groups ? &*groups : nullptr};
   const auto at_once = [this](std::string_view name, std::vector<int>& found) {
-    impl_->find(name, found);
+    const UnrefusedAllocations re2;
+    if (find_in(*impl_->set, name, found)) return;
+    found.clear();
+    impl_->find_one_by_one(name, 0, impl_->patterns.size(), found);
   };
   int64_t longest = 1;
   int64_t bytes = 0;
@@ -659,7 +667,7 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
   if (parts.is_hopeless()) return std::nullopt;
   const bool in_parts =
       impl_->set == nullptr || names.size() < kSamples ||
-      impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||
+      impl_->steps > kManySteps / longest ||
       grows_with_names(names, impl_->patterns.size(), at_once, parts.cost());
   const std::optional<FoundLists> found =
       in_parts ? parts.run() : std::optional(find_all(names, jobs, at_once));
