@@ -431,9 +431,9 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       // Said once for all of them (SP115).
       if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
-      const auto [entry, is_new] =
-          all.try_emplace({c.code, label, c.reason, placement.rule},
-                          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
+      const auto [entry, is_new] = all.try_emplace(
+          {c.code, label, c.reason, placement.rule},
+          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
       Losers& losers = entry->second;
       if (is_new) {
         losers.dim = c.dim;

@@ -60,6 +60,8 @@ constexpr int64_t kCombinedGrowth = 2;
 constexpr int64_t kCallCost = 20;
 constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
 constexpr int64_t kLargeStep = 2;
+// A pattern that is found in a name, with the sorting of those found.
+constexpr int64_t kFoundCost = 16;
 // One that grows by as much as this in one name may be given up for a search
 // without an automaton, which takes as many steps as the name has characters,
 // each through the whole program.
@@ -136,7 +138,7 @@ struct Matcher::Impl {
   std::vector<std::string> spelt;          // as RE2 spells them
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
-  int64_t steps = 0;  // of all programs, for a letter, at the most
+  int64_t steps = 0;              // of all programs, for a letter, at the most
   bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
   mutable std::once_flag proved;
@@ -522,7 +524,7 @@ class SearchInParts {
     }
     if (!is_affordable(begin, end)) return false;
     add(find_all(names_, jobs_, one_by_one));
-    return true;
+    return cost_ <= kMostCost;
   }
 
   // False where an automaton of the part is no help.
@@ -593,6 +595,7 @@ class SearchInParts {
     for (size_t i = 0; i < of_.size(); ++i) {
       const uint32_t list = part.of[i];
       if (list == 0) continue;
+      cost_ += kFoundCost * static_cast<Int128>(part.lists.list(list).size());
       const auto [entry, is_new] =
           known.try_emplace((uint64_t{of_[i]} << 32U) | list,
                             static_cast<uint32_t>(steps_.size()));

@@ -107,8 +107,7 @@ struct KnownOffsets {
 int64_t take_number(std::string_view text, size_t& at) {
   constexpr size_t kAlwaysFits = 18;  // digits
   const char* const begin = text.data() + at;
-  const char* const end =
-      begin + std::min(text.size() - at, kAlwaysFits + 1);
+  const char* const end = begin + std::min(text.size() - at, kAlwaysFits + 1);
   const char* digit = begin;
   uint64_t value = 0;
   for (; digit != end && is_digit(*digit); ++digit) {
