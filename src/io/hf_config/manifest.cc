@@ -215,15 +215,17 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config",  "a Hugging Face config.json of a known family",
-    recognize,    read,
-    false,        nullptr,
+    "hf-config",
+    "a Hugging Face config.json of a known family",
+    recognize,
+    read,
+    false,
+    nullptr,
     config_itself};
 
-std::optional<QuantisationFile> quantisation_beside(const std::string& path,
-                                                    const Document& config,
-                                                    Host& host,
-                                                    Diagnostics& diags) {
+std::optional<QuantisationFile> quantisation_beside(
+    const std::string& path, const Document& config, Host& host,
+    Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the same into the config.
   const Node own = config.root();
