@@ -266,13 +266,6 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
   return Matcher(std::move(impl));
 }
 
-std::optional<Matcher> compile_activations(const RuleSet& rules,
-                                           Diagnostics& diags) {
-  RuleSet patterns;
-  patterns.rules = rules.activations;
-  return Matcher::compile(patterns, true, diags);
-}
-
 size_t Matcher::rules() const { return impl_->rules; }
 
 bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }
@@ -491,11 +484,11 @@ class SearchInParts {
     const int64_t before = allocated_by_thread();
     matcher_.find_one_by_one(name, pattern, pattern + 1, found);
     const int64_t growth = allocated_by_thread() - before;
-    if (growth >= 0 && growth <= kGivenUp) return {growth, growth};
+    if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
     // Where it is full it starts afresh, or is given up.
     const int64_t steps = static_cast<int64_t>(name.size()) *
                           matcher_.program_size(pattern, pattern + 1);
-    return {std::max(growth, kGivenUp), std::max(growth, 2 * steps)};
+    return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
   }
 
   // What searching all names for so many patterns costs whose automata have
@@ -572,11 +565,19 @@ class SearchInParts {
       const size_t pattern = begin + (end - begin) * p / patterns;
       int64_t held = 0;
       for (size_t i = 0; i < names; ++i) {
-        const Tried tried =
-            try_one(pattern, names_.name(names_.size() * i / names));
+        const std::string_view name = names_.name(names_.size() * i / names);
+        const Tried tried = try_one(pattern, name);
         held += tried.growth;
         cost_ += tried.cost;
-        if (cost_ > kMostCost) return false;
+        // The second such name tells enough.
+        const Int128 alike = static_cast<Int128>(tried.cost) * bytes_ *
+                             static_cast<Int128>(end - begin);
+        if (cost_ > kMostCost ||
+            (i > 0 && tried.growth >= kGivenUp &&
+             alike > static_cast<Int128>(kMostCost) *
+                         static_cast<Int128>(name.size()))) {
+          return false;
+        }
         // The first ones make the states that all names share.
         if (i >= names / 2) cost += tried.cost;
       }

@@ -6,6 +6,13 @@
 
 namespace shardplan {
 
+std::optional<Matcher> compile_activations(const RuleSet& rules,
+                                           Diagnostics& diags) {
+  RuleSet patterns;
+  patterns.rules = rules.activations;
+  return Matcher::compile(patterns, true, diags);
+}
+
 Matches matches_of(const FoundSets& found, size_t rules,
                    const MayDecide& may_decide) {
   struct Size {
