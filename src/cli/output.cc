@@ -297,12 +297,15 @@ Listed listed_severities(const Diagnostics& diags) {
 
 }  // namespace
 
-std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
+namespace {
+
+// The numbers of all, as ranked() has them.
+std::vector<size_t> ranking(const Diagnostics& diags) {
   Listed listed = listed_severities(diags);
   std::map<Code, double> most;  // bytes of the largest finding of a code
-  std::vector<const Diagnostic*> order;
+  std::vector<size_t> order;
   for (const Diagnostic& each : diags.all()) {
-    order.push_back(&each);
+    order.push_back(order.size());
     double& bytes = most[each.code];
     bytes = std::max(bytes, each.bytes);
   }
@@ -317,23 +320,28 @@ std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
   // codes by what their largest finding costs, then as reported; findings of
   // one code by what each costs.
   std::map<Code, size_t> first_of;
-  for (size_t i = 0; i < order.size(); ++i) {
-    first_of.try_emplace(order[i]->code, i);
-  }
-  const auto rank = [&](const Diagnostic* each) {
-    const auto severity = static_cast<int>(each->severity);
-    const Code code = each->code;
+  for (const size_t i : order) first_of.try_emplace(diags.all()[i].code, i);
+  const auto rank = [&](size_t i) {
+    const Diagnostic& each = diags.all()[i];
+    const auto severity = static_cast<int>(each.severity);
+    const Code code = each.code;
     if (static_cast<int>(code) < 100) {
       return std::tuple(-severity, false, 0.0, false, size_t{0}, 0, 0.0);
     }
     return std::tuple(-static_cast<int>(listed[code]), true, -most[code],
                       code == Code::ShardingLost, first_of[code], -severity,
-                      -each->bytes);
+                      -each.bytes);
   };
   std::stable_sort(order.begin(), order.end(),
-                   [&](const Diagnostic* a, const Diagnostic* b) {
-                     return rank(a) < rank(b);
-                   });
+                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  return order;
+}
+
+}  // namespace
+
+std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
+  std::vector<const Diagnostic*> order;
+  for (const size_t i : ranking(diags)) order.push_back(&diags.all()[i]);
   return order;
 }
 
@@ -347,14 +355,47 @@ Diagnostics arranged(const Diagnostics& diags, Severity least) {
 
 namespace {
 
+// The same, which are lent what the findings name, and give it back: that of a
+// catch-all is a whole model.
+class ArrangedOnLoan {
+ public:
+  explicit ArrangedOnLoan(Diagnostics& diags) {
+    for (const size_t i : ranking(diags)) {
+      Diagnostic& each = diags.all()[i];
+      std::vector<std::string> names = std::exchange(each.parameters, {});
+      shown_.add(each);
+      if (names.empty()) continue;
+      lenders_.push_back(&each);
+      shown_.all().back().parameters = std::move(names);
+    }
+  }
+  ArrangedOnLoan(const ArrangedOnLoan&) = delete;
+  ArrangedOnLoan& operator=(const ArrangedOnLoan&) = delete;
+  ~ArrangedOnLoan() {
+    size_t lender = 0;
+    for (Diagnostic& each : shown_.all()) {
+      if (each.parameters.empty()) continue;
+      lenders_[lender++]->parameters = std::move(each.parameters);
+    }
+  }
+  // REQUIRES: what is taken out names nothing.
+  Diagnostics& shown() { return shown_; }
+
+ private:
+  Diagnostics shown_;
+  std::vector<Diagnostic*> lenders_;  // of those that name something
+};
+
 Exit finish_whole(Context& context, Report report) {
   const Renderer* renderer = find_renderer(context.options.output.format);
   SHARDPLAN_CHECK(renderer != nullptr);
   judge_notes(report, context.diags);
   const bool hide = context.options.output.quiet && renderer->for_people;
-  Diagnostics shown = arranged(context.diags);
-  place_notes(*renderer, shown, report);
-  if (hide) shown = arranged(shown, Severity::Error);
+  ArrangedOnLoan on_loan(context.diags);
+  place_notes(*renderer, on_loan.shown(), report);
+  const Diagnostics errors =
+      hide ? arranged(on_loan.shown(), Severity::Error) : Diagnostics();
+  const Diagnostics& shown = hide ? errors : on_loan.shown();
   report.diagnostics = &shown;
   add_file_names(report, context.options, context.host);
   const bool terminal =

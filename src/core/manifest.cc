@@ -2,6 +2,7 @@
 #include "core/manifest.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -32,8 +33,13 @@ bool is_plain(std::string_view name) {
 size_t common_begin(std::string_view a, std::string_view b) {
   const size_t both = std::min(a.size(), b.size());
   size_t at = 0;
-  for (; at + sizeof(uint64_t) <= both; at += sizeof(uint64_t)) {
-    if (std::memcmp(a.data() + at, b.data() + at, sizeof(uint64_t)) != 0) break;
+  uint64_t of_a = 0;
+  uint64_t of_b = 0;
+  for (; at + sizeof of_a <= both; at += sizeof of_a) {
+    std::memcpy(&of_a, a.data() + at, sizeof of_a);
+    std::memcpy(&of_b, b.data() + at, sizeof of_b);
+    if (of_a == of_b) continue;
+    return at + static_cast<size_t>(std::countr_zero(of_a ^ of_b)) / 8;
   }
   while (at < both && a[at] == b[at]) ++at;
   return at;
@@ -55,10 +61,12 @@ Rise rise(std::string_view a, std::string_view b) {
   };
   const size_t a_end = digits(a);
   const size_t b_end = digits(b);
+  const auto byte = [at](std::string_view name) {
+    return at == name.size() ? -1 : static_cast<unsigned char>(name[at]);
+  };
+  const bool in_text = byte(a) < byte(b);
   // They differ within a number, so both have some of its digits before.
-  const bool larger =
-      a_end != b_end ? a_end < b_end : a.substr(at) < b.substr(at);
-  return {larger, a < b};
+  return {a_end != b_end ? a_end < b_end : in_text, in_text};
 }
 
 }  // namespace
@@ -189,9 +197,25 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
   while (capacity < total * 2) capacity *= 2;
   constexpr uint32_t kFree = UINT32_MAX;
   std::vector<uint32_t> table(capacity, kFree);
+  const auto hash_in_class = [this](uint32_t number, std::string_view name) {
+    uint64_t hash = number + 0xcbf29ce484222325U;  // FNV-1a
+    name_classes_.each_number(
+        number, name, [&](size_t, std::string_view digits) {
+          for (const char digit : digits) {
+            hash = (hash ^ static_cast<unsigned char>(digit)) * 0x100000001b3U;
+          }
+          hash *= 0x100000001b3U;
+        });
+    return (hash ^ (hash >> 32U)) * 0xff51afd7ed558ccdU >> 20U;
+  };
+  // Of buffers no class is known.
+  const auto hash = [&](size_t i) {
+    return buffers_.empty() ? hash_in_class(name_class_[i], name(i))
+                            : std::hash<std::string_view>()(any_name(i));
+  };
   for (size_t i = 0; i < total; ++i) {
     const std::string_view name = any_name(i);
-    size_t slot = std::hash<std::string_view>()(name) & (capacity - 1);
+    size_t slot = hash(i) & (capacity - 1);
     while (table[slot] != kFree) {
       if (any_name(table[slot]) == name) return Duplicate{table[slot], i};
       slot = (slot + 1) & (capacity - 1);

@@ -18,6 +18,30 @@ bool is_at(std::string_view text, std::string_view name, size_t at) {
          std::memcmp(name.data() + at, text.data(), text.size()) == 0;
 }
 
+// Of the name with a mark in place of each number: equal for all of a class.
+uint32_t hash_of_class(std::string_view name) {
+  const auto is_digit_at = [&](size_t at) {
+    return at < name.size() && name[at] >= '0' && name[at] <= '9';
+  };
+  uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  bool begins = true;                   // a component
+  for (size_t at = 0; at < name.size();) {
+    char c = name[at];
+    size_t end = at;
+    while (begins && is_digit_at(end)) ++end;
+    if (end > at &&
+        (end == name.size() || name[end] == '.' || name[end] == '/')) {
+      c = kNumberMark;
+      at = end;
+    } else {
+      ++at;
+    }
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    begins = c == '.' || c == '/';
+  }
+  return static_cast<uint32_t>(hash ^ (hash >> 32U));
+}
+
 }  // namespace
 
 std::string_view NameClasses::text(uint32_t number, size_t index) const {
@@ -78,9 +102,7 @@ void NameClasses::grow() {
 }
 
 uint32_t NameClasses::find_or_add(std::string_view name) {
-  const std::string folded = marked_name(name, kNumberMark);
-  const auto hash =
-      static_cast<uint32_t>(std::hash<std::string_view>()(folded));
+  const uint32_t hash = hash_of_class(name);
   if (table_.size() < 2 * (classes_.size() + 1)) grow();
   const size_t mask = table_.size() - 1;
   size_t slot = hash & mask;
@@ -88,6 +110,7 @@ uint32_t NameClasses::find_or_add(std::string_view name) {
     const uint32_t number = table_[slot] - 1;
     if (hashes_[number] == hash && has(number, name)) return number;
   }
+  const std::string folded = marked_name(name, kNumberMark);
   const auto number = static_cast<uint32_t>(classes_.size());
   table_[slot] = number + 1;
   hashes_.push_back(hash);

@@ -325,12 +325,14 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
     PerDevice held(input);
     int64_t count = 0;
     for (const uint32_t number : classes) {
+      count += input.folding.classes[number].count;
+    }
+    names.reserve(static_cast<size_t>(count));
+    for (const uint32_t number : classes) {
       const ParameterClass& c = input.folding.classes[number];
-      for (std::string& name :
-           names_of(input.manifest, input.of_class.of(number))) {
-        names.push_back(std::move(name));
+      for (const uint32_t i : input.of_class.of(number)) {
+        names.emplace_back(input.manifest.name(i));
       }
-      count += c.count;
       held.add(input.of_class.of(number),
                input.plan.placements[c.kind].bytes_per_device);
     }
@@ -429,9 +431,9 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       // Said once for all of them (SP115).
       if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
-      const auto [entry, is_new] =
-          all.try_emplace({c.code, label, c.reason, placement.rule},
-                          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
+      const auto [entry, is_new] = all.try_emplace(
+          {c.code, label, c.reason, placement.rule},
+          Losers{PerDevice(input), PerDevice(input), 0, {}, {}, 0});
       Losers& losers = entry->second;
       if (is_new) {
         losers.dim = c.dim;

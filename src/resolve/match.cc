@@ -37,27 +37,39 @@ constexpr size_t kSamples = 4;
 constexpr size_t kSampleNames = 512;
 constexpr int64_t kSlowGrowth = 16;
 constexpr int64_t kHopelessGrowth = 100;
+// Where so few names take half of its memory, all of them take it again and
+// again.
+constexpr int64_t kMostSampled = kSetMemory / 2;
 // Fewer searches are not worth a sample.
 constexpr size_t kFewSearches = 4096;
 
 // Where one automaton of all patterns grows, those of so many mostly do not.
 constexpr size_t kPart = 64;
-// Automata of single patterns as large as this do not stay in a cache: a byte
-// of a name counts as much as so many that they grow by.
+
+// What a search costs is counted in bytes that automata of single patterns grow
+// by, some 4 ns each: patterns such as `(a|b)*a(a|b){100}c` make them grow with
+// every name. Beyond kMostCost, some ten seconds, it is refused. Automata of
+// several patterns sort what each state is made of.
+constexpr int64_t kMostCost = int64_t{2} << 30U;
+constexpr int64_t kCombinedGrowth = 2;
+// A search for one pattern in one name, besides a third for each byte of it. An
+// automaton that is as large as this does not stay in a cache, and a byte costs
+// as much as so many that it grows by.
+constexpr int64_t kCallCost = 20;
 constexpr int64_t kLargeAutomaton = int64_t{64} << 10U;
 constexpr int64_t kLargeStep = 2;
-
-// Patterns whose own automaton grows with every name, such as
-// `(a|b)*a(a|b){100}c`, cost some nanoseconds for each byte that it grows by.
-// All together may grow by so much. One that grows by as much as this in one
-// name may be given up for a search that takes, for each character of the name,
-// a step through the whole program.
-constexpr int64_t kMostGrowth = int64_t{2} << 30U;
+// A pattern that is found in a name, with the sorting of those found.
+constexpr int64_t kFoundCost = 16;
+// One that grows by as much as this in one name may be given up for a search
+// without an automaton, which takes as many steps as the name has characters,
+// each through the whole program.
 constexpr int64_t kGivenUp = int64_t{256} << 10U;
 // Steps that one pattern may take in one name, and all of them before it is
 // tried whether they do.
-constexpr int64_t kMostStepsPerName = 1'000'000'000;
-constexpr int64_t kManySteps = 200'000'000;
+constexpr int64_t kMostStepsPerName = 200'000'000;
+constexpr int64_t kManySteps = 50'000'000;
+// So many that searching one name for all patterns at once is no gain.
+constexpr int64_t kFewSteps = 5'000'000;
 // Rules found in names, as far as these are told apart by them.
 constexpr int64_t kMostFound = int64_t{1} << 25U;
 
@@ -123,6 +135,7 @@ struct Matcher::Impl {
   std::vector<std::string> spelt;          // as RE2 spells them
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
+  int64_t steps = 0;              // of all programs, for a letter, at the most
   bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
   mutable std::once_flag proved;
@@ -162,7 +175,8 @@ bool find_in(const RE2::Set& set, std::string_view name,
 
 void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
   const UnrefusedAllocations re2;
-  if (set == nullptr || !find_in(*set, name, found)) {
+  if (set == nullptr || steps * static_cast<int64_t>(name.size()) > kFewSteps ||
+      !find_in(*set, name, found)) {
     found.clear();
     find_one_by_one(name, 0, patterns.size(), found);
   }
@@ -234,6 +248,7 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
         impl->set.reset();
       }
+      impl->steps += compiled->ProgramSize();
       impl->patterns.push_back(std::move(compiled));
       impl->spelt.push_back(pattern.re2);
       impl->rules_of.emplace_back();
@@ -253,13 +268,6 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
     impl->set.reset();
   }
   return Matcher(std::move(impl));
-}
-
-std::optional<Matcher> compile_activations(const RuleSet& rules,
-                                           Diagnostics& diags) {
-  RuleSet patterns;
-  patterns.rules = rules.activations;
-  return Matcher::compile(patterns, true, diags);
 }
 
 size_t Matcher::rules() const { return impl_->rules; }
@@ -300,10 +308,12 @@ void Matcher::find_one_by_one(std::string_view name,
 
 namespace {
 
-// How much searching samples of the names for so many patterns adds to what is
-// held, where that is too much.
+// Whether searching samples of the names for so many patterns adds too much to
+// what is held. `cost` grows by what that took, and by what all names will take
+// where it does not.
 template <typename Find>
-bool grows_with_names(const Searched& names, size_t patterns, Find find) {
+bool grows_with_names(const Searched& names, size_t patterns, Find find,
+                      Int128& cost) {
   const size_t sampled = std::min(names.size() / kSamples, kSampleNames);
   if (!kCountsAllocations || names.size() * patterns < kFewSearches ||
       sampled == 0) {
@@ -319,13 +329,20 @@ bool grows_with_names(const Searched& names, size_t patterns, Find find) {
     for (size_t i = 0; i < sampled; ++i) {
       const int64_t before = allocated_by_thread();
       find(names.name(i * step + step * sample / kSamples), found);
+      const int64_t added = allocated_by_thread() - before;
       // Where it is full it starts afresh, and is smaller than before.
-      growth += std::max<int64_t>(allocated_by_thread() - before, 0);
-      if (growth > kHopelessGrowth * tries) return true;
+      growth += added < 0 ? kMostSampled : added;
+      if (growth <= std::min(kHopelessGrowth * tries, kMostSampled)) continue;
+      cost += kCombinedGrowth * growth;
+      return true;
     }
+    cost += kCombinedGrowth * growth;
     if (growth == 0) return false;
   }
-  return growth > kSlowGrowth * tries;
+  if (growth > kSlowGrowth * tries) return true;
+  cost += static_cast<Int128>(kCombinedGrowth) * growth *
+          static_cast<Int128>(names.size() / sampled);
+  return false;
 }
 
 // Lists of numbers, each once.
@@ -419,19 +436,26 @@ class SearchInParts {
 
   // Whether it would take too long: automata of patterns from everywhere are
   // all large, and all together do not fit one.
-  bool is_hopeless() const {
+  bool is_hopeless() {
     const size_t all = matcher_.patterns.size();
     constexpr size_t kFit = kSetMemory / kLargeAutomaton;
-    if (all <= kFit || steps_of(all) <= kMostGrowth) return false;
+    if (all <= kFit || steps_of(all, kLargeAutomaton) <= kMostCost) {
+      return false;
+    }
     for (size_t p = 0; p < all; p += all / 16 + 1) {
-      const int64_t before = allocated_by_thread();
-      std::vector<int> found;
-      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1)
-        matcher_.find_one_by_one(names_.name(i), p, p + 1, found);
-      if (allocated_by_thread() - before <= kLargeAutomaton) return false;
+      int64_t growth = 0;
+      for (size_t i = 0; i < names_.size(); i += names_.size() / 4 + 1) {
+        const Tried tried = try_one(p, names_.name(i));
+        growth += tried.growth;
+        cost_ += tried.cost;
+      }
+      if (cost_ > kMostCost / 8) return true;
+      if (growth <= kLargeAutomaton) return false;
     }
     return true;
   }
+  // What has been spent.
+  Int128& cost() { return cost_; }
   // Empty where it would take too long.
   std::optional<FoundLists> run() {
     const size_t all = matcher_.patterns.size();
@@ -449,8 +473,31 @@ class SearchInParts {
     int64_t found = 0;  // in all
   };
 
-  Int128 steps_of(size_t patterns) const {
-    return static_cast<Int128>(patterns) * bytes_ * kLargeStep;
+  // Of one pattern in one name.
+  struct Tried {
+    int64_t growth = 0;  // of its automaton, in bytes
+    int64_t cost = 0;
+  };
+  Tried try_one(size_t pattern, std::string_view name) const {
+    std::vector<int> found;
+    found.reserve(1);
+    const int64_t before = allocated_by_thread();
+    matcher_.find_one_by_one(name, pattern, pattern + 1, found);
+    const int64_t growth = allocated_by_thread() - before;
+    if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
+    // Where it is full it starts afresh, or is given up.
+    const int64_t steps = static_cast<int64_t>(name.size()) *
+                          matcher_.program_size(pattern, pattern + 1);
+    return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
+  }
+
+  // What searching all names for so many patterns costs whose automata have
+  // been made.
+  Int128 steps_of(size_t patterns, int64_t automaton) const {
+    const auto names = static_cast<Int128>(names_.size());
+    const Int128 bytes =
+        automaton < kLargeAutomaton ? bytes_ / 3 : bytes_ * kLargeStep;
+    return static_cast<Int128>(patterns) * (names * kCallCost + bytes);
   }
 
   bool search(size_t begin, size_t end) {
@@ -458,19 +505,28 @@ class SearchInParts {
                                 std::vector<int>& found) {
       matcher_.find_one_by_one(name, begin, end, found);
     };
-    const bool is_long =
-        matcher_.program_size(begin, end) > kManySteps / longest_;
-    if (is_long || names_.size() < kSamples ||
-        !search_at_once(begin, end, one_by_one)) {
-      if (!is_affordable(begin, end)) return false;
-      add(find_all(names_, jobs_, one_by_one));
+    // Where automata of several patterns were no help, fewer are tried.
+    if (parts_passed_ < parts_to_pass_) {
+      ++parts_passed_;
+    } else if (search_at_once(begin, end, one_by_one)) {
+      parts_to_pass_ = 0;
+      return cost_ <= kMostCost;
+    } else {
+      parts_to_pass_ = 2 * parts_to_pass_ + 1;
+      parts_passed_ = 0;
     }
-    return true;
+    if (!is_affordable(begin, end)) return false;
+    add(find_all(names_, jobs_, one_by_one));
+    return cost_ <= kMostCost;
   }
 
   // False where an automaton of the part is no help.
   template <typename OneByOne>
   bool search_at_once(size_t begin, size_t end, const OneByOne& one_by_one) {
+    if (names_.size() < kSamples ||
+        matcher_.program_size(begin, end) > kManySteps / longest_) {
+      return false;
+    }
     RE2::Set set(options(kSetMemory), RE2::UNANCHORED);
     bool is_made = true;
     {
@@ -492,7 +548,7 @@ class SearchInParts {
     // The first name makes the states that all names share.
     std::vector<int> found;
     at_once(names_.name(0), found);
-    if (grows_with_names(names_, end - begin, at_once)) return false;
+    if (grows_with_names(names_, end - begin, at_once, cost_)) return false;
     add(find_all(names_, jobs_, at_once));
     return true;
   }
@@ -503,33 +559,36 @@ class SearchInParts {
     constexpr size_t kNames = 16;
     const size_t patterns = std::min(kTried, end - begin);
     const size_t names = std::min(kNames, names_.size());
-    int64_t growth = 0;
-    int64_t held = 0;
-    std::vector<int> found;
-    found.reserve(1);
+    Int128 cost = 0;
+    int64_t largest = 0;
     for (size_t p = 0; p < patterns; ++p) {
       const size_t pattern = begin + (end - begin) * p / patterns;
+      int64_t held = 0;
       for (size_t i = 0; i < names; ++i) {
         const std::string_view name = names_.name(names_.size() * i / names);
-        const int64_t before = allocated_by_thread();
-        found.clear();
-        matcher_.find_one_by_one(name, pattern, pattern + 1, found);
-        int64_t now = std::max<int64_t>(allocated_by_thread() - before, 0);
-        held += now;
-        if (now > kGivenUp) {
-          now = std::max(now, 2 * static_cast<int64_t>(name.size()) *
-                                  matcher_.program_size(pattern, pattern + 1));
+        const Tried tried = try_one(pattern, name);
+        held += tried.growth;
+        cost_ += tried.cost;
+        // The second such name tells enough.
+        const Int128 alike = static_cast<Int128>(tried.cost) * bytes_ *
+                             static_cast<Int128>(end - begin);
+        if (cost_ > kMostCost ||
+            (i > 0 && tried.growth >= kGivenUp &&
+             alike > static_cast<Int128>(kMostCost) *
+                         static_cast<Int128>(name.size()))) {
+          return false;
         }
         // The first ones make the states that all names share.
-        if (i >= names / 2) growth += now;
+        if (i >= names / 2) cost += tried.cost;
       }
+      largest = std::max(largest, held);
     }
-    const auto tried = static_cast<int64_t>(patterns * (names - names / 2));
-    const auto all =
-        static_cast<Int128>(end - begin) * static_cast<Int128>(names_.size());
-    growth_ += growth * all / std::max<int64_t>(tried, 1);
-    if (held > 4 * kLargeAutomaton) growth_ += steps_of(end - begin);
-    return growth_ <= kMostGrowth;
+    const auto tried = static_cast<Int128>(patterns * (names - names / 2));
+    cost_ += cost * static_cast<Int128>(end - begin) *
+             static_cast<Int128>(names_.size()) / std::max<Int128>(tried, 1);
+    cost_ += static_cast<Int128>(end - begin) * largest;
+    cost_ += steps_of(end - begin, largest);
+    return cost_ <= kMostCost;
   }
 
   void add(const FoundLists& part) {
@@ -537,6 +596,7 @@ class SearchInParts {
     for (size_t i = 0; i < of_.size(); ++i) {
       const uint32_t list = part.of[i];
       if (list == 0) continue;
+      cost_ += kFoundCost * static_cast<Int128>(part.lists.list(list).size());
       const auto [entry, is_new] =
           known.try_emplace((uint64_t{of_[i]} << 32U) | list,
                             static_cast<uint32_t>(steps_.size()));
@@ -579,7 +639,10 @@ class SearchInParts {
   int jobs_;
   std::vector<uint32_t> of_;        // per name, of the steps
   std::vector<Step> steps_ = {{}};  // the first: nothing was found
-  Int128 growth_ = 0;
+  Int128 cost_ = 0;
+  // Parts that are searched one by one before several patterns are tried again.
+  size_t parts_to_pass_ = 0;
+  size_t parts_passed_ = 0;
 };
 
 std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
@@ -588,7 +651,10 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
       every_name ? std::nullopt : groups_of(manifest);
   const Searched names{manifest, groups ? &*groups : nullptr};
   const auto at_once = [this](std::string_view name, std::vector<int>& found) {
-    impl_->find(name, found);
+    const UnrefusedAllocations re2;
+    if (find_in(*impl_->set, name, found)) return;
+    found.clear();
+    impl_->find_one_by_one(name, 0, impl_->patterns.size(), found);
   };
   int64_t longest = 1;
   int64_t bytes = 0;
@@ -605,8 +671,8 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
   if (parts.is_hopeless()) return std::nullopt;
   const bool in_parts =
       impl_->set == nullptr || names.size() < kSamples ||
-      impl_->program_size(0, impl_->patterns.size()) > kManySteps / longest ||
-      grows_with_names(names, impl_->patterns.size(), at_once);
+      impl_->steps > kManySteps / longest ||
+      grows_with_names(names, impl_->patterns.size(), at_once, parts.cost());
   const std::optional<FoundLists> found =
       in_parts ? parts.run() : std::optional(find_all(names, jobs, at_once));
   if (!found) return std::nullopt;
@@ -627,74 +693,6 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
     result.of.push_back(number_of[found->of[groups ? groups->of[i] : i]]);
   }
   return result;
-}
-
-Matches matches_of(const FoundSets& found, size_t rules,
-                   const MayDecide& may_decide) {
-  struct Size {
-    int64_t names = 0;
-    int64_t decided = 0;
-  };
-  Matches matches;
-  matches.winner.reserve(found.of.size());
-  matches.rules.resize(rules);
-  std::vector<Size> sizes(found.sets.size());
-  for (size_t i = 0; i < found.of.size(); ++i) {
-    Size& size = sizes[found.of[i]];
-    const std::vector<int>& set = found.sets[found.of[i]];
-    const bool decides = may_decide(i);
-    ++size.names;
-    size.decided += decides ? 1 : 0;
-    matches.winner.push_back(decides && !set.empty() ? set.front() : -1);
-  }
-  for (size_t number = 0; number < sizes.size(); ++number) {
-    const std::vector<int>& set = found.sets[number];
-    for (const int rule : set) {
-      RuleUse& use = matches.rules[static_cast<size_t>(rule)];
-      use.found += sizes[number].names;
-      if (sizes[number].decided == 0) continue;
-      if (rule == set.front()) {
-        use.won += sizes[number].decided;
-      } else if (use.winners.empty() || use.winners.back() != set.front()) {
-        use.winners.push_back(set.front());
-      }
-    }
-  }
-  for (RuleUse& use : matches.rules) {
-    std::sort(use.winners.begin(), use.winners.end());
-    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
-                      use.winners.end());
-  }
-  return matches;
-}
-
-bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
-  return !matcher.has_combined_automaton() ||
-         grows_with_names({manifest}, matcher.rules(),
-                          [&](std::string_view name, std::vector<int>& found) {
-                            matcher.find(name, found);
-                          });
-}
-
-namespace {
-
-Matches match_all(const Matcher& matcher, const Manifest& manifest,
-                  const MayDecide& may_decide, int jobs, bool every_name) {
-  const auto found = matcher.find_sets(manifest, jobs, every_name);
-  SHARDPLAN_CHECK(found.has_value());
-  return matches_of(*found, matcher.rules(), may_decide);
-}
-
-}  // namespace
-
-Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
-                         const MayDecide& may_decide, int jobs) {
-  return match_all(matcher, manifest, may_decide, jobs, true);
-}
-
-Matches match(const Matcher& matcher, const Manifest& manifest,
-              const MayDecide& may_decide, int jobs) {
-  return match_all(matcher, manifest, may_decide, jobs, false);
 }
 
 }  // namespace shardplan

@@ -86,11 +86,6 @@ struct Matches {
   std::vector<RuleUse> rules;
 };
 
-// Whether the loop is the faster way through all names, by what a sample of
-// them adds to the automaton: a matter of the input, not of a clock or threads,
-// and never of the answer.
-bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest);
-
 // Which parameters may be decided: a scalar in strict mode is not. Counts in
 // `found` are over all names all the same.
 using MayDecide = std::function<bool(size_t)>;

@@ -311,20 +311,15 @@ TEST_CASE("which way is taken follows from the input, and alters no answer") {
     plain.push_back({"layers/" + a + "/w", ""});
   }
   const Manifest manifest = unlike_names(3000);
-  CHECK_FALSE(is_faster_one_by_one(compiled(testing::rules(plain)), manifest));
-  // A sanitizer counts no allocations.
-  CHECK(is_faster_one_by_one(compiled(testing::rules(gaps)), manifest) ==
-        kCountsAllocations);
-  // So few are not worth a sample.
-  CHECK_FALSE(
-      is_faster_one_by_one(compiled(testing::rules(gaps)), unlike_names(30)));
-  const Matcher matcher = compiled(testing::rules(gaps));
-  const Matches matches = match(
-      matcher, manifest, [](size_t) { return true; }, 2);
-  Found found;
-  for (size_t i = 0; i < manifest.size(); i += 100) {
-    matcher.find(manifest.name(i), found);
-    CHECK(matches.winner[i] == (found.empty() ? -1 : found.front()));
+  for (const auto& entries : {gaps, plain}) {
+    const Matcher matcher = compiled(testing::rules(entries));
+    const Matches matches = match(
+        matcher, manifest, [](size_t) { return true; }, 2);
+    Found found;
+    for (size_t i = 0; i < manifest.size(); i += 100) {
+      matcher.find_one_by_one(manifest.name(i), found);
+      CHECK(matches.winner[i] == (found.empty() ? -1 : found.front()));
+    }
   }
 }
 
@@ -406,6 +401,48 @@ TEST_CASE("a search that would take minutes is refused") {
   // A few of them are searched for.
   entries.resize(2);
   CHECK(compiled(testing::rules(entries)).find_sets(manifest, 1));
+}
+
+TEST_CASE("patterns that are costly together are searched for one by one") {
+  std::vector<testing::PatternAndSpec> entries;
+  for (int i = 0; i < 150; ++i) {
+    entries.push_back({"(a|b)*a(a|b){" + std::to_string(100 + i % 50) + "}c?" +
+                           std::to_string(i) + (i % 3 == 0 ? "$" : ""),
+                       ""});
+  }
+  Manifest manifest;
+  for (int i = 0; i < 40; ++i) {
+    std::string name;
+    for (int k = 0; k < 100 + i; ++k) name += "ab";
+    name += (i % 2 == 0 ? "c" : "") + std::to_string(i);
+    for (int k = 0; k < i % 4 * 10; ++k) name += "ab";
+    REQUIRE(manifest.add(name, {DType::F32, {2}}, {}));
+  }
+  const Matcher matcher = compiled(testing::rules(entries));
+  const Matches loop = by_loop(matcher, manifest);
+  const auto all = [](size_t) { return true; };
+  CHECK(loop.rules[5].found > 0);
+  CHECK(is_same(match_every_name(matcher, manifest, all, 1), loop));
+  CHECK(is_same(match_every_name(matcher, manifest, all, 3), loop));
+}
+
+TEST_CASE("long names in which automata grow at every letter are refused") {
+  if (!kCountsAllocations) return;
+  std::vector<testing::PatternAndSpec> entries;
+  for (int i = 0; i < 300; ++i) {
+    entries.push_back({"^(a|b)*a(a|b){100}" + std::to_string(i) + "$", ""});
+  }
+  Manifest manifest;
+  uint32_t drawn = 1;
+  for (int i = 0; i < 10; ++i) {
+    std::string name(8000, 'a');
+    for (char& letter : name) {
+      drawn = drawn * 1664525U + 1013904223U;
+      letter = drawn >> 31U == 0 ? 'a' : 'b';
+    }
+    REQUIRE(manifest.add(name + std::to_string(i), {DType::F32, {2}}, {}));
+  }
+  CHECK_FALSE(compiled(testing::rules(entries)).find_sets(manifest, 1));
 }
 
 TEST_CASE("a program that is too large for a name is not tried") {

@@ -451,10 +451,10 @@ bool is_single(const Shape& shape) {
 
 // Takes the last component off `name` and gives it.
 std::string_view cut_last(std::string_view& name) {
-  const size_t split = name.find_last_of("./");
-  const std::string_view last =
-      split == name.npos ? name : name.substr(split + 1);
-  name = name.substr(0, split == name.npos ? 0 : split);
+  size_t begin = name.size();
+  while (begin > 0 && name[begin - 1] != '.' && name[begin - 1] != '/') --begin;
+  const std::string_view last = name.substr(begin);
+  name.remove_suffix(name.size() - (begin == 0 ? 0 : begin - 1));
   return last;
 }
 
@@ -476,6 +476,7 @@ bool is_module_buffer(std::string_view module, bool bias,
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
   const std::string_view leaf = cut_last(name);
+  if (leaf == "weight" && shape.size() != 1) return false;
   if (leaf == "bias" || leaf == "weight") {
     return is_module_buffer(cut_last(name), leaf == "bias", type);
   }

@@ -106,14 +106,19 @@ struct KnownOffsets {
 // there is none.
 int64_t take_number(std::string_view text, size_t& at) {
   constexpr size_t kAlwaysFits = 18;  // digits
-  const size_t first = at;
-  int64_t value = 0;
-  for (; at < text.size() && is_digit(text[at]); ++at) {
-    if (at - first == kAlwaysFits) return -1;
-    value = value * 10 + (text[at] - '0');
+  const char* const begin = text.data() + at;
+  const char* const end = begin + std::min(text.size() - at, kAlwaysFits + 1);
+  const char* digit = begin;
+  uint64_t value = 0;
+  for (; digit != end && is_digit(*digit); ++digit) {
+    value = value * 10 + static_cast<uint64_t>(*digit - '0');
   }
-  if (at == first || (text[first] == '0' && at > first + 1)) return -1;
-  return value;
+  const auto digits = static_cast<size_t>(digit - begin);
+  if (digits == 0 || digits > kAlwaysFits || (*begin == '0' && digits > 1)) {
+    return -1;
+  }
+  at += digits;
+  return static_cast<int64_t>(value);
 }
 
 KnownOffsets known_offsets(std::string_view text) {

@@ -207,8 +207,12 @@ class SarifRun {
     add(std::to_string(diagnostic.subject.dim));
     add(label != nullptr ? label->where.file->name() : report_.main_file);
     std::set<std::string> names;
+    std::string last;  // those of a class mostly follow one another
     for (const std::string& name : diagnostic.parameters) {
-      names.insert(folded_name(name));
+      std::string folded = folded_name(name);
+      if (folded == last) continue;
+      last = folded;
+      names.insert(std::move(folded));
     }
     for (const std::string& name : names) add(name);
     if (names.empty()) add(stable_subject(diagnostic));

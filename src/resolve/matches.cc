@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "base/checked.h"
+#include "resolve/match.h"
+
+namespace shardplan {
+
+std::optional<Matcher> compile_activations(const RuleSet& rules,
+                                           Diagnostics& diags) {
+  RuleSet patterns;
+  patterns.rules = rules.activations;
+  return Matcher::compile(patterns, true, diags);
+}
+
+Matches matches_of(const FoundSets& found, size_t rules,
+                   const MayDecide& may_decide) {
+  struct Size {
+    int64_t names = 0;
+    int64_t decided = 0;
+  };
+  Matches matches;
+  matches.winner.reserve(found.of.size());
+  matches.rules.resize(rules);
+  std::vector<Size> sizes(found.sets.size());
+  for (size_t i = 0; i < found.of.size(); ++i) {
+    Size& size = sizes[found.of[i]];
+    const std::vector<int>& set = found.sets[found.of[i]];
+    const bool decides = may_decide(i);
+    ++size.names;
+    size.decided += decides ? 1 : 0;
+    matches.winner.push_back(decides && !set.empty() ? set.front() : -1);
+  }
+  for (size_t number = 0; number < sizes.size(); ++number) {
+    const std::vector<int>& set = found.sets[number];
+    for (const int rule : set) {
+      RuleUse& use = matches.rules[static_cast<size_t>(rule)];
+      use.found += sizes[number].names;
+      if (sizes[number].decided == 0) continue;
+      if (rule == set.front()) {
+        use.won += sizes[number].decided;
+      } else if (use.winners.empty() || use.winners.back() != set.front()) {
+        use.winners.push_back(set.front());
+      }
+    }
+  }
+  for (RuleUse& use : matches.rules) {
+    std::sort(use.winners.begin(), use.winners.end());
+    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
+                      use.winners.end());
+  }
+  return matches;
+}
+
+namespace {
+
+Matches match_all(const Matcher& matcher, const Manifest& manifest,
+                  const MayDecide& may_decide, int jobs, bool every_name) {
+  const auto found = matcher.find_sets(manifest, jobs, every_name);
+  SHARDPLAN_CHECK(found.has_value());
+  return matches_of(*found, matcher.rules(), may_decide);
+}
+
+}  // namespace
+
+Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
+                         const MayDecide& may_decide, int jobs) {
+  return match_all(matcher, manifest, may_decide, jobs, true);
+}
+
+Matches match(const Matcher& matcher, const Manifest& manifest,
+              const MayDecide& may_decide, int jobs) {
+  return match_all(matcher, manifest, may_decide, jobs, false);
+}
+
+}  // namespace shardplan
