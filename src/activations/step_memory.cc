@@ -538,7 +538,10 @@ class StepMaker {
       }
       parts[kBuffers] += casts;
       if (step.layer >= 0 && framework().slices_kept.at(k)) {
-        parts[kBuffers] += memory.sliced;
+        const SegmentMemory& plain = plain_of(step, k).memory.at(way(k));
+        // Rounding to 16 bits stands between a slice and its readers.
+        parts[kBuffers] +=
+            is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
       parts[kBuffers] += on_the_way(most_offloaded, keeping);
