@@ -154,8 +154,7 @@ class StepMaker {
     return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
-  // Heads that axes do not divide are whole here, and XLA pads and cuts them:
-  // at least, nothing is then held but what backward cannot do without.
+  // XLA pads and cuts heads that axes do not divide, which are whole here.
   bool pads_heads() const {
     if (!framework().stacks_gradients) return false;
     Int128 degree = 1;
