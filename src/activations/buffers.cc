@@ -36,9 +36,9 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
     return live ? std::min(layer, kPrefetchBucket * input.compute_bytes)
                 : layer;
   }
-  // The next one, the flat buffer that this one was copied out of, and the
-  // root.
-  const Int128 ahead = 2 * layer + input.outside;
+  // The next one, the flat buffer that this one was copied out of (FSDP2), and
+  // the root.
+  const Int128 ahead = input.ahead * layer + input.outside;
   if (!live) return ahead;
   const Int128 most = std::min(
       input.all_gathered, (kMostLive + kPrefetchBucket) * input.compute_bytes);
@@ -343,8 +343,10 @@ WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,
     const Int128 numbers = local_numbers(plan, i);
     const int64_t unit = byte_count(1, type.dtype).value_or(0);
     casts.stored += numbers * unit;
-    if (is_trainable(type.dtype) && unit != element_bytes) {
-      casts.cast += numbers * element_bytes;
+    if (!is_trainable(type.dtype)) continue;
+    if (unit != element_bytes) casts.cast += numbers * element_bytes;
+    if (std::min(unit, element_bytes) < kFloatBytes) {
+      casts.in_float32 += numbers * kFloatBytes;
     }
   }
   return casts;

@@ -63,6 +63,7 @@ struct ReductionInput {
   ZeroStyle style = ZeroStyle::Jax;
   int zero = 0;
   LayerBuffers layer;
+  int64_t ahead = 2;        // layers that are gathered ahead, at most
   Int128 planned = 0;       // gathered at once (--live-layers)
   Int128 all_gathered = 0;  // every layer, as gathered for use
   // Outside of layers, but for what is among the planned, where it may be.
@@ -184,13 +185,15 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
 int64_t gradient_bytes(const Budget& budget, int64_t unit);
 
 // Copies of weights in the dtype of activations, of those that are stored in
-// another one: bytes of a device that holds a part of all weights.
+// another one; in float32, of all that are not both stored and computed with
+// in it: bytes of a device that holds a part of all weights.
 struct WeightCasts {
   Int128 stored = 0;  // of all weights
   Int128 cast = 0;
+  Int128 in_float32 = 0;
 
-  Int128 of(Int128 held) const {
-    return stored == 0 ? Int128{0} : cast * held / stored;
+  Int128 of(Int128 held, bool wide) const {
+    return stored == 0 ? Int128{0} : (wide ? in_float32 : cast) * held / stored;
   }
 };
 WeightCasts weight_casts(const Manifest& manifest, const Plan& plan,

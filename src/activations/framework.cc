@@ -25,10 +25,11 @@ std::vector<FrameworkDef> make_frameworks() {
   any.silu_steps = 2;
   any.copies_of_layer = {0, 0, 2};
   any.casts_once = {false, false, true};
-  any.packs_apart = {false, false, true};
+  any.slices_kept = {false, false, true};
   any.gelu_steps = 4;
   any.repeats_heads = true;
   any.holes = {0, 0, 3};
+  any.widens_on_cpu = true;
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -72,15 +73,18 @@ std::vector<FrameworkDef> make_frameworks() {
   // At most, the logits stay beside their copy.
   jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
   jax.whole_gradients = {false, true, true};
+  jax.stacks_gradients = true;
   jax.fuses_updates = true;
   jax.silu_steps = any.silu_steps;
   jax.copies_of_layer = any.copies_of_layer;
   jax.casts_once = {false, true, true};
-  jax.packs_apart = any.packs_apart;
+  jax.slices_kept = any.slices_kept;
+  jax.gathers_ahead = 1;
   jax.gelu_steps = any.gelu_steps;
   jax.repeats_heads = any.repeats_heads;
   jax.holes = any.holes;
   jax.keeps_stages = any.keeps_stages;
+  jax.widens_on_cpu = true;
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};
 }

@@ -53,18 +53,25 @@
 //   silu         jax.nn.silu is x * sigmoid(x): the sigmoid and its derivative
 //                are kept beside x, where nothing is computed again
 //   layers       a scan slices the stacks of weights, and writes gradients into
-//                those of the stacks, a copy of one layer each
+//                those of the stacks, a copy of one layer each; in backward it
+//                slices the stacks of what forward kept, too. Where that is
+//                read element by element, the slice is fused into the reader;
+//                products and layers that are computed again read a copy
 //   casts        of weights stand in front of the scan, so they stay until its
 //                backward has run
 //   gelu         jax.nn.gelu keeps its input and five steps of its polynomial
 //                and tanh
 //   heads        jnp.repeat of grouped keys and values is kept, repeated
-//   arena        values are given places before anything runs. The largest that
-//                stay leave holes that those of other moments do not fit into:
-//                arenas are 0.94 to 1.48 times what is alive at once. What a
-//                layer and the head hold for a moment, added up, is most of
-//                that. The rest was at most 1.2 % of activations, so 3 % are
-//                added
+//   arena        values are given places before anything runs, and what does
+//   not
+//                fit into the holes of others comes on top. That was at
+//                most 1.2 % of activations, so 3 % are added
+//   gathered     a loop may gather the next layer's weights while one runs; on
+//   a
+//                CPU the layouts of products take a copy of them in its place
+//   cpu          XLA for CPUs computes bfloat16 and float16 in float32
+//                (FloatNormalization), and converts stacks in front of loops:
+//                what is kept, gathered, sliced and cast is in float32
 #pragma once
 
 #include <array>
@@ -147,6 +154,8 @@ struct FrameworkDef {
   std::array<bool, kKeepings> keeps_stages{};
   // Gradients of all that is trained are there from the beginning.
   Ends<bool> whole_gradients{};
+  // Those of all layers are, while one runs: stacks that a loop writes into.
+  bool stacks_gradients = false;
   bool softmax_in_place = false;
   bool weighs_in_experts = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
@@ -174,11 +183,15 @@ struct FrameworkDef {
   // Weights that are computed with in another dtype are cast once, for the
   // whole step.
   Ends<bool> casts_once{};
-  // One arena is packed for the whole step: what a layer holds for a moment and
-  // what the head does have places of their own.
-  Ends<bool> packs_apart{};
-  // Percent of activations that the arena is larger beyond that.
+  // On a CPU, numbers of 16 bits are computed, and so kept, in float32.
+  bool widens_on_cpu = false;
+  // The loop slices what is kept of a layer out of stacks of all layers, for
+  // products and for what is computed again.
+  Ends<bool> slices_kept{};
+  // Percent of activations that an arena is larger, packed for the whole step.
   Ends<int64_t> holes{};
+  // Layers whose weights are gathered ahead of use, at most.
+  int64_t gathers_ahead = 2;
   Allocator allocator = Allocator::Unknown;
 
   // "any" stands for all of them.

@@ -20,8 +20,6 @@ namespace shardplan {
 // A program as the analysis of its memory sees it: what every register takes,
 // whose storage it has, and which layer it is of.
 
-inline constexpr int64_t kFloatBytes = 4;  // of float32
-
 struct HeldRegister {
   int value = 0;
   int maker = -1;                         // instruction

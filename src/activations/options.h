@@ -2,6 +2,7 @@
 // How a training step is done: what decides its activations.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -9,6 +10,8 @@
 #include "activations/remat.h"
 
 namespace shardplan {
+
+inline constexpr int64_t kFloatBytes = 4;  // of float32
 
 // How attention is computed.
 enum class AttentionKind : uint8_t {
@@ -18,6 +21,8 @@ enum class AttentionKind : uint8_t {
 
 struct SegmentOptions {
   int64_t element_bytes = 2;  // of activations
+  // The answers in which activations are float32 in place of a narrower dtype.
+  std::array<bool, kKeepings> in_float32{};
   // Of what an adapter computes, where that is more: it is computed in the
   // dtype of its weights, to which its input is converted.
   int64_t adapter_bytes = 0;
@@ -46,6 +51,17 @@ struct SegmentOptions {
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
 
   bool operator==(const SegmentOptions&) const = default;
+  bool is_widened() const {
+    return element_bytes < kFloatBytes &&
+           in_float32 != std::array<bool, kKeepings>{};
+  }
+  // The same in float32, for the answers that are.
+  SegmentOptions widened() const {
+    SegmentOptions wide = *this;
+    wide.element_bytes = std::max(element_bytes, kFloatBytes);
+    wide.in_float32 = {};
+    return wide;
+  }
 };
 
 enum class PipelineSchedule : uint8_t {

@@ -313,6 +313,27 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
 }
 
+// Of what is saved of a segment, what backward reads in products; all of it
+// where the segment is computed again.
+Int128 sliced_of(const ProgramView& view, const KeptValues& values,
+                 const Remat& remat, size_t k, int segment,
+                 const SegmentMemory& memory) {
+  if (is_repeated(view, remat, segment)) return memory.saved;
+  std::set<int> read;  // roots
+  for (int i = 0; i < view.instructions(); ++i) {
+    if (!view.computes(i) || view.op(i) != "einsum") continue;
+    for (const int reg : values.reads[static_cast<size_t>(i)].registers) {
+      const int root = view.reg(reg).root;
+      if (values.kept[static_cast<size_t>(root)]) read.insert(root);
+    }
+  }
+  Int128 sum = 0;
+  for (const int root : read) {
+    if (view.reg(root).segment == segment) sum += view.reg(root).bytes[k];
+  }
+  return std::min(sum, memory.saved);
+}
+
 // Logits, and what a loss makes of them.
 Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
                int segment) {
@@ -330,6 +351,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
              const Remat& remat, size_t k, const KeptValues& values,
              int segment, SegmentMemory& memory) {
   sum_saved(view, values, remat, k, segment, memory);
+  memory.sliced = sliced_of(view, values, remat, k, segment, memory);
   const Sweep sweep(view, values, k, segment);
   const Int128 loss = loss_in(view, options, k, segment);
   memory.handed_on = sweep.handed_on();
@@ -367,6 +389,7 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   };
   if (worse(to.saved, from.saved)) {
     to.saved = from.saved;
+    to.sliced = from.sliced;
     to.offloaded = from.offloaded;
     to.saved_by = from.saved_by;
   }
@@ -485,6 +508,14 @@ StepLayers step_layers(const ForwardModel& model,
           ? layers.plain
           : segments_of(program.program, options.segments, options.remat);
   bound_least(layers.repeated, layers.plain);
+  if (options.segments.is_widened()) {
+    const SegmentOptions wide = options.segments.widened();
+    layers.wide_plain = segments_of(program.program, wide, {});
+    layers.wide_repeated =
+        options.remat.is_plain()
+            ? layers.wide_plain
+            : segments_of(program.program, wide, options.remat);
+  }
   layers.cycle = program.cycle;
   layers.layers = model.layers;
   layers.frozen = model.frozen;

@@ -35,6 +35,8 @@ struct SegmentMemory {
   // host memory is not in `saved`.
   Int128 saved = 0;
   Int128 offloaded = 0;
+  // Of what is saved, what products read, or all where it is computed again.
+  Int128 sliced = 0;
   // Alive at most, beside what earlier segments saved.
   Int128 forward = 0;
   Int128 backward = 0;

@@ -249,6 +249,7 @@ void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
 // From what is saved and what backward takes beside it.
 void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
             Int128 more) {
+  memory.sliced = memory.saved;
   memory.forward = alive;
   memory.backward = alive + more;
   memory.backward_by = memory.saved_by;
@@ -507,7 +508,14 @@ void ShapeReader::measure(ShapedModel& result) {
 ShapedModel layers_by_shapes(const Manifest& manifest, const Plan& plan,
                              const ShapedWorkload& workload,
                              const StepOptions& options) {
-  return ShapeReader(manifest, plan, workload, options).read();
+  ShapedModel model = ShapeReader(manifest, plan, workload, options).read();
+  if (!model.unknown.empty() || !options.segments.is_widened()) return model;
+  StepOptions widened = options;
+  widened.segments = options.segments.widened();
+  ShapedModel wide = ShapeReader(manifest, plan, workload, widened).read();
+  model.layers.wide_plain = std::move(wide.layers.plain);
+  model.layers.wide_repeated = std::move(wide.layers.repeated);
+  return model;
 }
 
 }  // namespace shardplan

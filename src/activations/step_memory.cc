@@ -10,6 +10,7 @@
 #include "activations/buffers.h"
 #include "activations/segments.h"
 #include "base/checked.h"
+#include "memory/zero.h"
 
 namespace shardplan {
 namespace {
@@ -67,10 +68,7 @@ struct Moment {
 class StepMaker {
  public:
   StepMaker(const StepInput& input, const StepOptions& options)
-      : input_(input),
-        options_(options),
-        plain_(input.layers.plain),
-        repeated_(input.layers.repeated) {
+      : input_(input), options_(options), plain_(input.layers.plain) {
     list_steps();
     deal_steps();
     find_gathered();
@@ -126,14 +124,25 @@ class StepMaker {
   }
 
  private:
-  const Segment& segment_of(const Step& step) const {
-    return step.repeated ? repeated_[step.segment] : plain_[step.segment];
+  bool is_wide(size_t answer) const {
+    return !input_.layers.wide_plain.empty() &&
+           options_.segments.in_float32.at(answer);
+  }
+  const Segment& plain_of(const Step& step, size_t answer) const {
+    return is_wide(answer) ? input_.layers.wide_plain[step.segment]
+                           : plain_[step.segment];
+  }
+  const Segment& segment_of(const Step& step, size_t answer) const {
+    if (!step.repeated) return plain_of(step, answer);
+    return is_wide(answer) ? input_.layers.wide_repeated[step.segment]
+                           : input_.layers.repeated[step.segment];
   }
   // Of one of the three answers.
   const SegmentMemory& memory_of(const Step& step, size_t answer) const {
-    return segment_of(step).memory.at(way(answer));
+    return segment_of(step, answer).memory.at(way(answer));
   }
   size_t way(size_t answer) const {
+    if (answer == 0 && pads_heads_) return 0;
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
   // Logits and loss of a segment. Fused kernels of layers say nothing of the
@@ -145,6 +154,25 @@ class StepMaker {
     return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
+  // XLA pads and cuts heads that axes do not divide, which are whole here.
+  bool pads_heads() const {
+    if (!framework().stacks_gradients) return false;
+    Int128 degree = 1;
+    for (const Axis& axis : input_.plan.mesh.axes()) {
+      const bool gathered =
+          is_gathered_for_use(axis.name, input_.options.state);
+      degree *= gathered ? 1 : axis.size;
+    }
+    const ModelFacts& facts = input_.manifest.facts;
+    const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
+    return degree > 1 && (heads == 0 || heads % degree != 0);
+  }
+  // Bytes of numbers in the dtype of activations, as this answer has them.
+  Int128 widened(Int128 bytes, size_t answer) const {
+    const SegmentOptions& segments = options_.segments;
+    if (!is_wide(answer)) return bytes;
+    return bytes * segments.widened().element_bytes / segments.element_bytes;
+  }
 
   void list_steps() {
     const auto& cycle = input_.layers.cycle;
@@ -214,6 +242,7 @@ class StepMaker {
       reduction_.style = ZeroStyle::Fsdp2;
       reduction_.zero = 3;
     }
+    reduction_.ahead = framework().gathers_ahead;
     reduction_.trained = input_.budget.trained.elements;
     reduction_.compute_bytes = options_.segments.element_bytes;
     reduction_.gradient_bytes =
@@ -330,23 +359,18 @@ class StepMaker {
                     const BudgetClass& device, Parts& parts) const {
     const Int128 planned = device.bytes[index_of(Category::GatheredLayer)];
     if (planned == 0) return;
-    Int128& gathered = parts[index_of(Category::GatheredLayer)];
+    const auto k = static_cast<size_t>(keeping);
     const bool is_layer = step.layer >= 0;
-    switch (keeping) {
-      case Keeping::Least:
-        gathered = is_layer ? least_of_layer_ : Int128{0};
-        return;
-      case Keeping::Fused:
-        gathered =
-            std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
-        break;
-      case Keeping::Eager:
-        gathered = planned;
-        break;
+    Int128 gathered = planned;
+    if (keeping == Keeping::Least) {
+      gathered = is_layer ? least_of_layer_ : Int128{0};
+    } else if (keeping == Keeping::Fused) {
+      gathered = std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
     }
+    parts[index_of(Category::GatheredLayer)] = widened(gathered, k);
     ReductionInput reduction = reduction_;
     reduction.planned = planned;
-    parts[kBuffers] = gathered_ahead(reduction, keeping);
+    parts[kBuffers] = widened(gathered_ahead(reduction, keeping), k);
   }
 
   // Of numbers of weights.
@@ -406,24 +430,14 @@ class StepMaker {
           (own * budget.replicated_gradients + budget.all_gradients - 1) /
           budget.all_gradients;
     }
-    return gradient_buckets(reduction, keeping);
+    return widened(gradient_buckets(reduction, keeping),
+                   static_cast<size_t>(keeping));
   }
 
-  // The most that what stands around layers (0), and a layer (1), hold for a
-  // moment beside what is saved.
-  std::array<Int128, 2> passing(const std::vector<Step>& own,
-                                size_t answer) const {
-    std::array<Int128, 2> most{};
-    for (const Step& step : own) {
-      const SegmentMemory& memory = memory_of(step, answer);
-      const Segment& segment = segment_of(step);
-      const Int128 held = std::max(memory.forward, memory.backward) -
-                          memory.saved - logits_by(segment, way(answer)) +
-                          logits_in(segment, answer);
-      Int128& of = most.at(step.layer >= 0 ? 1 : 0);
-      of = std::max(of, held);
-    }
-    return most;
+  // What a loop over stacked layers copies of one.
+  Int128 layer_copies(const Step& step, size_t answer) const {
+    const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
+    return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
   // Of a stage, one of several.
@@ -439,9 +453,8 @@ class StepMaker {
       return 0;
     }
     PipelineInput of;
-    of.stream = plain_[layer->segment]
-                    .memory.at(way(static_cast<size_t>(keeping)))
-                    .input;
+    const auto k = static_cast<size_t>(keeping);
+    of.stream = plain_of(*layer, k).memory.at(way(k)).input;
     of.first = stage == 0;
     of.last = stage + 1 == stages->stages;
     of.microbatches = options_.microbatches;
@@ -460,13 +473,17 @@ class StepMaker {
   }
 
   // Gradients that are there: `behind` are the weights of the steps behind this
-  // one, of the `weights` of the stage.
-  Int128 gradients_at(Int128 behind, Int128 weights, Int128 all,
-                      Keeping keeping) const {
+  // one, of the `weights` of the stage. A loop writes into stacks of all
+  // layers, in the dtype that is computed with.
+  Int128 gradients_at(const Step& step, Int128 behind, Int128 weights,
+                      Int128 all, Keeping keeping) const {
     if (keeps_gradients(keeping) || all == 0) return all;
     if (weights == 0) return 0;
-    // Both are below 2^63, so their product fits.
-    return all * behind / weights;
+    const bool stacked = framework().stacks_gradients && !pads_heads_;
+    if (!stacked || step.layer < 0) return all * behind / weights;
+    const int64_t unit = reduction_.gradient_bytes;
+    return all * (weights - weights_.others) / weights *
+           std::min(unit, reduction_.compute_bytes) / unit;
   }
 
   void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
@@ -493,9 +510,9 @@ class StepMaker {
     const Int128 between = pipeline(own, stage, keeping);
     const Int128 casts =
         framework().casts_once.at(k)
-            ? casts_.of(device.bytes[index_of(Category::Parameters)])
+            ? casts_.of(device.bytes[index_of(Category::Parameters)],
+                        is_wide(k))
             : Int128{0};
-    const std::array<Int128, 2> apart = passing(own, k);
     const Int128 copies = copies_in_fp8(own, k);
     const Int128 kept = gathered_on(own, keeping);
     Int128 behind = weights - weights_.others;
@@ -505,23 +522,25 @@ class StepMaker {
       const SegmentMemory& memory = memory_of(step, k);
       Parts parts = state_of(device);
       Int128 running = std::max(memory.backward, memory.forward) -
-                       logits_by(segment_of(step), way(k));
-      parts[kLogitRow] = logits_in(segment_of(step), k);
-      running +=
-          plain_[step.segment].memory.at(way(k)).saved * step.more_layers;
+                       logits_by(segment_of(step, k), way(k));
+      parts[kLogitRow] = logits_in(segment_of(step, k), k);
+      running += plain_of(step, k).memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
       behind -= step.weights;
-      gradients = gradients_at(behind, weights, gradients, keeping);
+      gradients = gradients_at(step, behind, weights, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
-        parts[kBuffers] += stream_ * framework().sums.at(k) +
-                           step.weights * framework().copies_of_layer.at(k);
+        parts[kBuffers] +=
+            stream_ * framework().sums.at(k) + layer_copies(step, k);
       }
       parts[kBuffers] += casts;
-      if (framework().packs_apart.at(k)) {
-        parts[kBuffers] += apart.at(step.layer >= 0 ? 0 : 1);
+      if (step.layer >= 0 && framework().slices_kept.at(k)) {
+        const SegmentMemory& plain = plain_of(step, k).memory.at(way(k));
+        // Rounding to 16 bits stands between a slice and its readers.
+        parts[kBuffers] +=
+            is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
       parts[kBuffers] += on_the_way(most_offloaded, keeping);
@@ -591,7 +610,8 @@ class StepMaker {
     for (const auto& [name, bytes] : saved) add(name, bytes, true);
     const Step& at = own[static_cast<size_t>(moment.step)];
     for (const auto& [name, bytes] : memory_of(at, k).backward_by) {
-      add(name, name == kLogits ? logits_in(segment_of(at), k) : bytes, false);
+      add(name, name == kLogits ? logits_in(segment_of(at, k), k) : bytes,
+          false);
     }
     std::stable_sort(
         rows.begin(), rows.end(),
@@ -633,7 +653,7 @@ class StepMaker {
                          : kTitles.at(row - kCategories);
       // The row also holds gradients, or what XLA's loops and arena take.
       if (row == kBuffers &&
-          (framework().buffers_gradients || framework().packs_apart.back())) {
+          (framework().buffers_gradients || framework().slices_kept.back())) {
         each.title = "buffers";
       } else if (row == kBuffers && result.offloads) {
         each.title = "gathered, fetched ahead";
@@ -653,12 +673,12 @@ class StepMaker {
   const StepInput& input_;
   const StepOptions& options_;
   const std::vector<Segment>& plain_;
-  const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   std::vector<std::vector<Step>> steps_on_;  // by stage
   LayerWeights weights_;
   WeightCasts casts_;
   WeightShapes shapes_;
+  bool pads_heads_ = pads_heads();
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
   Int128 most_of_layer_ = 0;

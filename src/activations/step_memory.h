@@ -40,6 +40,10 @@ namespace shardplan {
 struct StepLayers {
   std::vector<Segment> plain;
   std::vector<Segment> repeated;  // where layers are computed again
+  // Both with all of it in float32; empty where no answer is
+  // (SegmentOptions::in_float32).
+  std::vector<Segment> wide_plain = {};
+  std::vector<Segment> wide_repeated = {};
   // Of layers that stand for others; none: all are there.
   std::optional<LayerCycle> cycle;
   int64_t layers = 0;             // of the model

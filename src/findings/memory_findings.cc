@@ -219,7 +219,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   auto report = diags.report(
       Code::OverMemory, {},
       "the plan needs " + amount_over(fullest.total) + " per device, " +
-          amount_over(-budget.headroom) + " more than there is");
+          amount_over(-budget.headroom) + " over capacity");
   report.bytes(static_cast<double>(fullest.total));
   report.fact(categories_text(fullest.bytes));
   report.fact(limit_text(*budget.limit, options.reserve));

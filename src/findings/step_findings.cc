@@ -115,7 +115,7 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
       over ? Code::OverMemory : Code::MayNotFit, {},
       over ? "a training step needs at least " + size_text(bracket.lower()) +
                  " per device, " + size_text(bracket.lower() - usable) +
-                 " more than there is"
+                 " over capacity"
            : "a training step needs from " + size_text(bracket.lower()) +
                  " to " + size_text(bracket.upper()) +
                  " per device, and there are " + size_text(usable));

@@ -37,7 +37,7 @@ std::vector<std::string> ways_out(const StepFinding& finding);
 // The SP301 that was reported last; null where there is none.
 Diagnostic* find_over_memory(Diagnostics& diags);
 
-// SP301 where the lower bound is more than there is, SP306 where the upper one
+// SP301 where the lower bound is over capacity, SP306 where the upper one
 // is. REQUIRES: the state alone fits.
 void report_step(const StepFinding& finding, Diagnostics& diags);
 

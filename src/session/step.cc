@@ -237,6 +237,7 @@ void report_untold(const Diagnostics& recognised, const std::string& why,
 }
 
 // Axes that are called as those of tensor parallelism are.
+constexpr std::string_view kCpuProfile = "cpu";  // rules/hardware/cpu.yaml
 constexpr std::array<std::string_view, 3> kTensorNames = {"tp", "tensor",
                                                           "model"};
 
@@ -294,7 +295,8 @@ bool check_step_request(const StepRequest& request, Diagnostics& diags) {
   return true;
 }
 
-StepOptions StepModel::sized(StepOptions step) const {
+StepOptions StepModel::sized(StepOptions step,
+                             const std::optional<std::string>& hardware) const {
   // Bytes of a number; all that are computed with have whole ones.
   step.segments.element_bytes = byte_count(1, dtype).value_or(1);
   step.segments.adapter_bytes = adapter_bytes;
@@ -305,6 +307,12 @@ StepOptions StepModel::sized(StepOptions step) const {
   step.segments.gelu_steps = step.framework->gelu_steps;
   step.segments.repeats_heads = step.framework->repeats_heads;
   step.segments.weighs_in_experts = step.framework->weighs_in_experts;
+  // Who names no framework and no hardware has accelerators in mind.
+  const bool is_cpu = hardware == kCpuProfile;
+  if (step.framework->widens_on_cpu &&
+      (is_cpu || (!hardware && step.framework->is_known()))) {
+    step.segments.in_float32 = {false, is_cpu, true};
+  }
   if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
   return step;
 }
@@ -597,7 +605,8 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
       step_model(request, session.manifest, budget.input, host, diags);
   if (!model) return std::nullopt;
   const StepWorkload workload = {*request.memory.batch, *request.memory.seq};
-  const StepOptions step = model->sized(request.workload.step);
+  const StepOptions step =
+      model->sized(request.workload.step, request.memory.hardware);
   Steps steps(request, *model, session.manifest, session.plan,
               session.rules ? &*session.rules : nullptr);
   auto bracket =

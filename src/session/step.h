@@ -60,8 +60,9 @@ struct StepModel {
     return runnable ? BracketSource::ForwardPass : BracketSource::Shapes;
   }
   // With the bytes of this model's activations, and what is known of the
-  // framework.
-  StepOptions sized(StepOptions step) const;
+  // framework on this hardware (a profile's name; empty: nobody says).
+  StepOptions sized(StepOptions step,
+                    const std::optional<std::string>& hardware) const;
 };
 // Empty, with the reason reported: the config or an architecture cannot be
 // read, adapters are there without a forward pass (SP016), or quantised weights

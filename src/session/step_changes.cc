@@ -155,7 +155,8 @@ class Trial {
 
   std::optional<TriedStep> with(const std::vector<const StepChange*>& changes) {
     const MemoryRequest& memory = in_.request.memory;
-    StepOptions step = in_.model.sized(in_.request.workload.step);
+    StepOptions step =
+        in_.model.sized(in_.request.workload.step, in_.request.memory.hardware);
     BudgetOptions how = on_.how;
     std::string flags = on_.flags;
     for (const StepChange* change : changes) {
@@ -396,10 +397,9 @@ class Replanner {
   bool leaves_idle(const Plan& plan) const {
     const AxisNames tokens =
         token_axes_of(memory_, planning_, session_, plan.mesh);
-    const std::vector<AxisSaving> savings =
-        axis_savings(plan, staged_counts(plan.placement_of,
-                                         plan.placements.size(),
-                                         session_.lint_how.stages.get()));
+    const std::vector<AxisSaving> savings = axis_savings(
+        plan, staged_counts(plan.placement_of, plan.placements.size(),
+                            session_.lint_how.stages.get()));
     return std::any_of(
         savings.begin(), savings.end(), [&](const AxisSaving& each) {
           return each.size > 1 && each.sharded_tensors == 0 &&

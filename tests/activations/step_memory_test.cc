@@ -463,7 +463,7 @@ TEST_CASE("layers that are gathered hold buffers as their framework does") {
   const int64_t outside = 512 * 64 * 2;
   FrameworkDef without_arena = *step.framework;
   without_arena.copies_of_layer = {};
-  without_arena.packs_apart = {};
+  without_arena.slices_kept = {};
   without_arena.holes = {};
   StepOptions gathering = step;
   gathering.framework = &without_arena;

@@ -58,7 +58,7 @@ TEST_CASE("what is missing and what would help is computed") {
   const OverMemory found =
       over_memory(manifest, "dp=4", adamw(4 * 4096 - 1024 + 4));
   CHECK(found.message ==
-        "the plan needs 16.0 KiB per device, 1.00 KiB more than there is");
+        "the plan needs 16.0 KiB per device, 1.00 KiB over capacity");
   REQUIRE(found.facts.size() == 2);
   CHECK(found.facts[0] ==
         "optimizer state 8.00 KiB, parameters 4.00 KiB, "

@@ -68,10 +68,10 @@ TEST_CASE("a plan that did not fit before is not a new error when it grows") {
     return all_of({diagnostic});
   };
   const Diagnostics before =
-      over("the plan needs 998.5 MiB per device, 1,2 B more than there is");
+      over("the plan needs 998.5 MiB per device, 1,2 B over capacity");
   // Shown, since its numbers are others, and not as new.
   const auto grown = finding_changes(
-      before, over("the plan needs 2 GiB per device, 7 more than there is"));
+      before, over("the plan needs 2 GiB per device, 7 over capacity"));
   REQUIRE(grown.size() == 1);
   CHECK(grown[0].severity == Severity::Off);
   CHECK(grown[0].text.starts_with("the plan needs 2 GiB"));

@@ -194,10 +194,10 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         StepOptions step;
         step.kernels = kernels;
         step.remat = *read_remat(remat, diags);
-        const auto a =
-            slow.bracket({4, 8}, how, *budget, one_by_one.sized(step), diags);
-        const auto b =
-            fast.bracket({4, 8}, how, *budget, as_stacks.sized(step), diags);
+        const auto a = slow.bracket({4, 8}, how, *budget,
+                                    one_by_one.sized(step, {}), diags);
+        const auto b = fast.bracket({4, 8}, how, *budget,
+                                    as_stacks.sized(step, {}), diags);
         REQUIRE_MESSAGE(a, testing::messages(diags));
         REQUIRE_MESSAGE(b, testing::messages(diags));
         // Tokens of an expert are rounded up.

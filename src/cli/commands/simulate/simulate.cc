@@ -252,8 +252,8 @@ std::vector<Flag> what_is_run() {
          o.simulate.shrink = true;
        }},
       {"full", 0, Takes::Nothing, "", "Simulation",
-       "of a whole model: its real sizes, whatever that takes; without weights "
-       "the default is as --shrink where they are large",
+       "run a whole model at its real sizes, however long that takes; without "
+       "weights the default for large models is --shrink",
        "simulate", false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.simulate.full = true;

@@ -201,6 +201,7 @@ std::optional<std::vector<SweepDevice>> sweep_devices(
     const auto reserve = reserve_bytes(own, device.limit, diags);
     if (!reserve) return std::nullopt;
     device.reserve = *reserve;
+    device.hardware = name;
     devices.push_back(std::move(device));
   }
   return devices;

@@ -236,8 +236,8 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
   Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs.rules);
   for (const Workload& workload : sweep.workloads) {
     for (const StepOptions& step : sweep.steps) {
-      const StepOptions sized = sweep.model->sized(step);
       for (const SweepDevice& device : sweep.devices) {
+        const StepOptions sized = sweep.model->sized(step, device.hardware);
         input.options.limit = device.limit;
         input.options.reserve = device.reserve;
         const auto budget = make_budget(manifest, mesh.plan, input.groups,
@@ -277,10 +277,10 @@ void report_source(const Options& options, const SweepMesh& mesh,
                     &sweep.inputs.rules);
   const Workload& workload = sweep.workloads.front();
   const StepOptions& step = sweep.steps.front();
-  report_by_shapes(
-      manifest,
-      steps.by_shapes({workload.batch, workload.seq}, sweep.model->sized(step)),
-      step.segments.attention, diags);
+  report_by_shapes(manifest,
+                   steps.by_shapes({workload.batch, workload.seq},
+                                   sweep.model->sized(step, {})),
+                   step.segments.attention, diags);
 }
 
 SweptServing swept_serving(const Serving& serving) {

@@ -43,6 +43,7 @@ struct Workload {
 struct SweepDevice {
   std::optional<DeviceLimit> limit;
   int64_t reserve = 0;
+  std::optional<std::string> hardware = {};  // a profile's name
 };
 
 // The meshes of `--mesh "A;B"`, those that --over and --devices make, or that
