@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/escapes.h"
 #include "base/plain_json.h"
 #include "base/text.h"
 

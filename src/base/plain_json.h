@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a text stands for itself in JSON; names do so as a whole.
+// How much of a text stands for itself in JSON (names do so as a whole), and
+// the short escapes that JSON shares with what we print.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,20 @@ inline size_t plain_json(std::string_view text) {
   };
   while (at < text.size() && is_plain(text[at])) ++at;
   return at;
+}
+
+// "\\n", "\\r" and "\\t"; empty for any other character.
+inline std::string_view short_escape(char32_t code_point) {
+  switch (code_point) {
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      return "";
+  }
 }
 
 }  // namespace shardplan

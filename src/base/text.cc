@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "base/escapes.h"
 #include "base/plain_json.h"
 
 namespace shardplan {

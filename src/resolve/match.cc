@@ -2,6 +2,7 @@
 #include "resolve/match.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "resolve/name_groups.h"
+#include "resolve/number_lists.h"
 #include "resolve/python_regex.h"
 #include "resolve/told_numbers.h"
 
@@ -165,9 +167,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
   if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
     return false;
   }
-  if (!std::is_sorted(found.begin(), found.end())) {
-    std::sort(found.begin(), found.end());
-  }
+  if (!std::is_sorted(found.begin(), found.end())) sort_numbers(found);
   return true;
 }
 
@@ -345,42 +345,9 @@ bool grows_with_names(const Searched& names, size_t patterns, Find find,
   return false;
 }
 
-// Lists of numbers, each once.
-class Lists {
- public:
-  // 0 is the empty one.
-  Lists() { number_of({}); }
-  Lists(Lists&&) = default;
-  Lists& operator=(Lists&&) = default;
-  uint32_t number_of(const std::vector<int>& list) {
-    const auto [entry, is_new] =
-        numbers_.try_emplace(list, static_cast<uint32_t>(lists_.size()));
-    if (is_new) lists_.push_back(&entry->first);
-    return entry->second;
-  }
-  size_t size() const { return lists_.size(); }
-  const std::vector<int>& list(uint32_t number) const {
-    return *lists_[number];
-  }
-
- private:
-  struct Hash {
-    size_t operator()(const std::vector<int>& list) const {
-      uint64_t hash = list.size();
-      for (const int number : list) {
-        hash = (hash ^ static_cast<uint32_t>(number)) * 0xff51afd7ed558ccdU;
-        hash ^= hash >> 32U;
-      }
-      return hash;
-    }
-  };
-  std::unordered_map<std::vector<int>, uint32_t, Hash> numbers_;
-  std::vector<const std::vector<int>*> lists_;
-};
-
 // Which list each name has.
 struct FoundLists {
-  Lists lists;
+  NumberLists lists;
   std::vector<uint32_t> of;
 };
 
@@ -393,7 +360,7 @@ FoundLists find_all(const Searched& names, int jobs, Find find) {
       std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
   FoundLists result;
   result.of.resize(names.size());
-  std::vector<Lists> shares(threads);
+  std::vector<NumberLists> shares(threads);
   const auto begin_of = [&](size_t share) {
     return names.size() * share / threads;
   };
