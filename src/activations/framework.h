@@ -63,12 +63,10 @@
 //                and tanh
 //   heads        jnp.repeat of grouped keys and values is kept, repeated
 //   arena        values are given places before anything runs, and what does
-//   not
-//                fit into the holes of others comes on top. That was at
+//                not fit into the holes of others comes on top. That was at
 //                most 1.2 % of activations, so 3 % are added
 //   gathered     a loop may gather the next layer's weights while one runs; on
-//   a
-//                CPU the layouts of products take a copy of them in its place
+//                a CPU the layouts of products take a copy of them in its place
 //   cpu          XLA for CPUs computes bfloat16 and float16 in float32
 //                (FloatNormalization), and converts stacks in front of loops:
 //                what is kept, gathered, sliced and cast is in float32

@@ -236,8 +236,8 @@ void report_untold(const Diagnostics& recognised, const std::string& why,
   }
 }
 
-// Axes that are called as those of tensor parallelism are.
 constexpr std::string_view kCpuProfile = "cpu";  // rules/hardware/cpu.yaml
+// Axes that are called as those of tensor parallelism are.
 constexpr std::array<std::string_view, 3> kTensorNames = {"tp", "tensor",
                                                           "model"};
 
