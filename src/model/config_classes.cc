@@ -15,19 +15,34 @@ namespace {
 
 constexpr std::string_view kRecording = "architectures/config_classes.jsonl";
 
-// The line of a model type; empty when there is none.
-std::string_view line_of(std::string_view model_type) {
+// The line of each model type. Any text may be asked for, as often as files
+// refer to one another, so it is not searched for in all of them.
+std::map<std::string_view, std::string_view> read_lines() {
+  constexpr std::string_view kMark = "\"model_type\":\"";
   const auto files = shipped_files();
   const auto file = std::find_if(
       files.begin(), files.end(),
       [](const ShippedFile& each) { return each.path == kRecording; });
   SHARDPLAN_CHECK(file != files.end());
-  const std::string_view text = file->text;
-  const std::string mark = "\"model_type\":\"" + std::string(model_type) + "\"";
-  const size_t at = text.find(mark);
-  if (at == text.npos) return "";
-  const size_t begin = text.rfind('\n', at) + 1;
-  return text.substr(begin, text.find('\n', at) - begin);
+  std::map<std::string_view, std::string_view> lines;
+  std::string_view text = file->text;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    // It stands near the end.
+    const size_t mark = line.rfind(kMark);
+    if (mark == line.npos) continue;
+    const size_t begin = mark + kMark.size();
+    lines.emplace(line.substr(begin, line.find('"', begin) - begin), line);
+  }
+  return lines;
+}
+
+// Empty when there is none.
+std::string_view line_of(std::string_view model_type) {
+  static const auto kLines = read_lines();
+  const auto found = kLines.find(model_type);
+  return found == kLines.end() ? "" : found->second;
 }
 
 }  // namespace
@@ -120,9 +135,7 @@ std::shared_ptr<const ConfigClass> find_config_class(
   const auto found = known.find(model_type);
   if (found != known.end()) return found->second;
   std::shared_ptr<const ConfigClass> result;
-  // A quote would end the name that is looked for.
-  const bool plain = model_type.find('"') == model_type.npos;
-  const std::string_view line = plain ? line_of(model_type) : "";
+  const std::string_view line = line_of(model_type);
   if (!line.empty()) {
     Diagnostics diags;
     auto document = parse_document(

@@ -221,7 +221,11 @@ bool is_parameter_name(std::string_view name) {
       "weight", "kernel", "bias",    "embedding", "embeddings", "embed_tokens",
       "wte",    "wpe",    "lm_head", "wq",        "wk",         "wv",
       "c_fc",   "c_attn", "attn",    "self_attn", "layernorm",  "ln_f"};
-  return name.ends_with("_proj") || name.ends_with("_layernorm") ||
+  // MaxText has axes such as `q_lora_up_proj`.
+  const bool is_module = (name.ends_with("_proj") &&
+                          name.find("lora") == std::string_view::npos) ||
+                         name.ends_with("_layernorm");
+  return is_module ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
