@@ -313,8 +313,8 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
 }
 
-// Of what is saved of a segment, what backward reads in products; all of it
-// where the segment is computed again.
+// The part of a segment's saved values that backward reads in products. A
+// segment that is computed again reads all of them.
 Int128 sliced_of(const ProgramView& view, const KeptValues& values,
                  const Remat& remat, size_t k, int segment,
                  const SegmentMemory& memory) {

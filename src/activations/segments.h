@@ -35,7 +35,7 @@ struct SegmentMemory {
   // host memory is not in `saved`.
   Int128 saved = 0;
   Int128 offloaded = 0;
-  // Of what is saved, what products read, or all where it is computed again.
+  // The part of `saved` that products read; all of it with rematerialisation.
   Int128 sliced = 0;
   // Alive at most, beside what earlier segments saved.
   Int128 forward = 0;

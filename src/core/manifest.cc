@@ -208,7 +208,7 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
         });
     return (hash ^ (hash >> 32U)) * 0xff51afd7ed558ccdU >> 20U;
   };
-  // Of buffers no class is known.
+  // Buffers have no class, so their whole name is hashed.
   const auto hash = [&](size_t i) {
     return buffers_.empty() ? hash_in_class(name_class_[i], name(i))
                             : std::hash<std::string_view>()(any_name(i));

@@ -18,7 +18,8 @@ bool is_at(std::string_view text, std::string_view name, size_t at) {
          std::memcmp(name.data() + at, text.data(), text.size()) == 0;
 }
 
-// Of the name with a mark in place of each number: equal for all of a class.
+// Hashes the name with a mark in place of each number, so that all names of a
+// class have the same hash.
 uint32_t hash_of_class(std::string_view name) {
   const auto is_digit_at = [&](size_t at) {
     return at < name.size() && name[at] >= '0' && name[at] <= '9';

@@ -39,13 +39,14 @@ constexpr size_t kSamples = 4;
 constexpr size_t kSampleNames = 512;
 constexpr int64_t kSlowGrowth = 16;
 constexpr int64_t kHopelessGrowth = 100;
-// Where so few names take half of its memory, all of them take it again and
-// again.
+// A sample that fills half of its memory shows that the whole search would fill
+// it, and start afresh, many times.
 constexpr int64_t kMostSampled = kSetMemory / 2;
 // Fewer searches are not worth a sample.
 constexpr size_t kFewSearches = 4096;
 
-// Where one automaton of all patterns grows, those of so many mostly do not.
+// When one automaton of all patterns grows too much, the patterns are searched
+// in parts of this size, whose automata mostly stay small.
 constexpr size_t kPart = 64;
 
 // What a search costs is counted in bytes that automata of single patterns grow
@@ -137,7 +138,7 @@ struct Matcher::Impl {
   std::vector<std::string> spelt;          // as RE2 spells them
   std::vector<std::vector<int>> rules_of;  // per pattern
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
-  int64_t steps = 0;              // of all programs, for a letter, at the most
+  int64_t steps = 0;              // of all programs for one character, at most
   bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
   mutable std::once_flag proved;
@@ -330,7 +331,7 @@ bool grows_with_names(const Searched& names, size_t patterns, Find find,
       const int64_t before = allocated_by_thread();
       find(names.name(i * step + step * sample / kSamples), found);
       const int64_t added = allocated_by_thread() - before;
-      // Where it is full it starts afresh, and is smaller than before.
+      // A full automaton starts afresh and is then smaller than before.
       growth += added < 0 ? kMostSampled : added;
       if (growth <= std::min(kHopelessGrowth * tries, kMostSampled)) continue;
       cost += kCombinedGrowth * growth;
@@ -440,7 +441,7 @@ class SearchInParts {
     int64_t found = 0;  // in all
   };
 
-  // Of one pattern in one name.
+  // What searching for one pattern in one name took.
   struct Tried {
     int64_t growth = 0;  // of its automaton, in bytes
     int64_t cost = 0;
@@ -452,7 +453,7 @@ class SearchInParts {
     matcher_.find_one_by_one(name, pattern, pattern + 1, found);
     const int64_t growth = allocated_by_thread() - before;
     if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
-    // Where it is full it starts afresh, or is given up.
+    // A full automaton starts afresh, or RE2 gives it up.
     const int64_t steps = static_cast<int64_t>(name.size()) *
                           matcher_.program_size(pattern, pattern + 1);
     return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
@@ -472,7 +473,8 @@ class SearchInParts {
                                 std::vector<int>& found) {
       matcher_.find_one_by_one(name, begin, end, found);
     };
-    // Where automata of several patterns were no help, fewer are tried.
+    // After a part that an automaton did not help, more parts are searched
+    // without one.
     if (parts_passed_ < parts_to_pass_) {
       ++parts_passed_;
     } else if (search_at_once(begin, end, one_by_one)) {

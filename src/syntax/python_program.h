@@ -56,7 +56,7 @@ struct PythonBinding {
 
 // Calls that only read what they are given, or keep it as it is.
 bool is_python_reader(std::string_view callee);
-// Of these, calls whose result has the items in another way.
+// Readers whose result holds the items in another order or form.
 bool is_python_maker(std::string_view callee);
 // Whether a variable or function says by its name that it is rules.
 bool says_rules(std::string_view name);

@@ -317,9 +317,10 @@ class Writer {
       return false;
     }
     const int64_t groups = ceil_div(linear_.in, group_);
-    // Where the inputs of a group stand anywhere, every device needs all scales
-    // of its inputs: where these are sharded no rule for labels shards them,
-    // and one for names cuts what is whole. The residual stream is gathered.
+    // With desc_act the inputs of a group may be anywhere, so a device with
+    // sharded inputs needs the scales of every group. The scales then have no
+    // label and stay whole unless a rule names them. The residual stream is
+    // gathered, so its scales keep their label.
     DimKind scaled_groups = in(group_, scheme_.reordered ? groups : 1);
     if (scheme_.reordered && scaled_groups.axis != "hidden") {
       scaled_groups.axis.clear();
