@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is found in names as rules that win: the end of resolve/match.h.
 #include <algorithm>
 
 #include "base/checked.h"
