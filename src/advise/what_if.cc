@@ -530,7 +530,18 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
       result.push_back(*number);
     }
   }
-  std::sort(result.begin(), result.end());
+  const size_t all = impl_->planned.manifest.size();
+  if (result.size() < all / 16) {
+    std::sort(result.begin(), result.end());
+    return result;
+  }
+  // Of so many, the whole model is gone through faster than they are sorted.
+  std::vector<bool> named(all);
+  for (const uint32_t number : result) named[number] = true;
+  result.clear();
+  for (uint32_t i = 0; i < all; ++i) {
+    if (named[i]) result.push_back(i);
+  }
   return result;
 }
 

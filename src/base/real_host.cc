@@ -80,21 +80,40 @@ std::shared_ptr<const Bytes> map_file(
 // How a stream that may have nothing to read yet is taken.
 enum class Waiting : uint8_t { Refused, Allowed };
 
+// What was read into memory.
+class ReadBytes : public Bytes {
+ public:
+  ReadBytes(std::unique_ptr<char[]> bytes, size_t size)
+      : bytes_(std::move(bytes)), size_(size) {}
+  std::string_view view() const override { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  size_t size_;
+};
+
+std::unique_ptr<char[]> copy_of(const char* bytes, size_t count, size_t room) {
+  auto copy = std::make_unique_for_overwrite<char[]>(room);
+  std::copy_n(bytes, count, copy.get());
+  return copy;
+}
+
 // Up to `limit` bytes, to the end of the stream; `size` of them are expected.
 std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
                                          Waiting waiting, std::string& why) {
   const bool capped = limit == kWholeFile;
   const auto most = static_cast<size_t>(capped ? kMaxStream + 1 : limit);
-  std::string text;
   // One byte more tells that the file has ended.
-  text.resize(std::min(most, static_cast<size_t>(size) + 1));
+  size_t room = std::min(most, static_cast<size_t>(size) + 1);
+  auto bytes = std::make_unique_for_overwrite<char[]>(room);
   size_t used = 0;
   while (used < most) {
-    if (used == text.size()) {
-      text.resize(std::min(most, std::max(kReadPiece, used * 2)));
+    if (used == room) {
+      room = std::min(most, std::max(kReadPiece, used * 2));
+      bytes = copy_of(bytes.get(), used, room);
     }
-    const ssize_t got = retry(
-        [&] { return ::read(fd, text.data() + used, text.size() - used); });
+    const ssize_t got =
+        retry([&] { return ::read(fd, bytes.get() + used, room - used); });
     if (got < 0 && errno == EAGAIN && waiting == Waiting::Allowed) {
       // Somebody made our standard input non-blocking.
       pollfd wait{fd, POLLIN, 0};
@@ -113,9 +132,8 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
     why = "more than 4 GiB through a pipe";
     return nullptr;
   }
-  text.resize(used);
-  text.shrink_to_fit();
-  return bytes_of(std::move(text));
+  if (room - used > kReadPiece) bytes = copy_of(bytes.get(), used, used);
+  return std::make_shared<ReadBytes>(std::move(bytes), used);
 }
 
 // Empty when what is open there can be read to an end, else why not.

@@ -90,9 +90,11 @@ std::optional<Manifest::Size> Manifest::size_of(const TensorType& type) {
 
 void Manifest::reserve_for(uint64_t text_bytes) {
   // Names are about half of a manifest; an entry takes 50 bytes or more.
-  const size_t names = text_bytes / 2;
-  const size_t tensors = text_bytes / 50;
-  names_.reserve(names);
+  reserve(text_bytes / 2, text_bytes / 50);
+}
+
+void Manifest::reserve(size_t name_bytes, size_t tensors) {
+  names_.reserve(name_bytes);
   name_end_.reserve(tensors);
   type_of_.reserve(tensors);
   name_class_.reserve(tensors);
@@ -112,15 +114,15 @@ bool Manifest::count(const Size& size, bool buffer) {
   return true;
 }
 
-void Manifest::append(std::string_view name, uint32_t type, Span where) {
+void Manifest::append(std::string_view name, uint32_t type, uint32_t name_class,
+                      Span where) {
   if (source_from_.empty() || source_from_.back().second != where.file) {
     source_from_.emplace_back(this->size(), where.file);
   }
-  plain_ = plain_ && is_plain(name);
   names_ += name;
   name_end_.push_back(names_.size());
   type_of_.push_back(type);
-  name_class_.push_back(name_classes_.add(name));
+  name_class_.push_back(name_class);
   where_begin_.push_back(where.begin);
   where_length_.push_back(static_cast<uint32_t>(
       std::min<uint64_t>(where.end - where.begin, UINT32_MAX)));
@@ -129,27 +131,78 @@ void Manifest::append(std::string_view name, uint32_t type, Span where) {
 bool Manifest::add(std::string_view name, const TensorType& type, Span where,
                    bool buffer) {
   const uint64_t hash = hash_of(type);
-  std::optional<uint32_t> number = find_type(type, hash);
-  const std::optional<Size> sizes =
-      number ? type_sizes_[*number] : size_of(type);
+  const std::optional<uint32_t> known = find_type(type, hash);
+  const std::optional<Size> sizes = known ? type_sizes_[*known] : size_of(type);
   if (!sizes || !count(*sizes, buffer)) return false;
   if (buffer) {
     buffers_.push_back({std::string(name), type, where});
     return true;
   }
-  if (!number) {
-    number = static_cast<uint32_t>(types_.size());
-    types_.push_back(type);
-    type_sizes_.push_back(*sizes);
-    types_by_hash_.emplace(hash, *number);
-  }
-  append(name, *number, where);
+  const uint32_t number = known ? *known : add_type(type, hash, *sizes);
+  plain_ = plain_ && is_plain(name);
+  append(name, number, name_classes_.add(name), where);
   return true;
 }
 
 bool Manifest::add_numbered(std::string_view name, uint32_t type, Span where) {
   if (!count(type_sizes_[type], false)) return false;
-  append(name, type, where);
+  plain_ = plain_ && is_plain(name);
+  append(name, type, name_classes_.add(name), where);
+  return true;
+}
+
+uint32_t Manifest::add_type(const TensorType& type, uint64_t hash,
+                            const Size& size) {
+  const auto number = static_cast<uint32_t>(types_.size());
+  types_.push_back(type);
+  type_sizes_.push_back(size);
+  types_by_hash_.emplace(hash, number);
+  return number;
+}
+
+bool Manifest::keep(std::span<const Kept> tensors) {
+  constexpr uint32_t kNew = UINT32_MAX;
+  Manifest kept;
+  kept.reserve(names_.size(), tensors.size());
+  std::vector<uint32_t> types(types_.size(), kNew);
+  std::vector<uint32_t> classes(name_classes_.size(), kNew);
+  std::vector<const SourceFile*> files;
+  files.reserve(size());
+  for (size_t i = 0; i < source_from_.size(); ++i) {
+    const bool is_last = i + 1 == source_from_.size();
+    files.resize(is_last ? size() : source_from_[i + 1].first,
+                 source_from_[i].second);
+  }
+  for (const auto& [index, buffer] : tensors) {
+    const std::string_view name = any_name(index);
+    if (buffer || index >= size()) {
+      if (!kept.add(name, any_type(index), any_where(index), buffer)) {
+        return false;
+      }
+    } else {
+      // What the name and the type are has been found before.
+      const Size& bytes = type_sizes_[type_of_[index]];
+      uint32_t& type = types[type_of_[index]];
+      if (type == kNew) {
+        type =
+            kept.add_type(this->type(index), hash_of(this->type(index)), bytes);
+      }
+      uint32_t& name_class = classes[name_class_[index]];
+      if (name_class == kNew) name_class = kept.name_classes_.add(name);
+      if (!kept.count(bytes, false)) return false;
+      kept.plain_ = kept.plain_ && (plain_ || is_plain(name));
+      const uint64_t begin = where_begin_[index];
+      kept.append(name, type, name_class,
+                  {files[index], begin, begin + where_length_[index]});
+    }
+    if (buffer) continue;
+    if (const AxisLabels* const labels = axes(index)) {
+      kept.set_axes(kept.size() - 1, *labels);
+    }
+  }
+  static_cast<ManifestDescription&>(kept) =
+      std::move(static_cast<ManifestDescription&>(*this));
+  *this = std::move(kept);
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -64,7 +65,28 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-class Manifest {
+// What is said of a model as a whole, beside its tensors.
+struct ManifestDescription {
+  std::string title;  // what to call the model in output: the path as given
+  std::string model_name;  // the manifest's own "name", or empty
+  // Of a config.json: "llama"; empty where there is none.
+  std::string model_type;
+  std::string format;  // "native", "safetensors", "hf-config", ...
+  ModelFacts facts;
+  // Of parameters that an architecture explains; else empty.
+  std::shared_ptr<const ParameterKinds> kinds;
+  // What a logical axis was called in older rules of the program that it is of,
+  // newest first (settle_labels).
+  std::map<std::string, std::vector<std::string>> earlier_labels;
+  // The mesh that a dump of another program was made on; else empty.
+  std::vector<AxisRequest> mesh;
+  // What a reader should know though nothing is wrong: "the data of
+  // `x.safetensors` is absent (header only)".
+  std::vector<std::string> remarks;
+  std::vector<SourcePtr> sources;  // keeps spans alive
+};
+
+class Manifest : public ManifestDescription {
  public:
   Manifest() = default;
 
@@ -135,23 +157,15 @@ class Manifest {
   };
   std::optional<Duplicate> find_duplicate() const;
 
-  std::string title;  // what to call the model in output: the path as given
-  std::string model_name;  // the manifest's own "name", or empty
-  // Of a config.json: "llama"; empty where there is none.
-  std::string model_type;
-  std::string format;  // "native", "safetensors", "hf-config", ...
-  ModelFacts facts;
-  // Of parameters that an architecture explains; else empty.
-  std::shared_ptr<const ParameterKinds> kinds;
-  // What a logical axis was called in older rules of the program that it is of,
-  // newest first (settle_labels).
-  std::map<std::string, std::vector<std::string>> earlier_labels;
-  // The mesh that a dump of another program was made on; else empty.
-  std::vector<AxisRequest> mesh;
-  // What a reader should know though nothing is wrong: "the data of
-  // `x.safetensors` is absent (header only)".
-  std::vector<std::string> remarks;
-  std::vector<SourcePtr> sources;  // keeps spans alive
+  // Leaves only these tensors, each once, in this order; as buffers those that
+  // are said to be.
+  struct Kept {
+    size_t index = 0;  // of any_name
+    bool buffer = false;
+  };
+  // False, and nothing changes, where parameters that become buffers, or
+  // buffers that become parameters, exceed 63 bits with the others.
+  bool keep(std::span<const Kept> tensors);
 
  private:
   struct Size {
@@ -164,7 +178,11 @@ class Manifest {
                                     uint64_t hash) const;
   // Counts a tensor. False, and nothing is counted, beyond 63 bits.
   bool count(const Size& size, bool buffer);
-  void append(std::string_view name, uint32_t type, Span where);
+  void reserve(size_t name_bytes, size_t tensors);
+  // One that is not there.
+  uint32_t add_type(const TensorType& type, uint64_t hash, const Size& size);
+  void append(std::string_view name, uint32_t type, uint32_t name_class,
+              Span where);
   bool ascends() const;
 
   std::string names_;

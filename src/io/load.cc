@@ -24,6 +24,7 @@
 #include "io/paths.h"
 #include "io/plan/plan_file.h"
 #include "io/rule_text.h"
+#include "io/shards.h"
 #include "io/spec_node.h"
 #include "model/architectures.h"
 #include "model/naming/name_scheme.h"
@@ -164,9 +165,8 @@ std::optional<Manifest> read_directory(const std::string& path,
   if (has_ending(".safetensors")) return read_all(kSafetensors);
   if (has_ending(".gguf")) return read_all(kGguf);
   if (const auto item = find_orbax_item(path, host)) {
-    auto manifest =
-        read_file(path_in(item->path, kOrbaxMetadata, host), reading, host,
-                  diags);
+    auto manifest = read_file(path_in(item->path, kOrbaxMetadata, host),
+                              reading, host, diags);
     if (manifest && !item->remark.empty()) {
       manifest->remarks.push_back(item->remark);
     }
@@ -182,8 +182,9 @@ std::optional<Manifest> read_directory(const std::string& path,
     const bool is_compared = has(kTorchIndex) &&
                              reading.architecture == nullptr &&
                              reading.scheme == nullptr;
-    return read_file(path_in(path, is_compared ? kTorchIndex : kConfigName, host),
-                     reading, host, diags);
+    return read_file(
+        path_in(path, is_compared ? kTorchIndex : kConfigName, host), reading,
+        host, diags);
   }
   if (has(kDiffusersPipeline)) {
     return read_file(path_in(path, kDiffusersPipeline, host), reading, host,
@@ -207,8 +208,8 @@ bool is_weights(const Manifest& manifest) {
   return false;
 }
 
-// Weights do not tell their heads; a config.json beside them may, at `path`. One
-// that is broken takes nothing from the weights. False where there is none.
+// Weights do not tell their heads; a config.json beside them may, at `path`.
+// One that is broken takes nothing from the weights. False where there is none.
 bool add_facts(const std::string& path, const ArchitecturePtr& architecture,
                Manifest& manifest, Host& host, Diagnostics& diags) {
   if (!host.file_info(path)) return false;
@@ -232,25 +233,14 @@ bool add_facts(const std::string& path, const ArchitecturePtr& architecture,
   return true;
 }
 
-bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
-  const auto duplicate = manifest.find_duplicate();
-  if (!duplicate) return true;
-  diags
-      .error(Code::DuplicateKey, manifest.any_where(duplicate->second),
-             "`" + std::string(manifest.any_name(duplicate->second)) +
-                 "` is given twice")
-      .label(manifest.any_where(duplicate->first), "first given here");
-  return false;
-}
-
 }  // namespace
 
 std::span<const ManifestFormat> manifest_formats() {
   // Tried in this order: the last one takes any text, and a GGUF file of 123
   // tensors starts like safetensors.
   static const std::array<ManifestFormat, 10> kManifestFormats = {
-      kGguf,      kSafetensors,  kSafetensorsIndex, kOrbax, kMaxtextDump,
-      kHfConfig,  kMaxtextModel, kStableHlo,        kGraph, kNative};
+      kGguf,     kSafetensors,  kSafetensorsIndex, kOrbax, kMaxtextDump,
+      kHfConfig, kMaxtextModel, kStableHlo,        kGraph, kNative};
   return kManifestFormats;
 }
 
@@ -381,7 +371,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   const bool is_directory = info && info->directory;
   auto manifest = is_directory ? read_directory(path, reading, host, diags)
                                : read_file(path, reading, host, diags);
-  if (!manifest || !check_distinct_names(*manifest, diags)) return std::nullopt;
+  if (!manifest || !check_distinct(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
   bool used = manifest->format == kHfConfig.name ||
               manifest->format == kMaxtextModel.name;

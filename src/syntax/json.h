@@ -55,8 +55,8 @@ class JsonScanner {
   // where something else is to come. Of text that next() has read as a whole
   // value before, and that stands here again, take() skips so many bytes: that
   // value is the token then, as an object that has been closed.
-  // REQUIRES: these bytes are an object, and the scanner is no deeper than it
-  // was there.
+  // REQUIRES: these bytes are an object or a text, and the scanner is no deeper
+  // than it was there.
   std::string_view ahead();
   void take(size_t bytes);
 
@@ -154,16 +154,26 @@ class JsonReader {
   // which it must read or skip; false from it ends the reading.
   template <typename Entry>
   bool map(std::string_view what, Entry entry) {
+    return map(
+        what, [](std::string_view, Span) { return false; }, entry);
+  }
+  // The same, but values that `taken(key, place)` takes (JsonScanner::take),
+  // which is called behind the key.
+  template <typename Taken, typename Entry>
+  bool map(std::string_view what, Taken taken, Entry entry) {
     if (!expect(Token::BeginObject, what, "a map")) return false;
     std::string key;
     while (advance()) {
       if (token() == Token::EndObject) return true;
-      key = text();
       const Span where = span();
+      if (taken(text(), where)) continue;
+      key = text();
       if (!advance() || !entry(key, where)) return false;
     }
     return false;
   }
+  std::string_view ahead() { return scanner_.ahead(); }
+  void take(size_t bytes) { scanner_.take(bytes); }
 
   // Calls `item()` at the first token of each item.
   template <typename Item>

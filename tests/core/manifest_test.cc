@@ -261,6 +261,77 @@ TEST_CASE("duplicates are found in any order of the names") {
   }));
 }
 
+// The slow twin: one that is built anew from what is kept.
+TEST_CASE("what is kept is as if nothing else had been added") {
+  CHECK(holds([] {
+    const SourceFile one("a.json", "abcdefghij");
+    const SourceFile two("b.json", "abcdefghij");
+    Manifest manifest;
+    manifest.title = "m";
+    const auto count = draw_in(0, 20);
+    for (int i = 0; i < count; ++i) {
+      const auto place = draw_in<uint64_t>(0, 9);
+      const Span where{draw_in(0, 1) == 0 ? &one : &two, place, place + 1};
+      const bool buffer = draw_in(0, 3) == 0;
+      const auto name = draw_of<std::string>({"a.", "b.", "é."}) +
+                        std::to_string(draw_in(0, 150)) +
+                        draw_of<std::string>({"", ".w"});
+      ENSURE(manifest.add(
+          name, type(draw_of<std::string>({"f32[2]", "bf16[3]", "f32[]"})),
+          where, buffer));
+      if (!buffer && draw_in(0, 3) == 0) {
+        manifest.set_axes(manifest.size() - 1, {std::to_string(i)});
+      }
+    }
+    std::vector<Manifest::Kept> kept;
+    for (size_t i = 0; i < manifest.any_size(); ++i) {
+      if (draw_in(0, 3) == 0) continue;
+      kept.insert(
+          kept.begin() + draw_in<int64_t>(0, static_cast<int64_t>(kept.size())),
+          {i, draw_in(0, 3) == 0});
+    }
+    Manifest twin;
+    for (const auto& [index, buffer] : kept) {
+      ENSURE(twin.add(manifest.any_name(index), manifest.any_type(index),
+                      manifest.any_where(index), buffer));
+      const AxisLabels* const labels = manifest.axes(index);
+      if (labels != nullptr && !buffer) twin.set_axes(twin.size() - 1, *labels);
+    }
+    ENSURE(manifest.keep(kept));
+    ENSURE(manifest.title == "m");
+    ENSURE(manifest.size() == twin.size());
+    ENSURE(manifest.any_size() == twin.any_size());
+    for (size_t i = 0; i < twin.any_size(); ++i) {
+      ENSURE(manifest.any_name(i) == twin.any_name(i));
+      ENSURE(manifest.any_type(i) == twin.any_type(i));
+      ENSURE(manifest.any_where(i).file == twin.any_where(i).file);
+      ENSURE(manifest.any_where(i).begin == twin.any_where(i).begin);
+      if (i >= twin.size()) continue;
+      ENSURE(manifest.type_number(i) == twin.type_number(i));
+      ENSURE(manifest.name_class(i) == twin.name_class(i));
+      ENSURE((manifest.axes(i) == nullptr) == (twin.axes(i) == nullptr));
+      if (twin.axes(i) != nullptr) ENSURE(*manifest.axes(i) == *twin.axes(i));
+    }
+    ENSURE(manifest.types().size() == twin.types().size());
+    ENSURE(manifest.name_classes().size() == twin.name_classes().size());
+    ENSURE(manifest.names_are_plain() == twin.names_are_plain());
+    ENSURE(manifest.total_elements() == twin.total_elements());
+    ENSURE(manifest.total_bytes() == twin.total_bytes());
+    ENSURE(manifest.buffer_elements() == twin.buffer_elements());
+    ENSURE(manifest.buffer_bytes() == twin.buffer_bytes());
+  }));
+}
+
+TEST_CASE("what becomes a buffer must fit beside the others") {
+  Manifest manifest;
+  REQUIRE(manifest.add("a", {DType::U8, {INT64_MAX}}, {}));
+  REQUIRE(manifest.add("b", {DType::U8, {INT64_MAX}}, {}, true));
+  const Manifest::Kept both[] = {{0, true}, {1, true}};
+  CHECK_FALSE(manifest.keep(both));
+  CHECK(manifest.size() == 1);
+  CHECK(manifest.buffers().size() == 1);
+}
+
 TEST_CASE("axes are kept for the parameters that have them") {
   Manifest manifest = testing::manifest({{"a", "f32[2, 2]"}, {"b", "f32[]"}});
   manifest.set_axes(0, {"embed", std::nullopt});

@@ -262,6 +262,7 @@ TEST_CASE("absurd numbers claim nothing") {
 
 struct Result {
   Diagnostics diags;
+  Manifest manifest;
   std::optional<GgufHeader> header;
   std::string text;  // of the tensors, or what was reported
 };
@@ -269,14 +270,14 @@ struct Result {
 std::unique_ptr<Result> read_header(const std::string& bytes) {
   auto result = std::make_unique<Result>();
   const auto file = std::make_shared<SourceFile>("m.gguf", bytes);
-  result->header =
-      read_gguf_header(file, static_cast<int64_t>(bytes.size()), result->diags);
+  result->header = read_gguf_header(file, static_cast<int64_t>(bytes.size()),
+                                    result->manifest, result->diags);
   result->text = testing::messages(result->diags);
   if (!result->header) {
     CHECK(result->diags.has_errors());
     return result;
   }
-  const Manifest& manifest = result->header->manifest;
+  const Manifest& manifest = result->manifest;
   for (size_t i = 0; i < manifest.size(); ++i) {
     result->text += std::string(manifest.name(i)) + " " +
                     type_text(manifest.type(i)) + "\n";
@@ -299,9 +300,9 @@ TEST_CASE("sizes are read the other way round, types by their numbers") {
         "scalar f16[]\n"
         "blk.0.ffn_gate_exps.weight q8_0[4, 64, 256]\n");
   CHECK_FALSE(result->header->data_absent);
-  CHECK(result->header->manifest.model_name == "Tiny");
-  CHECK(result->header->manifest.facts.kv_heads == 2);
-  CHECK(result->header->manifest.total_bytes() ==
+  CHECK(result->manifest.model_name == "Tiny");
+  CHECK(result->manifest.facts.kv_heads == 2);
+  CHECK(result->manifest.total_bytes() ==
         144000 + 256 * 4 + 2 + 4 * 64 * 8 * 34);
   CHECK(read_header(file.header())->header->data_absent);
 }
@@ -310,7 +311,7 @@ TEST_CASE("places are lines of a listing of the tensors") {
   GgufFile file;
   file.tensor("a", 0, {2}).tensor("b", 12, {256, 2});
   const auto result = read_header(file.bytes());
-  const Span where = result->header->manifest.where(1);
+  const Span where = result->manifest.where(1);
   CHECK(testing::place_text(where) == "m.gguf:2:1");
   CHECK(where.text() == "b");
   CHECK(where.file->line(2) == "b q4_k[2, 256]");
@@ -323,7 +324,7 @@ TEST_CASE("rotation factors and router corrections are buffers") {
       .tensor("blk.3.attn_q.bias", 0, {16});
   const auto result = read_header(file.bytes());
   CHECK(result->text == "blk.3.attn_q.bias f32[16]\n");
-  CHECK(result->header->manifest.buffers().size() == 2);
+  CHECK(result->manifest.buffers().size() == 2);
 }
 
 TEST_CASE("other versions and byte orders are refused by name") {
@@ -370,7 +371,9 @@ TEST_CASE("a row consists of whole blocks") {
 TEST_CASE("names are unique and UTF-8") {
   GgufFile file;
   file.tensor("a", 0, {2}).tensor("b", 0, {2}).tensor("a", 0, {3});
-  CHECK(said(file.bytes()) == "SP003 m.gguf:3:1 `a` is given twice");
+  testing::MemoryHost host;
+  host.files["m.gguf"] = file.bytes();
+  CHECK(load_gguf(host, "m.gguf") == "SP003 m.gguf:3:1 `a` is given twice");
   GgufFile bad;
   bad.tensor("\xff\n", 0, {2});
   CHECK(said(bad.bytes()) ==

@@ -38,11 +38,12 @@ testing::MemoryHost host_with_shards(bool with_data = true) {
 TEST_CASE("shards are read in the order asked for") {
   auto host = host_with_shards();
   Diagnostics diags;
-  const auto shards = read_shards(kPaths, host, diags);
+  Manifest manifest;
+  const auto shards = read_shards(kPaths, host, manifest, diags);
   REQUIRE(shards.has_value());
   REQUIRE(shards->size() == 3);
-  CHECK(shards->at(1).manifest.name(0) == "y");
-  CHECK(check_distinct(*shards, diags));
+  CHECK(manifest.name(1) == "y");
+  CHECK(check_distinct(manifest, diags));
   CHECK(diags.all().empty());
 }
 
@@ -51,7 +52,8 @@ TEST_CASE("every shard that cannot be read is reported") {
   host.files["a"] = "not a shard";
   host.unreadable.insert("c");
   Diagnostics diags;
-  CHECK_FALSE(read_shards(kPaths, host, diags));
+  Manifest manifest;
+  CHECK_FALSE(read_shards(kPaths, host, manifest, diags));
   CHECK(diags.all().size() == 2);
 }
 
@@ -65,10 +67,10 @@ TEST_CASE("absent data is remarked on once for all shards") {
       host.files[path] = headers.files[path];
     }
     Diagnostics diags;
-    const auto shards = read_shards(kPaths, host, diags);
-    REQUIRE(shards.has_value());
     Manifest manifest;
-    adopt_shards(*shards, manifest);
+    const auto shards = read_shards(kPaths, host, manifest, diags);
+    REQUIRE(shards.has_value());
+    remark_absent(*shards, manifest);
     CHECK(manifest.sources.size() == 3);
     std::string remark;
     for (const std::string& text : manifest.remarks) remark += text;
@@ -80,41 +82,35 @@ TEST_CASE("absent data is remarked on once for all shards") {
   }
 }
 
-TEST_CASE("copying keeps the name, type, place and kind of a tensor") {
+TEST_CASE("a shard knows which tensors it has brought") {
   auto host = host_with_shards();
-  host.files["a"] =
+  host.files["b"] =
       safetensors({{"h.0.attn.bias", "F32", {1, 1, 2, 2}}, {"x", "BF16", {3}}});
   Diagnostics diags;
-  const auto shards = read_shards(kPaths, host, diags);
+  Manifest manifest;
+  const auto shards = read_shards(kPaths, host, manifest, diags);
   REQUIRE(shards.has_value());
-  const Manifest& from = shards->front().manifest;
-  CHECK(tensor_count(from) == 2);
-  CHECK(tensor_bytes(from) == 22);
-  Manifest into;
-  ShardCopy copy(from, into);
-  CHECK(copy.add(1, diags));
-  CHECK(copy.add(0, diags));
-  REQUIRE(into.size() == 1);
-  CHECK(into.name(0) == "x");
-  CHECK(type_text(into.type(0)) == "bf16[3]");
-  CHECK(into.where(0).text() == "\"x\"");
-  REQUIRE(into.buffers().size() == 1);
-  CHECK(into.buffers()[0].where.text() == "\"h.0.attn.bias\"");
+  CHECK(tensor_bytes(manifest) == 54);
+  const Shard& shard = shards->at(1);
+  CHECK(shard.parameters == 1);
+  CHECK(shard.buffers == 1);
+  CHECK(manifest.where(shard.first_parameter).text() == "\"x\"");
+  CHECK(manifest.buffers()[shard.first_buffer].where.text() ==
+        "\"h.0.attn.bias\"");
+  CHECK(shards->at(2).first_parameter == 2);
+  CHECK(shards->at(2).first_buffer == 1);
 }
 
 TEST_CASE("shards that together exceed 63 bits are refused") {
   auto host = host_with_shards();
   const Shape huge = {int64_t{1} << 62U};
   host.files["a"] = safetensors({{"x", "U8", huge}}, false);
+  host.files["b"] = safetensors({{"y", "U8", huge}}, false);
   Diagnostics diags;
-  const auto shards = read_shards(kPaths, host, diags);
-  REQUIRE(shards.has_value());
-  Manifest into;
-  ShardCopy copy(shards->front().manifest, into);
-  CHECK(copy.add(0, diags));
-  CHECK_FALSE(copy.add(0, diags));
+  Manifest manifest;
+  CHECK_FALSE(read_shards(kPaths, host, manifest, diags));
   CHECK(messages(diags) ==
-        "SP008 a:1:2 with this tensor the shards together exceed 2^63 bytes");
+        "SP002 b:1:26 with `y` the tensors exceed 2^63 bytes");
 }
 
 TEST_CASE("tensors in two shards are reported together") {
@@ -122,14 +118,25 @@ TEST_CASE("tensors in two shards are reported together") {
   host.files["c"] =
       safetensors({{"z", "F32", {1}}, {"x", "F32", {1}}, {"y", "F32", {1}}});
   Diagnostics diags;
-  const auto shards = read_shards(kPaths, host, diags);
-  REQUIRE(shards.has_value());
-  CHECK_FALSE(check_distinct(*shards, diags));
+  Manifest manifest;
+  REQUIRE(read_shards(kPaths, host, manifest, diags).has_value());
+  CHECK_FALSE(check_distinct(manifest, diags));
   CHECK(messages(diags).starts_with("SP008 c:1:"));
   CHECK(messages(diags).ends_with(
       "2 tensors in more than one shard: `x` and `y`"));
   CHECK(testing::place_text(diags.all().front().labels.at(1).where) == "a:1:2");
   CHECK(diags.count(Severity::Error) == 2);
+}
+
+TEST_CASE("a name that one shard has twice is told from one of two shards") {
+  auto host = host_with_shards();
+  host.files["b"] = safetensors({{"y", "U8", {0}}, {"y", "U8", {0}}});
+  Diagnostics diags;
+  Manifest manifest;
+  REQUIRE(read_shards(kPaths, host, manifest, diags).has_value());
+  CHECK_FALSE(check_distinct(manifest, diags));
+  CHECK(messages(diags).starts_with("SP003 b:1:"));
+  CHECK(messages(diags).ends_with("`y` is given twice"));
 }
 
 namespace fs = std::filesystem;

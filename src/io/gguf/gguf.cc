@@ -40,27 +40,12 @@ std::string part_ending(int64_t number, int64_t count) {
 
 std::optional<GgufHeader> read_header(const std::string& path,
                                       const SourcePtr& file, Host& host,
-                                      Diagnostics& diags) {
+                                      Manifest& into, Diagnostics& diags) {
   auto size = static_cast<int64_t>(file->text().size());
   // Of a file only the header may have been read; pipes have no size.
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   if (info) size = std::max(size, info->size);
-  return read_gguf_header(file, size, diags);
-}
-
-std::optional<Manifest> together(std::vector<Shard> shards,
-                                 Diagnostics& diags) {
-  Manifest manifest;
-  adopt_shards(shards, manifest);
-  if (!append_shards(shards, manifest, diags)) return std::nullopt;
-  for (const Shard& shard : shards) {
-    for (const std::string& remark : shard.manifest.remarks) {
-      manifest.remarks.push_back(remark);
-    }
-  }
-  manifest.facts = std::move(shards.front().manifest.facts);
-  manifest.model_name = std::move(shards.front().manifest.model_name);
-  return manifest;
+  return read_gguf_header(file, size, into, diags);
 }
 
 Diagnostics::Builder inconsistent(Diagnostics& diags, std::string message) {
@@ -96,43 +81,41 @@ std::optional<Manifest> read_parts(const std::string& path,
                    " of the split model not beside it: " + some_names(missing));
   }
   std::vector<Shard> shards;
-  int64_t tensors = 0;
+  Manifest manifest;
   for (int64_t i = 1; i <= count; ++i) {
     const std::string part = stem + part_ending(i, count);
     const SourcePtr file = read_source(part, kWholeFile, host, diags);
     if (file == nullptr) return std::nullopt;
-    auto header = read_header(part, file, host, diags);
+    const auto header = read_header(part, file, host, manifest, diags);
     if (!header) return std::nullopt;
     if (header->metadata.integer("split.no") != i - 1 ||
         header->metadata.integer("split.count") != count) {
       return inconsistent(diags,
                           "`" + part + "` is not the part that its name says");
     }
-    tensors += static_cast<int64_t>(tensor_count(header->manifest));
-    shards.push_back({part, std::move(header->manifest), header->data_absent});
+    shards.push_back({part, header->data_absent});
   }
+  const auto tensors = static_cast<int64_t>(manifest.any_size());
   const auto expected = one.metadata.integer("split.tensors.count");
   if (expected && *expected != tensors) {
     return inconsistent(diags, "the parts have " + plural(tensors, "tensor") +
                                    ", but `split.tensors.count` is " +
                                    count_text(*expected));
   }
-  return together(std::move(shards), diags);
+  remark_absent(shards, manifest);
+  return manifest;
 }
 
 std::optional<Manifest> read_model(const std::string& path,
                                    const SourcePtr& file, Host& host,
                                    Diagnostics& diags) {
-  auto header = read_header(path, file, host, diags);
+  Manifest manifest;
+  const auto header = read_header(path, file, host, manifest, diags);
   if (!header) return std::nullopt;
   const int64_t parts = header->metadata.integer("split.count").value_or(1);
   if (parts > 1) return read_parts(path, *header, parts, host, diags);
-  std::vector<Shard> shards;
-  shards.push_back(
-      {file->name(), std::move(header->manifest), header->data_absent});
-  Manifest manifest = std::move(shards.front().manifest);
-  shards.front().manifest = Manifest();
-  adopt_shards(shards, manifest);
+  const Shard whole{file->name(), header->data_absent};
+  remark_absent({&whole, 1}, manifest);
   return manifest;
 }
 

@@ -223,15 +223,17 @@ struct DataRange {
 
 class TensorReader {
  public:
-  TensorReader(const Layout& layout, const std::string& file,
+  TensorReader(const Layout& layout, const std::string& file, Manifest& into,
                Diagnostics& diags)
-      : layout_(layout), errors_(diags, "the header") {
+      : layout_(layout), errors_(diags, "the header"), manifest_(into) {
     std::vector<Place> places;
     const auto listing =
         std::make_shared<SourceFile>(file, listing_of(layout, places));
     diags.keep(listing);
     manifest_.sources.push_back(listing);
-    manifest_.reserve_for(listing->text().size());
+    if (manifest_.any_size() == 0) {
+      manifest_.reserve_for(listing->text().size());
+    }
     names_.reserve(places.size());
     ranges_.reserve(places.size());
     for (const Place& place : places) {
@@ -244,11 +246,9 @@ class TensorReader {
     for (size_t i = 0; i < names_.size() && !errors_.stopped(); ++i) {
       add(layout_.tensors[i], names_[i]);
     }
-    check_names();
     check_ranges();
     return errors_.errors() == 0;
   }
-  Manifest take() { return std::move(manifest_); }
   // REQUIRES: read(). Where the file ends at least, and at most.
   int64_t data_begin() const {
     const auto end = static_cast<int64_t>(layout_.end);
@@ -266,9 +266,10 @@ class TensorReader {
       alignment_ = *value;
       return;
     }
-    errors_.malformed(nowhere_in(manifest_.sources[0]->name(), errors_.diags()),
-                      "`" + key + "` is " + std::to_string(*value) +
-                          ", but must be a power of two");
+    errors_.malformed(
+        nowhere_in(manifest_.sources.back()->name(), errors_.diags()),
+        "`" + key + "` is " + std::to_string(*value) +
+            ", but must be a power of two");
   }
 
   std::optional<DType> dtype_of(const StoredTensor& tensor, Span name) {
@@ -354,16 +355,6 @@ class TensorReader {
     ranges_.push_back({begin, begin + bytes, name});
   }
 
-  void check_names() {
-    const auto duplicate = manifest_.find_duplicate();
-    if (!duplicate) return;
-    errors_
-        .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
-               in_backticks(manifest_.any_name(duplicate->second)) +
-                   " is given twice")
-        .label(manifest_.any_where(duplicate->first), "first given here");
-  }
-
   // Sorted by place, no tensor may begin before the one before it ends.
   void check_ranges() {
     const auto is_before = [](const DataRange& a, const DataRange& b) {
@@ -407,7 +398,7 @@ class TensorReader {
 
   const Layout& layout_;
   ErrorLimit errors_;
-  Manifest manifest_;
+  Manifest& manifest_;
   std::vector<Span> names_;
   LastKinds<uint32_t> known_;  // numbers of types in the manifest
   std::vector<DataRange> ranges_;
@@ -427,7 +418,7 @@ int64_t gguf_bytes_needed(std::string_view head) {
 }
 
 std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
-                                           int64_t file_size,
+                                           int64_t file_size, Manifest& into,
                                            Diagnostics& diags) {
   const auto refuse = [&](Code code, std::string why) {
     return diags.error(code, nowhere_in(file->name(), diags), std::move(why));
@@ -452,15 +443,17 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
     if (!layout.help.empty()) report.help(layout.help);
     return report;
   }
-  TensorReader reader(layout, file->name(), diags);
+  const bool is_first = into.sources.empty();
+  TensorReader reader(layout, file->name(), into, diags);
   if (!reader.read()) return std::nullopt;
   GgufHeader header;
   // The file may end with its last tensor or with the padding behind it.
   header.data_absent = file_size - reader.data_begin() < reader.data_bytes();
-  header.manifest = reader.take();
-  header.manifest.facts = gguf_facts(layout.metadata, header.manifest.remarks);
-  if (const auto name = layout.metadata.text("general.name")) {
-    if (is_valid_utf8(*name)) header.manifest.model_name = *name;
+  ModelFacts facts = gguf_facts(layout.metadata, into.remarks);
+  const auto name = layout.metadata.text("general.name");
+  if (is_first) {
+    into.facts = std::move(facts);
+    if (name && is_valid_utf8(*name)) into.model_name = *name;
   }
   header.metadata = std::move(layout.metadata);
   return header;

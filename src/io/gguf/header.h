@@ -98,17 +98,19 @@ bool is_gguf(std::string_view head);
 // reach it.
 int64_t gguf_bytes_needed(std::string_view head);
 
+// What a header says beside names and types of tensors.
 struct GgufHeader {
-  Manifest manifest;  // in the file's order, with facts and remarks
   GgufMetadata metadata;
   bool data_absent = false;
 };
 
 // Reads a header out of a file's first bytes; `file_size` is that of the whole
-// file. Places are in a listing of the tensors, one a line, since the file
-// itself is not a text.
+// file. Its tensors go behind those of `into`, in its order, where it is
+// refused some may be there; facts and the model's name are those of the first
+// header. That names are unique is not checked (io/shards.h). Places are in a
+// listing of the tensors, one a line, since the file itself is not a text.
 std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
-                                           int64_t file_size,
+                                           int64_t file_size, Manifest& into,
                                            Diagnostics& diags);
 
 // ggml's numbers for element types.

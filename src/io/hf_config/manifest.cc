@@ -215,17 +215,15 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config",
-    "a Hugging Face config.json of a known family",
-    recognize,
-    read,
-    false,
-    nullptr,
+    "hf-config",  "a Hugging Face config.json of a known family",
+    recognize,    read,
+    false,        nullptr,
     config_itself};
 
-std::optional<QuantisationFile> quantisation_beside(
-    const std::string& path, const Document& config, Host& host,
-    Diagnostics& diags) {
+std::optional<QuantisationFile> quantisation_beside(const std::string& path,
+                                                    const Document& config,
+                                                    Host& host,
+                                                    Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the same into the config.
   const Node own = config.root();
@@ -280,21 +278,17 @@ using NamedShapes = std::set<std::pair<std::string, Shape>>;
 // Makes buffers of the parameters with these folded names and shapes; what is
 // said of the whole stays.
 void set_apart(Manifest& manifest, const NamedShapes& buffers) {
-  const auto is_buffer = [&](size_t i) {
-    return i >= manifest.size() ||
-           buffers.contains(
-               {folded_name(manifest.name(i)), manifest.type(i).shape});
-  };
-  size_t first = 0;
-  while (first < manifest.size() && !is_buffer(first)) ++first;
-  if (first == manifest.size()) return;
-  Manifest tensors = without_tensors(manifest);
+  std::vector<Manifest::Kept> kept;
+  bool any = false;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
-    // Of the same sizes, which were within bounds.
-    tensors.add(manifest.any_name(i), manifest.any_type(i),
-                manifest.any_where(i), i >= first && is_buffer(i));
+    const bool was = i >= manifest.size();
+    const bool is = was || buffers.contains({folded_name(manifest.name(i)),
+                                             manifest.type(i).shape});
+    any = any || is != was;
+    kept.push_back({i, is});
   }
-  manifest = std::move(tensors);
+  // Beyond 63 bits, as no checkpoint is, they stay parameters.
+  if (any) manifest.keep(kept);
 }
 
 }  // namespace
@@ -475,8 +469,9 @@ bool is_module_buffer(std::string_view module, bool bias,
 
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
+  // Most are told by this alone.
+  if (shape.size() != 1 && name.ends_with("weight")) return false;
   const std::string_view leaf = cut_last(name);
-  if (leaf == "weight" && shape.size() != 1) return false;
   if (leaf == "bias" || leaf == "weight") {
     return is_module_buffer(cut_last(name), leaf == "bias", type);
   }

@@ -27,18 +27,6 @@ namespace shardplan {
 
 namespace {
 
-std::optional<Manifest> together(std::vector<Shard> shards,
-                                 Diagnostics& diags) {
-  Manifest manifest;
-  if (shards.size() == 1) {
-    manifest = std::move(shards.front().manifest);
-    shards.front().manifest = Manifest();
-  }
-  adopt_shards(shards, manifest);
-  if (!append_shards(shards, manifest, diags)) return std::nullopt;
-  return manifest;
-}
-
 std::optional<Manifest> read_directory(const std::string& directory, Host& host,
                                        Diagnostics& diags) {
   std::vector<std::string> paths;
@@ -47,9 +35,11 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
       paths.push_back(path_in(directory, name, host));
     }
   }
-  auto shards = read_shards(paths, host, diags);
+  Manifest manifest;
+  const auto shards = read_shards(paths, host, manifest, diags);
   if (!shards) return std::nullopt;
-  return together(*std::move(shards), diags);
+  remark_absent(*shards, manifest);
+  return manifest;
 }
 
 std::optional<Manifest> read(const ModelSource& source, Host& host,
@@ -62,12 +52,13 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   const auto info =
       source.path == "-" ? std::nullopt : host.file_info(source.path);
   if (info) size = std::max(size, info->size);
-  auto header = read_safetensors_header(source.file, size, diags);
+  Manifest manifest;
+  const auto header =
+      read_safetensors_header(source.file, size, manifest, diags);
   if (!header) return std::nullopt;
-  std::vector<Shard> shards;
-  shards.push_back(
-      {source.file->name(), std::move(header->manifest), header->data_absent});
-  return together(std::move(shards), diags);
+  const Shard whole{source.file->name(), header->data_absent};
+  remark_absent({&whole, 1}, manifest);
+  return manifest;
 }
 
 }  // namespace
@@ -83,6 +74,7 @@ namespace {
 // One safetensors file, whole. It stays where it is: `numbers` looks into it.
 struct OpenFile {
   SourcePtr source;
+  Manifest manifest;
   SafetensorsHeader header;
   std::unordered_map<std::string_view, size_t> numbers = {};  // of all tensors
 };
@@ -91,12 +83,13 @@ using OpenFilePtr = std::unique_ptr<OpenFile>;
 OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
   SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return nullptr;
+  Manifest tensors;
   auto header = read_safetensors_header(
-      source, static_cast<int64_t>(source->text().size()), diags);
+      source, static_cast<int64_t>(source->text().size()), tensors, diags);
   if (!header) return nullptr;
   auto file = std::make_unique<OpenFile>(
-      OpenFile{std::move(source), *std::move(header)});
-  const Manifest& manifest = file->header.manifest;
+      OpenFile{std::move(source), std::move(tensors), *std::move(header)});
+  const Manifest& manifest = file->manifest;
   file->numbers.reserve(manifest.any_size());
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     file->numbers.emplace(manifest.any_name(i), i);
@@ -106,7 +99,7 @@ OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
 
 // Null data where the file ends before it.
 StoredTensor tensor_at(const OpenFile& file, size_t number) {
-  const TensorType& type = file.header.manifest.any_type(number);
+  const TensorType& type = file.manifest.any_type(number);
   StoredTensor tensor{type.dtype, type.shape};
   const std::string_view data =
       file.source->text().substr(static_cast<size_t>(file.header.data_begin));
@@ -158,8 +151,7 @@ const OpenFile* WeightReader::file_of(Span where) {
 void WeightReader::add(size_t number, const OpenFile& file) {
   const auto found = file.numbers.find(manifest_.any_name(number));
   if (found == file.numbers.end() ||
-      file.header.manifest.any_type(found->second) !=
-          manifest_.any_type(number)) {
+      file.manifest.any_type(found->second) != manifest_.any_type(number)) {
     changed_.push_back(number);
     return;
   }

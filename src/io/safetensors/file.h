@@ -35,8 +35,8 @@ bool is_safetensors(std::string_view head);
 // header would be too long to be read.
 int64_t safetensors_bytes_needed(std::string_view head);
 
+// What a header says beside names and types of tensors.
 struct SafetensorsHeader {
-  Manifest manifest;  // in the header's order; known buffers as buffers
   bool data_absent = false;
   int64_t data_begin = 0;  // in the file
   // Per parameter, then per buffer, where its data begins, counted from
@@ -46,14 +46,17 @@ struct SafetensorsHeader {
 };
 
 // Reads a header out of a file's first bytes; `file_size` is that of the whole
-// file. Places count from the header's first character.
+// file. Its tensors go behind those of `into`, in its order, known buffers as
+// buffers; where it is refused some may be there. That names are unique is not
+// checked (check_distinct). Places count from the header's first character.
 std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
                                                          int64_t file_size,
+                                                         Manifest& into,
                                                          Diagnostics& diags);
 
 // Reads no more than the header of the file at `path`.
 std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
-                                                  Host& host,
+                                                  Host& host, Manifest& into,
                                                   Diagnostics& diags);
 
 // The numbers of safetensors files, mapped and never read as a whole.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -102,6 +103,21 @@ struct KnownOffsets {
   size_t length = 0;  // of the text; 0: it is anything else
 };
 
+// Whether eight bytes are digits, and their number, all at once: the first is
+// the lowest byte of a word, in which neighbours are put together into numbers
+// below 100, these into numbers below 10,000.
+bool take_eight(const char* digits, uint64_t& value) {
+  uint64_t word = 0;
+  std::memcpy(&word, digits, sizeof word);
+  constexpr uint64_t kOnes = 0x0101010101010101U;
+  word ^= kOnes * '0';
+  if ((((word + kOnes * 6) | word) & (kOnes * 0xf0)) != 0) return false;
+  const uint64_t pairs = (word * 10 + (word >> 8U)) & 0x00ff00ff00ff00ffU;
+  const uint64_t fours = pairs * 100 + (pairs >> 16U);
+  value = (fours & 0xffffU) * 10000 + ((fours >> 32U) & 0xffffU);
+  return true;
+}
+
 // A whole number as JSON spells it that surely fits 63 bits; negative where
 // there is none.
 int64_t take_number(std::string_view text, size_t& at) {
@@ -110,6 +126,7 @@ int64_t take_number(std::string_view text, size_t& at) {
   const char* const end = begin + std::min(text.size() - at, kAlwaysFits + 1);
   const char* digit = begin;
   uint64_t value = 0;
+  if (end - begin >= 8 && take_eight(begin, value)) digit += 8;
   for (; digit != end && is_digit(*digit); ++digit) {
     value = value * 10 + static_cast<uint64_t>(*digit - '0');
   }
@@ -146,16 +163,20 @@ KnownOffsets known_offsets(std::string_view text) {
 
 class HeaderReader {
  public:
-  HeaderReader(SourcePtr header, Diagnostics& diags)
-      : header_(std::move(header)), diags_(diags), scanner_(*header_) {
+  HeaderReader(SourcePtr header, Manifest& into, Diagnostics& diags)
+      : header_(std::move(header)),
+        diags_(diags),
+        scanner_(*header_),
+        manifest_(into) {
     manifest_.sources.push_back(header_);
-    manifest_.reserve_for(header_->text().size());
+    if (manifest_.any_size() == 0) {
+      manifest_.reserve_for(header_->text().size());
+    }
   }
 
   bool read();
   // REQUIRES: read().
   int64_t data_bytes() const { return data_bytes_; }
-  Manifest take() { return std::move(manifest_); }
   // Per parameter, then per buffer.
   std::vector<int64_t> take_begins() {
     begins_.insert(begins_.end(), buffer_begins_.begin(), buffer_begins_.end());
@@ -176,7 +197,6 @@ class HeaderReader {
   bool add(const std::string& name, Span where);
   bool check_length(const DataRange& range, const TensorType& type, Span where);
   void check_ranges();
-  void check_names();
   void note_unknown_keys();
   void fail(Span where, std::string message);
   Span name_of(const DataRange& range) const {
@@ -190,7 +210,7 @@ class HeaderReader {
   SourcePtr header_;
   Diagnostics& diags_;
   JsonScanner scanner_;  // of the header, entry by entry
-  Manifest manifest_;
+  Manifest& manifest_;
   TensorEntry tensor_;  // reused
   TensorType type_;     // reused
   std::string last_dtype_text_;
@@ -216,7 +236,6 @@ void HeaderReader::fail(Span where, std::string message) {
 
 bool HeaderReader::read() {
   if (!read_entries()) return false;
-  check_names();
   if (ranges_complete_) check_ranges();
   note_unknown_keys();
   return errors_ == 0;
@@ -464,17 +483,6 @@ void HeaderReader::check_ranges() {
   }
 }
 
-void HeaderReader::check_names() {
-  const auto duplicate = manifest_.find_duplicate();
-  if (!duplicate) return;
-  ++errors_;
-  diags_
-      .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
-             "`" + std::string(manifest_.any_name(duplicate->second)) +
-                 "` is given twice")
-      .label(manifest_.any_where(duplicate->first), "first given here");
-}
-
 void HeaderReader::note_unknown_keys() {
   if (unknown_keys_ == 0) return;
   diags_
@@ -553,13 +561,14 @@ int64_t safetensors_bytes_needed(std::string_view head) {
 
 std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
                                                          int64_t file_size,
+                                                         Manifest& into,
                                                          Diagnostics& diags) {
   if (!check_frame(*file, file_size, diags)) return std::nullopt;
   const auto length = static_cast<size_t>(header_length(file->text()));
   const auto header = std::make_shared<SourceFile>(
       file->name(), std::make_shared<HeaderBytes>(file, length));
   diags.keep(header);
-  HeaderReader reader(header, diags);
+  HeaderReader reader(header, into, diags);
   if (!reader.read()) return std::nullopt;
   const int64_t data = file_size - static_cast<int64_t>(kLengthBytes + length);
   if (data > reader.data_bytes()) {
@@ -572,14 +581,13 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
   }
   SafetensorsHeader result;
   result.data_absent = data < reader.data_bytes();
-  result.manifest = reader.take();
   result.data_begin = static_cast<int64_t>(kLengthBytes + length);
   result.begins = reader.take_begins();
   return result;
 }
 
 std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
-                                                  Host& host,
+                                                  Host& host, Manifest& into,
                                                   Diagnostics& diags) {
   const SourcePtr head =
       read_source(path, static_cast<int64_t>(kLengthBytes), host, diags);
@@ -590,7 +598,7 @@ std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
   const std::optional<FileInfo> info = host.file_info(path);
   const auto size = std::max(info ? info->size : 0,
                              static_cast<int64_t>(file->text().size()));
-  return read_safetensors_header(file, size, diags);
+  return read_safetensors_header(file, size, into, diags);
 }
 
 }  // namespace shardplan

@@ -67,16 +67,19 @@ class IndexReader {
  private:
   bool read_key(const std::string& key, Span where);
   bool read_total_size();
+  bool take_known(std::string_view name, Span where);
   bool read_entry(const std::string& name, Span where);
+  void add_entry(std::string_view name, Span where, uint32_t shard);
   uint32_t shard_number(const std::string& shard);
-  bool check_names();
 
   Diagnostics& diags_;
   JsonReader json_;
   Index index_;
   std::unordered_map<std::string, uint32_t> shard_numbers_;
+  // In quotes, as they are spelled.
+  std::unordered_map<std::string_view, uint32_t> spelt_;
+  std::pair<std::string_view, uint32_t> last_spelt_;
   std::string shard_;  // reused
-  uint32_t last_shard_ = 0;
   bool shards_are_safe_ = true;
 };
 
@@ -87,7 +90,7 @@ std::optional<Index> IndexReader::read() {
                                 return read_key(key, where);
                               }) &&
                     json_.finish();
-  if (!good || !shards_are_safe_ || !check_names()) return std::nullopt;
+  if (!good || !shards_are_safe_) return std::nullopt;
   if (!index_.weight_map_where) {
     return diags_.error(Code::MalformedDocument, json_.span(),
                         "the index has no `weight_map`");
@@ -108,9 +111,14 @@ bool IndexReader::read_key(const std::string& key, Span where) {
       return false;
     }
     index_.weight_map_where = where;
-    return json_.map("`weight_map`", [&](const std::string& name, Span place) {
-      return read_entry(name, place);
-    });
+    return json_.map(
+        "`weight_map`",
+        [&](std::string_view name, Span place) {
+          return take_known(name, place);
+        },
+        [&](const std::string& name, Span place) {
+          return read_entry(name, place);
+        });
   }
   diags_.report(Code::UnknownKey, Severity::Note, where,
                 "`" + key + "` is not a key of an index");
@@ -147,20 +155,37 @@ bool IndexReader::read_total_size() {
   return true;
 }
 
+// Names of shards differ in a number that is always as long, so the value is
+// mostly one that has been read before and as long as the last one.
+bool IndexReader::take_known(std::string_view name, Span where) {
+  const std::string_view quoted =
+      json_.ahead().substr(0, last_spelt_.first.size());
+  if (quoted.empty()) return false;
+  if (quoted != last_spelt_.first) {
+    const auto known = spelt_.find(quoted);
+    if (known == spelt_.end()) return false;
+    last_spelt_ = *known;
+  }
+  add_entry(name, where, last_spelt_.second);
+  json_.take(quoted.size());
+  return true;
+}
+
 bool IndexReader::read_entry(const std::string& name, Span where) {
-  if (json_.token() != JsonReader::Token::String) {
-    return json_.string("the shard of `" + name + "`", shard_);
-  }
-  if (index_.shards.empty() ||
-      json_.text() != index_.shards[last_shard_].name) {
-    shard_ = json_.text();
-    last_shard_ = shard_number(shard_);
-  }
+  if (!json_.string("the shard of `" + name + "`", shard_)) return false;
+  last_spelt_ = {json_.span().text(), shard_number(shard_)};
+  spelt_.insert(last_spelt_);
+  add_entry(name, where, last_spelt_.second);
+  return true;
+}
+
+void IndexReader::add_entry(std::string_view name, Span where, uint32_t shard) {
   std::string_view quoted = where.text();
   quoted = quoted.substr(1, quoted.size() - 2);
-  if (quoted != name) quoted = index_.respelt.emplace_back(name);
-  index_.entries.push_back({quoted, last_shard_, where});
-  return true;
+  if (quoted.data() != name.data() && quoted != name) {
+    quoted = index_.respelt.emplace_back(name);
+  }
+  index_.entries.push_back({quoted, shard, where});
 }
 
 uint32_t IndexReader::shard_number(const std::string& shard) {
@@ -180,20 +205,13 @@ uint32_t IndexReader::shard_number(const std::string& shard) {
   return next;
 }
 
-bool IndexReader::check_names() {
-  // Most indexes are sorted.
-  const bool ascends =
-      std::adjacent_find(index_.entries.begin(), index_.entries.end(),
-                         [](const IndexEntry& a, const IndexEntry& b) {
-                           return a.name >= b.name;
-                         }) == index_.entries.end();
-  if (ascends) return true;
+bool check_names(const Index& index, Diagnostics& diags) {
   std::unordered_map<std::string_view, Span> first;
-  first.reserve(index_.entries.size());
-  for (const IndexEntry& entry : index_.entries) {
+  first.reserve(index.entries.size());
+  for (const IndexEntry& entry : index.entries) {
     const auto [known, is_new] = first.emplace(entry.name, entry.where);
     if (is_new) continue;
-    diags_
+    diags
         .error(Code::DuplicateKey, entry.where,
                in_backticks(entry.name) + " is given twice")
         .label(known->second, "first given here");
@@ -205,105 +223,101 @@ bool IndexReader::check_names() {
 // The tensors of a shard by name, asked for mostly in the order that it has.
 class ShardNames {
  public:
-  explicit ShardNames(const Manifest& manifest)
-      : manifest_(&manifest), used_(tensor_count(manifest)) {}
+  ShardNames(const Manifest& manifest, const Shard& shard)
+      : manifest_(&manifest), shard_(&shard) {}
 
-  // The number of a tensor, which counts as used; empty where there is none.
-  std::optional<size_t> use(std::string_view name) {
-    if (next_ == used_.size() || manifest_->any_name(next_) != name) {
+  // The number of a tensor in the manifest; empty where there is none.
+  std::optional<size_t> find(std::string_view name) {
+    const size_t count = shard_->parameters + shard_->buffers;
+    if (next_ == count || manifest_->any_name(number(next_)) != name) {
       if (numbers_.empty()) number_all();
       const auto found = numbers_.find(name);
       if (found == numbers_.end()) return std::nullopt;
       next_ = found->second;
     }
-    used_[next_] = true;
-    return next_++;
-  }
-  bool is_used(size_t number) const { return used_[number]; }
-  bool all_used() const {
-    return std::find(used_.begin(), used_.end(), false) == used_.end();
+    return number(next_++);
   }
 
  private:
+  size_t number(size_t i) const {
+    return i < shard_->parameters ? shard_->first_parameter + i
+                                  : manifest_->size() + shard_->first_buffer +
+                                        (i - shard_->parameters);
+  }
   void number_all() {
-    numbers_.reserve(used_.size());
-    for (size_t i = 0; i < used_.size(); ++i) {
-      numbers_.emplace(manifest_->any_name(i), i);
+    const size_t count = shard_->parameters + shard_->buffers;
+    numbers_.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      numbers_.emplace(manifest_->any_name(number(i)), i);
     }
   }
 
   const Manifest* manifest_;
+  const Shard* shard_;
   size_t next_ = 0;
-  std::vector<bool> used_;
   std::unordered_map<std::string_view, size_t> numbers_;
 };
 
-// Per entry of the index, the number of its tensor in its shard.
-using Numbers = std::vector<std::optional<size_t>>;
-
-void report_lacking(const Index& index, const Numbers& numbers,
+void report_lacking(const std::vector<const IndexEntry*>& entries,
                     Diagnostics& diags) {
-  std::vector<std::string> lacking;
-  Span first;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i]) continue;
-    if (lacking.empty()) first = index.entries[i].where;
-    lacking.emplace_back(index.entries[i].name);
-  }
-  const auto count = static_cast<int64_t>(lacking.size());
+  std::vector<std::string> names;
+  for (const IndexEntry* entry : entries) names.emplace_back(entry->name);
   diags
-      .error(
-          Code::InconsistentCheckpoint, first,
-          plural(count, "tensor") +
-              " not in the shard that the index names: " + some_names(lacking))
-      .parameters(lacking);
+      .error(Code::InconsistentCheckpoint, entries.front()->where,
+             plural(static_cast<int64_t>(names.size()), "tensor") +
+                 " not in the shard that the index names: " + some_names(names))
+      .parameters(names);
 }
 
-// Adds the tensors of the index in its order, and behind them those that no
-// entry names, in the shards' order.
-bool add_tensors(const Index& index, const std::vector<Shard>& shards,
-                 Manifest& manifest, Diagnostics& diags) {
+// Puts the tensors of the shards into the order of the index, and behind them
+// those that no entry names, in the shards' order.
+bool arrange(const Index& index, const std::vector<Shard>& shards,
+             Manifest& manifest, Diagnostics& diags) {
   std::vector<ShardNames> names;
-  for (const Shard& shard : shards) names.emplace_back(shard.manifest);
-  Numbers numbers;
-  numbers.reserve(index.entries.size());
-  bool all_found = true;
+  for (const Shard& shard : shards) names.emplace_back(manifest, shard);
+  std::vector<Manifest::Kept> order;
+  order.reserve(manifest.any_size());
+  std::vector<bool> used(manifest.any_size());
+  std::vector<const IndexEntry*> lacking;
+  bool twice = false;
   for (const IndexEntry& entry : index.entries) {
-    numbers.push_back(names[entry.shard].use(entry.name));
-    all_found = all_found && numbers.back();
+    const auto number = names[entry.shard].find(entry.name);
+    if (!number) {
+      lacking.push_back(&entry);
+      continue;
+    }
+    order.push_back({*number, *number >= manifest.size()});
+    twice = twice || used[*number];
+    used[*number] = true;
   }
-  const bool all_used =
-      std::all_of(names.begin(), names.end(),
-                  [](const ShardNames& shard) { return shard.all_used(); });
-  // Where all are used, no two have one name: those of the index differ.
-  if (!(all_found && all_used) && !check_distinct(shards, diags)) return false;
-  if (!all_found) {
-    report_lacking(index, numbers, diags);
+  const bool all_used = order.size() == manifest.any_size();
+  // Where each is used once, no two have one name, here or there.
+  const bool once_each = lacking.empty() && all_used && !twice;
+  if (!once_each &&
+      !(check_names(index, diags) && check_distinct(manifest, diags))) {
     return false;
   }
-  std::vector<ShardCopy> copies;
-  copies.reserve(shards.size());
-  for (const Shard& shard : shards) {
-    copies.emplace_back(shard.manifest, manifest);
+  if (!lacking.empty()) {
+    report_lacking(lacking, diags);
+    return false;
   }
-  const auto copy = [&](size_t shard, size_t number) {
-    return copies[shard].add(number, diags);
-  };
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (!copy(index.entries[i].shard, *numbers[i])) return false;
-  }
-  if (all_used) return true;
   std::vector<std::string> others;
   Span first;
-  for (size_t s = 0; s < shards.size(); ++s) {
-    const Manifest& shard = shards[s].manifest;
-    for (size_t i = 0; i < tensor_count(shard); ++i) {
-      if (names[s].is_used(i)) continue;
-      if (others.empty()) first = shard.any_where(i);
-      others.emplace_back(shard.any_name(i));
-      if (!copy(s, i)) return false;
-    }
+  for (const Shard& shard : shards) {
+    if (all_used) break;
+    const auto add_others = [&](size_t begin, size_t count, bool buffer) {
+      for (size_t i = begin; i < begin + count; ++i) {
+        if (used[i]) continue;
+        if (others.empty()) first = manifest.any_where(i);
+        others.emplace_back(manifest.any_name(i));
+        order.push_back({i, buffer});
+      }
+    };
+    add_others(shard.first_parameter, shard.parameters, false);
+    add_others(manifest.size() + shard.first_buffer, shard.buffers, true);
   }
+  manifest.keep(order);
+  if (all_used) return true;
   const auto count = static_cast<int64_t>(others.size());
   diags
       .report(Code::InconsistentCheckpoint, Severity::Warning, first,
@@ -326,12 +340,12 @@ std::optional<Manifest> read_with_shards(const ModelSource& source,
   for (const ShardFile& shard : index.shards) {
     paths.push_back(path_beside(source.path, shard.name, host));
   }
-  const auto shards = read_shards(paths, host, diags);
-  if (!shards) return std::nullopt;
   Manifest manifest;
   manifest.sources.push_back(source.file);
-  adopt_shards(*shards, manifest);
-  if (!add_tensors(index, *shards, manifest, diags)) return std::nullopt;
+  manifest.reserve_for(source.file->text().size());
+  const auto shards = read_shards(paths, host, manifest, diags);
+  if (!shards || !arrange(index, *shards, manifest, diags)) return std::nullopt;
+  remark_absent(*shards, manifest);
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (index.total_size && index.total_size != bytes) {
     diags.report(
@@ -349,7 +363,7 @@ struct NameDifference {
 
 NameDifference difference_of(const Index& index, const Manifest& manifest) {
   std::unordered_map<std::string_view, bool> implied;  // seen in the index?
-  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
     implied.emplace(manifest.any_name(i), false);
   }
   NameDifference result;
@@ -362,7 +376,7 @@ NameDifference difference_of(const Index& index, const Manifest& manifest) {
       result.all_differ = false;
     }
   }
-  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
     if (!implied.at(manifest.any_name(i))) {
       result.only_config.emplace_back(manifest.any_name(i));
     }
@@ -371,18 +385,14 @@ NameDifference difference_of(const Index& index, const Manifest& manifest) {
 }
 
 // The manifest without the tensors that the index does not name.
-bool drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
+void drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   const std::set<std::string_view> dropped(names.begin(), names.end());
-  Manifest rest = without_tensors(manifest);
-  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+  std::vector<Manifest::Kept> rest;
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
     if (dropped.contains(manifest.any_name(i))) continue;
-    if (!rest.add(manifest.any_name(i), manifest.any_type(i),
-                  manifest.any_where(i), i >= manifest.size())) {
-      return false;
-    }
+    rest.push_back({i, i >= manifest.size()});
   }
-  manifest = std::move(rest);
-  return true;
+  manifest.keep(rest);
 }
 
 // Buffers that earlier versions of transformers saved and no config implies:
@@ -436,9 +446,7 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
     report.help("the shards beside the index settle what the tensors are");
   };
   Manifest common = manifest;
-  if (!names.only_config.empty() && !drop_tensors(names.only_config, common)) {
-    return false;
-  }
+  if (!names.only_config.empty()) drop_tensors(names.only_config, common);
   const std::optional<int64_t> bytes = tensor_bytes(common);
   const int64_t said = index.total_size.value_or(0);
   const bool confirmed =
@@ -505,7 +513,7 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (bytes == index.total_size) return true;
   // The size of tensors that the index alone names is not known.
-  const bool has_more = index.entries.size() > tensor_count(manifest);
+  const bool has_more = index.entries.size() > manifest.any_size();
   if (has_more && bytes && *bytes < *index.total_size) return true;
   auto report = diags.error(
       Code::InconsistentCheckpoint, index.total_size_where,
@@ -584,12 +592,12 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
             "add the shards (their first megabytes are enough), or the "
             "model's config.json");
   }
+  if (!check_names(index, diags)) return std::nullopt;
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
   if (file == nullptr) return std::nullopt;
   const std::optional<Document> config = parse_document(file, diags);
   if (!config) return std::nullopt;
-  const auto beside =
-      quantisation_beside(path, *config, host, diags);
+  const auto beside = quantisation_beside(path, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
       synthesize_manifest(*config, diags, {}, &*beside);
