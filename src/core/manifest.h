@@ -29,6 +29,9 @@
 
 namespace shardplan {
 
+class Document;
+struct Architecture;
+
 // ParameterKinds: what an architecture says of the dimensions of parameters.
 
 // One of several tensors side by side in a dimension, or of a repeated part.
@@ -72,6 +75,12 @@ struct ManifestDescription {
   // Of a config.json: "llama"; empty where there is none.
   std::string model_type;
   std::string format;  // "native", "safetensors", "hf-config", ...
+  // The config.json that the model follows from, or that stands beside its
+  // weights; null where there is none, or none that can be read.
+  std::shared_ptr<const Document> config;
+  bool config_unread = false;  // one is there
+  // How the user wants it read; null: as it says itself.
+  std::shared_ptr<const Architecture> architecture;
   ModelFacts facts;
   // Of parameters that an architecture explains; else empty.
   std::shared_ptr<const ParameterKinds> kinds;

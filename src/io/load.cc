@@ -28,6 +28,7 @@
 #include "io/spec_node.h"
 #include "model/architectures.h"
 #include "model/naming/name_scheme.h"
+#include "model/quantised_weight.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -208,21 +209,28 @@ bool is_weights(const Manifest& manifest) {
   return false;
 }
 
-// Weights do not tell their heads; a config.json beside them may, at `path`.
-// One that is broken takes nothing from the weights. False where there is none.
-bool add_facts(const std::string& path, const ArchitecturePtr& architecture,
-               Manifest& manifest, Host& host, Diagnostics& diags) {
-  if (!host.file_info(path)) return false;
+// The config.json at `path`, beside what was read. Weights do not tell their
+// heads: it may. One that is broken takes nothing from the weights.
+void add_config(const std::string& path, Manifest& manifest, Host& host,
+                Diagnostics& diags) {
+  if (!host.file_info(path)) return;
   Diagnostics problems;
   const SourcePtr source = read_source(path, kWholeFile, host, problems);
   std::optional<Document> config;
   if (source != nullptr) config = parse_document(source, problems);
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
-    manifest.facts = config_facts(config->root(), architecture);
-    manifest.model_type = config_model_type(config->root());
-    explain_tensors(*config, path, {architecture, nullptr}, host, manifest);
-    return true;
+    manifest.config = std::make_shared<const Document>(*std::move(config));
+    if (!is_weights(manifest) || manifest.facts.from != FactsFrom::None) {
+      return;
+    }
+    const Node root = manifest.config->root();
+    manifest.facts = config_facts(root, manifest.architecture);
+    manifest.model_type = config_model_type(root);
+    explain_tensors(*manifest.config, path, {manifest.architecture, nullptr},
+                    host, manifest);
+    return;
   }
+  manifest.config_unread = true;
   const Diagnostic& first = problems.all().front();
   if (source != nullptr) diags.keep(source);
   diags
@@ -230,7 +238,6 @@ bool add_facts(const std::string& path, const ArchitecturePtr& architecture,
               first.labels.empty() ? Span{} : first.labels.front().where,
               "the config beside the weights is not used: " + first.message)
       .fact("heads and experts are inferred from names and shapes instead");
-  return true;
 }
 
 }  // namespace
@@ -373,16 +380,21 @@ std::optional<Manifest> load_manifest(const std::string& path,
                                : read_file(path, reading, host, diags);
   if (!manifest || !check_distinct(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
-  bool used = manifest->format == kHfConfig.name ||
-              manifest->format == kMaxtextModel.name;
-  if (reading.scheme != nullptr && !used) return not_renamed();
-  if (path != "-" && is_weights(*manifest) &&
-      manifest->facts.from == FactsFrom::None) {
-    used = add_facts(is_directory ? path_in(path, kConfigName, host)
-                                  : path_beside(path, kConfigName, host),
-                     reading.architecture, *manifest, host, diags);
+  manifest->architecture = reading.architecture;
+  const bool is_config = manifest->format == kHfConfig.name ||
+                         manifest->format == kMaxtextModel.name;
+  if (reading.scheme != nullptr && !is_config) return not_renamed();
+  // What a quantised weight stands for is known from a config alone.
+  if (path != "-" && manifest->config == nullptr &&
+      (is_directory || is_weights(*manifest) ||
+       quantised_weight(*manifest) >= 0)) {
+    add_config(is_directory ? path_in(path, kConfigName, host)
+                            : path_beside(path, kConfigName, host),
+               *manifest, host, diags);
   }
-  if (reading.architecture != nullptr && !used) {
+  if (reading.architecture != nullptr && !is_config &&
+      !(is_weights(*manifest) &&
+        (manifest->config != nullptr || manifest->config_unread))) {
     return unread(in_backticks(path) + " is none and has none beside it");
   }
   report_remarks(*manifest, diags);

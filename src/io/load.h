@@ -59,17 +59,15 @@ struct ManifestFormat {
   bool is_weights = false;
   // How many bytes of a file are needed, seen from its head; null: all.
   int64_t (*bytes_needed)(std::string_view head) = nullptr;
-  // The config.json that such a file is, or amounts to; null: it has none.
-  std::shared_ptr<const Document> (*config)(const ModelSource&, Host&,
-                                            Diagnostics&) = nullptr;
 };
 std::span<const ManifestFormat> manifest_formats();
 
 // Reads `path` in whichever format it has. A directory is searched for
 // model.safetensors.index.json, *.safetensors, *.gguf, an Orbax checkpoint,
-// MaxText's sharding dumps, config.json. Facts come from a config.json beside
-// the weights when there is one. Names are checked to be unique (SP003). An
-// architecture or scheme that nothing is read by is SP010.
+// MaxText's sharding dumps, config.json. A config.json beside weights is read
+// with them, and facts that they do not have come from there. Names are checked
+// to be unique (SP003). An architecture or scheme that nothing is read by is
+// SP010.
 std::optional<Manifest> load_manifest(const std::string& path,
                                       const ModelReading& reading, Host& host,
                                       Diagnostics& diags);

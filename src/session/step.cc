@@ -13,11 +13,8 @@
 #include "base/text.h"
 #include "core/facts.h"
 #include "findings/step_findings.h"
-#include "io/fence.h"
 #include "io/hf_config/facts.h"
 #include "io/hf_config/plain.h"
-#include "io/load.h"
-#include "io/paths.h"
 #include "model/forward/parameter_names.h"
 #include "model/forward/recognise.h"
 #include "model/quantised_weight.h"
@@ -198,12 +195,11 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
 }
 
 // By the config, without what it says of quantisation.
-std::optional<DequantisedModel> dequantised(
-    const Manifest& manifest, const std::shared_ptr<const Document>& config,
-    const std::shared_ptr<const Architecture>& architecture,
-    const std::vector<bool>& frozen, Diagnostics& diags) {
+std::optional<DequantisedModel> dequantised(const Manifest& manifest,
+                                            const std::vector<bool>& frozen,
+                                            Diagnostics& diags) {
   const auto weight = static_cast<size_t>(quantised_weight(manifest));
-  if (config == nullptr) {
+  if (manifest.config == nullptr) {
     return diags
         .error(Code::UnsupportedConfig, manifest.where(weight),
                in_backticks(manifest.name(weight)) +
@@ -212,9 +208,15 @@ std::optional<DequantisedModel> dequantised(
                    ", and what it stands for is not known without a config")
         .help("put the model's config.json beside it");
   }
-  const auto plain = plain_manifest(*config, architecture, diags);
+  const auto plain =
+      plain_manifest(*manifest.config, manifest.architecture, diags);
   if (!plain) return std::nullopt;
-  return dequantised_model(manifest, *plain, frozen, diags);
+  auto model = dequantised_model(manifest, *plain, frozen, diags);
+  if (model) {
+    model->manifest.config = manifest.config;
+    model->manifest.architecture = manifest.architecture;
+  }
+  return model;
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
@@ -328,36 +330,21 @@ AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
   return axes;
 }
 
-std::optional<StepModel> step_model(const StepRequest& request,
-                                    const Manifest& manifest,
-                                    const BudgetInput& budget, Host& host,
+std::optional<StepModel> step_model(const Manifest& manifest,
+                                    const BudgetInput& budget,
                                     Diagnostics& diags) {
-  const PlanRequest& planning = request.planning;
-  auto config = find_config(planning.model, host, diags);
-  if (!config) return std::nullopt;
-  std::shared_ptr<const Architecture> architecture;
-  if (planning.reading.architecture) {
-    architecture =
-        load_architecture(*planning.reading.architecture, host, diags);
-    if (architecture == nullptr) return std::nullopt;
-  }
   StepModel model;
-  if (*config != nullptr) model.experts_per_token = experts_per_token(**config);
+  if (manifest.config != nullptr) {
+    model.experts_per_token = experts_per_token(*manifest.config);
+  }
   model.frozen = frozen_of(manifest, budget.trained);
   if (quantised_weight(manifest) >= 0) {
-    if (*config == nullptr) {
-      config = find_config(path_beside(planning.model, "config.json", host),
-                           host, diags);
-      if (!config) return std::nullopt;
-    }
-    model.dequantised =
-        dequantised(manifest, *config, architecture, model.frozen, diags);
+    model.dequantised = dequantised(manifest, model.frozen, diags);
     if (!model.dequantised) return std::nullopt;
   }
   const Manifest& computed =
       model.dequantised ? model.dequantised->manifest : manifest;
-  model.runnable = recognise_model(computed, *std::move(config),
-                                   std::move(architecture), model.recognised);
+  model.runnable = recognise_model(computed, model.recognised);
   if (model.runnable) {
     model.stacked = stacked_experts(
         computed, model.dequantised ? model.dequantised->frozen : model.frozen);
@@ -601,8 +588,7 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
                                       const Session& session,
                                       const BudgetAnswer& budget, Host& host,
                                       Diagnostics& diags) {
-  const auto model =
-      step_model(request, session.manifest, budget.input, host, diags);
+  const auto model = step_model(session.manifest, budget.input, diags);
   if (!model) return std::nullopt;
   const StepWorkload workload = {*request.memory.batch, *request.memory.seq};
   const StepOptions step =

@@ -64,12 +64,11 @@ struct StepModel {
   StepOptions sized(StepOptions step,
                     const std::optional<std::string>& hardware) const;
 };
-// Empty, with the reason reported: the config or an architecture cannot be
-// read, adapters are there without a forward pass (SP016), or quantised weights
+// Empty, with the reason reported: the config cannot be read (SP002),
+// adapters are there without a forward pass (SP016), or quantised weights
 // are trained or not described by a config (SP009).
-std::optional<StepModel> step_model(const StepRequest& request,
-                                    const Manifest& manifest,
-                                    const BudgetInput& budget, Host& host,
+std::optional<StepModel> step_model(const Manifest& manifest,
+                                    const BudgetInput& budget,
                                     Diagnostics& diags);
 
 // Those of the mesh that cut the batch and the tokens of a sequence.

@@ -111,11 +111,8 @@ FUZZ_TARGET(architecture) {
   Diagnostics diags;
   const auto manifest =
       load_manifest("config.json", {.architecture = "a.yaml"}, host, diags);
-  auto config = find_config("config.json", host, diags);
-  auto architecture = load_architecture("a.yaml", host, diags);
-  if (!manifest || !config || architecture == nullptr) return 0;
-  const auto model = recognise_model(*manifest, *std::move(config),
-                                     std::move(architecture), diags);
+  if (!manifest) return 0;
+  const auto model = recognise_model(*manifest, diags);
   if (!model) return 0;
   const auto written = write_forward(*model, {*manifest, {}}, diags);
   if (written) build_graph(*written, *manifest, diags);
@@ -182,7 +179,8 @@ FUZZ_TARGET(orbax) {
   return 0;
 }
 
-// MaxText's model files; the same bytes are the file that `model_name: m` names.
+// MaxText's model files; the same bytes are the file that `model_name: m`
+// names.
 FUZZ_TARGET(maxtext_model) {
   using namespace shardplan;
   testing::MemoryHost host;

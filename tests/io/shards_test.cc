@@ -110,7 +110,7 @@ TEST_CASE("shards that together exceed 63 bits are refused") {
   Manifest manifest;
   CHECK_FALSE(read_shards(kPaths, host, manifest, diags));
   CHECK(messages(diags) ==
-        "SP002 b:1:26 with `y` the tensors exceed 2^63 bytes");
+        "SP002 b:1:28 with `y` the tensors exceed 2^63 bytes");
 }
 
 TEST_CASE("tensors in two shards are reported together") {

@@ -130,14 +130,10 @@ Checkpoint read_checkpoint(const std::string& name) {
   result.expected = open(expected_path(name), *host);
   result.tokens = tokens_of(result.expected.at("input_ids"));
   Diagnostics diags;
-  const auto config = find_config(checkpoints() / name, *host, diags);
-  CAPTURE(messages(diags));
-  REQUIRE(config);
   ForwardPass pass;
   pass.batch = result.tokens.shape[0];
   pass.length = result.tokens.shape[1];
-  auto model =
-      recognise_model(result.weights.manifest, *config, nullptr, diags);
+  auto model = recognise_model(result.weights.manifest, diags);
   CAPTURE(messages(diags));
   REQUIRE(model);
   result.model =

@@ -140,8 +140,8 @@ bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   for (const RuleSetChange& change : diff.rules.changes) {
     diff.rule_changes.push_back(gate_change(change));
   }
-  ComparedCollectives collectives = compare_collectives(
-      {diff.before, context.host}, {diff.after, context.host});
+  ComparedCollectives collectives =
+      compare_collectives(diff.before, diff.after);
   diff.collectives = std::move(collectives.coverage);
   diff.categories = category_changes(side_of(diff.before), side_of(diff.after));
   diff.changes =

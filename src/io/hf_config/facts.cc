@@ -310,56 +310,6 @@ ModelFacts config_facts(
   return facts;
 }
 
-namespace {
-
-constexpr int64_t kHeadBytes = int64_t{1} << 16U;
-
-// The file that has the config of the model at `path`, and the format that
-// reads it there; no format where there is none.
-struct ConfigPlace {
-  std::string path;
-  const ManifestFormat* format = nullptr;
-};
-
-ConfigPlace config_place(const std::string& path, Host& host) {
-  const std::optional<FileInfo> info = host.file_info(path);
-  if (path == "-" || path.starts_with('@') || !info) return {};
-  if (info->directory) {
-    return {path_in(path, "config.json", host), &kHfConfig};
-  }
-  // What has no size may be a pipe, which can be read only once.
-  if (info->size == 0) return {};
-  std::string why;
-  const auto bytes = host.read_file(path, kHeadBytes, why);
-  if (bytes == nullptr) return {};
-  const std::string_view head = bytes->view();
-  for (const ManifestFormat& format : manifest_formats()) {
-    if (!format.recognize(head)) continue;
-    if (format.is_weights) {
-      return {path_beside(path, "config.json", host), &kHfConfig};
-    }
-    if (format.config != nullptr) return {path, &format};
-    return {};
-  }
-  return {};
-}
-
-}  // namespace
-
-std::optional<std::shared_ptr<const Document>> find_config(
-    const std::string& path, Host& host, Diagnostics& diags) {
-  const ConfigPlace place = config_place(path, host);
-  if (place.format == nullptr || !host.file_info(place.path)) {
-    return std::shared_ptr<const Document>();
-  }
-  const SourcePtr source = read_source(place.path, kWholeFile, host, diags);
-  if (source == nullptr) return std::nullopt;
-  auto config = place.format->config(
-      {place.path, directory_of(place.path), source}, host, diags);
-  if (config == nullptr) return std::nullopt;
-  return config;
-}
-
 std::optional<int64_t> experts_per_token(const Document& config) {
   const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
                                                     "num_experts_per_token",

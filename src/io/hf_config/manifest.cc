@@ -186,39 +186,29 @@ bool recognize(std::string_view head) {
   return has("\"model_type\"", '"') || has("\"architectures\"", '[');
 }
 
-std::shared_ptr<const Document> config_itself(const ModelSource& source, Host&,
-                                              Diagnostics& diags) {
-  auto document = parse_document(source.file, diags);
-  if (!document ||
-      !require(document->root(), NodeKind::Map, "a config", diags)) {
-    return nullptr;
-  }
-  return std::make_shared<const Document>(*std::move(document));
-}
-
 std::optional<Manifest> read(const ModelSource& source, Host& host,
                              Diagnostics& diags) {
   diags.keep(source.file);
-  const auto document = parse_document(source.file, diags);
+  auto document = parse_document(source.file, diags);
   if (!document) return std::nullopt;
+  const auto config = std::make_shared<const Document>(*std::move(document));
   std::optional<QuantisationFile> beside = QuantisationFile();
   if (source.path != "-") {
-    beside = quantisation_beside(source.path, *document, host, diags);
+    beside = quantisation_beside(source.path, *config, host, diags);
   }
   if (!beside) return std::nullopt;
-  auto manifest =
-      synthesize_manifest(*document, diags, source.reading, &*beside);
-  if (manifest) manifest->title = source.path;
+  auto manifest = synthesize_manifest(*config, diags, source.reading, &*beside);
+  if (!manifest) return std::nullopt;
+  manifest->title = source.path;
+  manifest->config = config;
   return manifest;
 }
 
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config",  "a Hugging Face config.json of a known family",
-    recognize,    read,
-    false,        nullptr,
-    config_itself};
+    "hf-config", "a Hugging Face config.json of a known family", recognize,
+    read};
 
 std::optional<QuantisationFile> quantisation_beside(const std::string& path,
                                                     const Document& config,

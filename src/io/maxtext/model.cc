@@ -611,6 +611,7 @@ std::optional<Manifest> read_model(const ModelSource& source, Host& host,
   if (!manifest) return std::nullopt;
   manifest->title = source.path;
   manifest->sources.push_back(document->shared_source());
+  manifest->config = document;
   return manifest;
 }
 
@@ -618,8 +619,6 @@ std::optional<Manifest> read_model(const ModelSource& source, Host& host,
 
 const ManifestFormat kMaxtextModel = {
     "maxtext-model", "MaxText's model files and configs that name one",
-    recognize_model, read_model,
-    false,           nullptr,
-    config_of_model};
+    recognize_model, read_model};
 
 }  // namespace shardplan

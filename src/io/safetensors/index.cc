@@ -595,8 +595,9 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
   if (!check_names(index, diags)) return std::nullopt;
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
   if (file == nullptr) return std::nullopt;
-  const std::optional<Document> config = parse_document(file, diags);
-  if (!config) return std::nullopt;
+  auto document = parse_document(file, diags);
+  if (!document) return std::nullopt;
+  const auto config = std::make_shared<const Document>(*std::move(document));
   const auto beside = quantisation_beside(path, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
@@ -613,6 +614,7 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
       "; shapes and dtypes come from `" + path + "`");
   manifest->sources.push_back(file);
   manifest->sources.push_back(source.file);
+  manifest->config = config;
   return manifest;
 }
 

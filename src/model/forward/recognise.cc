@@ -410,4 +410,17 @@ std::optional<RunnableModel> recognise_model(
   return model;
 }
 
+std::optional<RunnableModel> recognise_model(const Manifest& manifest,
+                                             Diagnostics& diags) {
+  if (manifest.config_unread) {
+    return diags
+        .error(Code::MalformedDocument, {},
+               "the config beside the weights cannot be read, so it is not "
+               "known what the model computes")
+        .help("mend it, or move it away: names and shapes tell then");
+  }
+  return recognise_model(manifest, manifest.config, manifest.architecture,
+                         diags);
+}
+
 }  // namespace shardplan

@@ -102,8 +102,9 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
         std::string::npos);
   CHECK(behind(c + "17,25]}", 25).find("belong to no tensor") !=
         std::string::npos);
-  CHECK(behind(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[16,24]})", 24)
-            .find("`a` is given twice") != std::string::npos);
+  CHECK(behind(c + "00000016,00000024]}", 24).find("starts with 0") !=
+        std::string::npos);
+  CHECK(behind(c + "1234567:,24]}", 24).find("`:`") != std::string::npos);
   CHECK(behind(R"("__metadata__":{"dtype":"F32","shape":[2],"data_offsets":[)"
                "16,24]}",
                24)
@@ -395,6 +396,38 @@ TEST_CASE("standard input is not a file named `-`") {
   CHECK(messages(diags).empty());
 }
 
+TEST_CASE("places of any number of digits are read, in known entries too") {
+  CHECK(holds("three of one type", [] {
+    const auto digits = draw_in(1, 18);
+    int64_t most = 1;
+    for (int i = 0; i < digits; ++i) most *= 10;
+    const auto bytes = draw_in<int64_t>(0, most);
+    const std::string size = "[" + std::to_string(bytes) + "]";
+    std::string header = "{";
+    for (int64_t i = 0; i < 3; ++i) {
+      header += (i == 0 ? "" : ",") +
+                tensor(std::string(1, static_cast<char>('a' + i)), "U8", size,
+                       "[" + std::to_string(i * bytes) + "," +
+                           std::to_string((i + 1) * bytes) + "]");
+    }
+    const std::string type = " u8" + size + "; ";
+    ENSURE(outcome(safetensors_bytes(header + "}")) ==
+           "a" + type + "b" + type + "c" + type + (bytes > 0 ? "no data" : ""));
+  }));
+}
+
+TEST_CASE("a name that is given twice is refused, in known entries too") {
+  testing::MemoryHost host;
+  host.files["m.safetensors"] =
+      safetensors_bytes("{" + tensor("a", "U8", "[1]", "[0,1]") + "," +
+                            tensor("b", "U8", "[1]", "[1,2]") + "," +
+                            tensor("a", "U8", "[1]", "[2,3]") + "}",
+                        3);
+  Diagnostics diags;
+  CHECK_FALSE(load_manifest("m.safetensors", host, diags));
+  CHECK(messages(diags) == "SP003 m.safetensors:1:106 `a` is given twice");
+}
+
 TEST_CASE("a directory's files are one model, in the order of their names") {
   testing::MemoryHost host;
   host.files["d/2.safetensors"] = safetensors({{"a", "F32", {4}}});
@@ -408,7 +441,7 @@ TEST_CASE("a directory's files are one model, in the order of their names") {
   CHECK(manifest->remarks.empty());
 
   host.files["d/3.safetensors"] = safetensors({{"a", "F32", {4}}});
-  CHECK_FALSE(kSafetensors.read({"d", "d", nullptr}, host, diags));
+  CHECK_FALSE(load_manifest("d", host, diags));
   CHECK(messages(diags) ==
         "SP008 d/3.safetensors:1:2 1 tensor in more than one shard: `a`");
 }

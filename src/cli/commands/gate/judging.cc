@@ -271,13 +271,13 @@ void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   find_fixes_of(*gated.judged, is_new, *judging.head.host);
 }
 
-void add_found_changes(const Judging& judging, GatedTarget& gated) {
+void add_found_changes(GatedTarget& gated) {
   if (gated.base == nullptr) {
     add_new_findings(*gated.judged, gated.changes);
     return;
   }
-  ComparedCollectives collectives = compare_collectives(
-      {*gated.before, *judging.base.host}, {*gated.judged, *judging.head.host});
+  ComparedCollectives collectives =
+      compare_collectives(*gated.before, *gated.judged);
   gated.collectives = std::move(collectives.coverage);
   gated.categories =
       category_changes(side_of(*gated.before), side_of(*gated.judged));
@@ -328,7 +328,7 @@ void judge_gated(const Judging& judging, GatedTarget& gated) {
   if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
   accept_side(judging, judging.head, gated.name_in_base(), gated.judged->diags);
   if (!is_same && !gated.failed_to_run) {
-    add_found_changes(judging, gated);
+    add_found_changes(gated);
     add_changes_as_before(judging, gated);
   }
 }

@@ -13,8 +13,6 @@
 #include "cli/commands/simulate/model.h"
 #include "core/facts.h"
 #include "gate/rule_changes.h"
-#include "io/hf_config/facts.h"
-#include "io/load.h"
 #include "model/forward/inputs.h"
 #include "model/forward/recognise.h"
 #include "session/plan_request.h"
@@ -65,42 +63,17 @@ ForwardPass pass_of(const JudgedTarget& target) {
   return pass;
 }
 
-// What a config.json says; the diagnostics keep its text.
-struct SideConfig {
-  Diagnostics diags;
-  // Empty: it cannot be read; null: there is none.
-  std::optional<std::shared_ptr<const Document>> config;
-  // How the user wants it read; null: as it says itself.
-  std::shared_ptr<const Architecture> architecture;
-};
-
-SideConfig config_of(const TargetOnSide& side) {
-  SideConfig result;
-  const PlanRequest& request = side.target.options.planning;
-  if (const auto& given = request.reading.architecture) {
-    result.architecture = load_architecture(*given, side.host, result.diags);
-    if (result.architecture == nullptr) return result;
-  }
-  result.config = find_config(request.model, side.host, result.diags);
-  return result;
-}
-
 // Of a side, before anything is partitioned.
 struct SideModel {
   std::optional<ForwardModel> model;  // empty: `why` says why
   std::string why;
 };
 
-SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
+SideModel side_model(const JudgedTarget& target) {
   SideModel result;
-  if (!read.config) {
-    result.why = reason_in(read.diags);
-    return result;
-  }
   Diagnostics diags;
   const Manifest& manifest = target.session->manifest;
-  auto model =
-      recognise_model(manifest, *read.config, read.architecture, diags);
+  auto model = recognise_model(manifest, diags);
   if (model) {
     result.model = forward_model(manifest, *std::move(model), pass_of(target));
   }
@@ -109,8 +82,8 @@ SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
 }
 
 // The text of a config; null is none.
-const SourceFile* file_of(const SideConfig& side) {
-  return *side.config == nullptr ? nullptr : (*side.config)->root().span().file;
+const SourceFile* config_text(const Manifest& manifest) {
+  return manifest.config == nullptr ? nullptr : &manifest.config->source();
 }
 
 // Of files; null is none.
@@ -132,14 +105,13 @@ bool is_same_architecture(const Architecture* a, const Architecture* b) {
 }
 
 // Whether the other side has the same model, run on the same tokens.
-bool is_same_model(const JudgedTarget& before, const SideConfig& was,
-                   const JudgedTarget& after, const SideConfig& is) {
+bool is_same_model(const JudgedTarget& before, const JudgedTarget& after) {
   const Manifest& a = before.session->manifest;
   const Manifest& b = after.session->manifest;
-  if (!was.config || !is.config || a.size() != b.size() ||
-      (a.sources.empty() && file_of(was) == nullptr) ||
-      !is_same_text(file_of(was), file_of(is)) ||
-      !is_same_architecture(was.architecture.get(), is.architecture.get()) ||
+  if (a.config_unread || b.config_unread || a.size() != b.size() ||
+      (a.sources.empty() && a.config == nullptr) ||
+      !is_same_text(config_text(a), config_text(b)) ||
+      !is_same_architecture(a.architecture.get(), b.architecture.get()) ||
       !are_same_texts(a.sources, b.sources)) {
     return false;
   }
@@ -255,28 +227,26 @@ SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
 
 }  // namespace
 
-ComparedCollectives compare_collectives(const TargetOnSide& before,
-                                        const TargetOnSide& after) {
-  const SideConfig configs[] = {config_of(before), config_of(after)};
-  const bool is_same =
-      is_same_model(before.target, configs[0], after.target, configs[1]);
-  if (is_same && is_placed_alike(before.target, after.target)) {
+ComparedCollectives compare_collectives(const JudgedTarget& before,
+                                        const JudgedTarget& after) {
+  const bool is_same = is_same_model(before, after);
+  if (is_same && is_placed_alike(before, after)) {
     return {{CollectiveCoverage::How::Same, "", ""}, {}};
   }
-  SideModel model = side_model(before.target, configs[0]);
-  const SideAnswer was = answer_of(before.target, model);
+  SideModel model = side_model(before);
+  const SideAnswer was = answer_of(before, model);
   std::optional<SideModel> other;
-  if (!is_same) other.emplace(side_model(after.target, configs[1]));
-  const SideAnswer is = answer_of(after.target, other ? *other : model);
+  if (!is_same) other.emplace(side_model(after));
+  const SideAnswer is = answer_of(after, other ? *other : model);
   if (was.found && is.found) {
     ComparedCollectives compared;
     compared.coverage = {
         CollectiveCoverage::How::Compared,
         was.over == is.over ? is.over : was.over + " → " + is.over,
         is.doubt.empty() ? was.doubt : is.doubt};
-    compared.changes = collective_changes(
-        after.target.name, {*before.target.session, was.found->uses},
-        {*after.target.session, is.found->uses});
+    compared.changes =
+        collective_changes(after.name, {*before.session, was.found->uses},
+                           {*after.session, is.found->uses});
     return compared;
   }
   std::string why = is.found ? was.why : is.why;

@@ -12,12 +12,6 @@
 
 namespace shardplan::cli {
 
-// A target that has a session, and the host that it was read from.
-struct TargetOnSide {
-  const JudgedTarget& target;
-  Host& host;
-};
-
 struct ComparedCollectives {
   CollectiveCoverage coverage;
   std::vector<GateChange> changes;
@@ -26,7 +20,7 @@ struct ComparedCollectives {
 // Tokens are those of the target's batch and sequence length, in decoding one
 // of each sequence; what is not given is as `simulate` runs it without being
 // told. Numbers are of the type that most weights have.
-ComparedCollectives compare_collectives(const TargetOnSide& before,
-                                        const TargetOnSide& after);
+ComparedCollectives compare_collectives(const JudgedTarget& before,
+                                        const JudgedTarget& after);
 
 }  // namespace shardplan::cli

@@ -15,7 +15,6 @@
 #include "cli/options.h"
 #include "core/plan.h"
 #include "graph/shrink.h"
-#include "io/hf_config/facts.h"
 #include "io/load.h"
 #include "io/safetensors/file.h"
 #include "model/forward/inputs.h"
@@ -198,16 +197,7 @@ std::optional<Recognised> recognise(Context& context) {
   Diagnostics& diags = context.diags;
   auto manifest = read_manifest(request, context.host, diags, context.progress);
   if (!manifest) return std::nullopt;
-  auto config = find_config(request.model, context.host, diags);
-  if (!config) return std::nullopt;
-  std::shared_ptr<const Architecture> architecture;
-  if (request.reading.architecture) {
-    architecture =
-        load_architecture(*request.reading.architecture, context.host, diags);
-    if (architecture == nullptr) return std::nullopt;
-  }
-  auto model = recognise_model(*manifest, *std::move(config),
-                               std::move(architecture), diags);
+  auto model = recognise_model(*manifest, diags);
   if (!model) return std::nullopt;
   return Recognised{*std::move(manifest), *std::move(model)};
 }

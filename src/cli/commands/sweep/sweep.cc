@@ -427,9 +427,7 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
     if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
   } else {
     if (!sweep.model && of_all != nullptr) {
-      const StepRequest request = {planning, options.memory, options.workload};
-      sweep.model =
-          step_model(request, sweep.inputs.manifest, *input, host, *of_all);
+      sweep.model = step_model(sweep.inputs.manifest, *input, *of_all);
     }
     swept.stopped = !sweep.model || !add_steps(options, added, *input, sweep,
                                                swept.points, swept.of_steps);
