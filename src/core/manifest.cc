@@ -200,8 +200,7 @@ bool Manifest::keep(std::span<const Kept> tensors) {
       kept.set_axes(kept.size() - 1, *labels);
     }
   }
-  static_cast<ManifestDescription&>(kept) =
-      std::move(static_cast<ManifestDescription&>(*this));
+  static_cast<AboutModel&>(kept) = std::move(static_cast<AboutModel&>(*this));
   *this = std::move(kept);
   return true;
 }
@@ -346,7 +345,7 @@ void report_remarks(const Manifest& manifest, Diagnostics& diags) {
   diags.report(
       Code::Remark, {},
       plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-          " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
+          " of " + bytes_text(manifest.buffer_bytes()) +
           " in total are excluded (not parameters)");
 }
 

@@ -68,8 +68,8 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-// What is said of a model as a whole, beside its tensors.
-struct ManifestDescription {
+// What is said of a model beside its tensors.
+struct AboutModel {
   std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
   // Of a config.json: "llama"; empty where there is none.
@@ -95,9 +95,12 @@ struct ManifestDescription {
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
 
-class Manifest : public ManifestDescription {
+class Manifest : public AboutModel {
  public:
   Manifest() = default;
+  // Without tensors: what `about` says of a model.
+  explicit Manifest(AboutModel about) : AboutModel(std::move(about)) {}
+  const AboutModel& about() const { return *this; }
 
   // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
   // and never placed. `where` is the place of its name.

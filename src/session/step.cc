@@ -211,12 +211,7 @@ std::optional<DequantisedModel> dequantised(const Manifest& manifest,
   const auto plain =
       plain_manifest(*manifest.config, manifest.architecture, diags);
   if (!plain) return std::nullopt;
-  auto model = dequantised_model(manifest, *plain, frozen, diags);
-  if (model) {
-    model->manifest.config = manifest.config;
-    model->manifest.architecture = manifest.architecture;
-  }
-  return model;
+  return dequantised_model(manifest, *plain, frozen, diags);
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {

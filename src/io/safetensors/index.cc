@@ -482,8 +482,8 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
           " beyond those that follow from the config.json beside it: " +
           they(names.only_index) + " left out of every number");
   if (said > *bytes) {
-    report.fact("`total_size` leaves " +
-                bytes_text(static_cast<double>(said - *bytes)) + " for them");
+    report.fact("`total_size` leaves " + bytes_text(said - *bytes) +
+                " for them");
   }
   say(report);
   return true;
