@@ -607,8 +607,12 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
   }
   if (labels.empty() && input.manifest.kinds != nullptr) {
     report.help(
-        "with `labels: architecture` in the rules they have those of the "
-        "model's architecture; `--rules @all_models` places all of these");
+        "with `labels: architecture` in " +
+        std::string(input.rules->form == nullptr
+                        ? "the rules"
+                        : "a YAML rules file given beside these") +
+        " they have those of the model's architecture; `--rules @all_models` "
+        "places all of these");
     return;
   }
   report.help(labels.empty()

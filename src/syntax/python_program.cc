@@ -202,7 +202,8 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
     const bool is_value =
         is_case && (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
                     tokens_[i + 1].is(".") || tokens_[i + 1].is("=") ||
-                    token.is("None") || token.is("True") || token.is("False"));
+                    token.is("_") || token.is("None") || token.is("True") ||
+                    token.is("False"));
     if (is_case && token.is("if")) break;
     if (binds && !is_value && token.kind == PythonTokenKind::Name) {
       if (part == nullptr) {
