@@ -126,7 +126,8 @@ void add_respec(const Found& found, int rule,
                            ? pattern_before(found, parameters, added.rule)
                            : std::nullopt;
   if (pattern) {
-    added.added = {{*pattern, spec, folded_names_of(found, parameters)}};
+    added.added = {
+        {*pattern, spec, folded_names_of(found, parameters, added.rule)}};
     add_rule_change(found, std::move(added), tier, all);
   }
   if (own) {
@@ -138,7 +139,9 @@ void add_respec(const Found& found, int rule,
 }
 
 std::vector<std::string> folded_names_of(const Found& found,
-                                         std::span<const uint32_t> parameters) {
+                                         std::span<const uint32_t> parameters,
+                                         int place) {
+  if (form_at(found.planned.rules, place) == nullptr) return {};
   const Folding& folding = found.planned.folding;
   std::set<std::string> names;
   for (const uint32_t number : classes_of(found, parameters)) {

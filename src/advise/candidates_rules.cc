@@ -40,7 +40,7 @@ std::vector<NewRule> rules_for(const Found& found,
   if (specs.size() == 1) {
     if (const auto pattern = pattern_before(found, parameters, place)) {
       return {{*pattern, spec(parameters.front()),
-               folded_names_of(found, parameters)}};
+               folded_names_of(found, parameters, place)}};
     }
   }
   if (folded_names.size() > kMaxAdded) return {};

@@ -174,9 +174,11 @@ class Chooser {
     int64_t named = 0;
     int64_t parts = 0;
     for (size_t at = 0; at <= all.size(); ++parts) {
-      const size_t end =
-          last == all.npos ? all.size() : std::min(all.find('|', at), all.size());
-      const std::string around = last == all.npos ? "" : all.substr(0, last + 1);
+      const size_t end = last == all.npos
+                             ? all.size()
+                             : std::min(all.find('|', at), all.size());
+      const std::string around =
+          last == all.npos ? "" : all.substr(0, last + 1);
       const std::string part =
           at == 0 ? all.substr(0, end) : around + all.substr(at, end - at);
       if (kept.matches(around_experts(part), PatternStyle::Modules)) ++named;

@@ -265,11 +265,11 @@ void ModelValues::warn_of_unread_keys() {
     const auto unread = unread_keys(part, text);
     if (unread.empty()) continue;
     auto problem = config_.warn(
-        unread.front(),
-        some_names(unread) + " at the top of the config " +
-            (unread.size() == 1 ? "is" : "are") +
-            " not read: the text model is what " + config_.shown(part.key) +
-            " says, or the defaults of its class");
+        unread.front(), some_names(unread) + " at the top of the config " +
+                            (unread.size() == 1 ? "is" : "are") +
+                            " not read: the text model is what " +
+                            config_.shown(part.key) +
+                            " says, or the defaults of its class");
     for (const ValueRule& rule : part.architecture->values) {
       std::string why;
       if (rule.kind == ValueRule::Kind::Table || rule.of_forward) continue;
