@@ -7,7 +7,6 @@
 
 #include "activations/kept.h"
 #include "graph/op.h"
-#include "spmd/propagate.h"
 
 namespace shardplan {
 namespace {
@@ -208,7 +207,7 @@ bool ProgramView::multiplies_values(int i) const {
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;
   view.program = &program;
-  view.weights = find_weights(*program.graph);
+  view.weights = program.weights;
   view.integers = integer_values(*program.graph);
   view.learned = learned_values(*program.graph);
   find_gradients(view);

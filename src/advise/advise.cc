@@ -53,7 +53,7 @@ class Allowance {
 
 std::string cost_text(int64_t bytes) {
   if (bytes == 0) return "the same bytes per device";
-  return bytes_text(static_cast<double>(bytes < 0 ? -bytes : bytes)) +
+  return bytes_text(bytes < 0 ? -bytes : bytes) +
          (bytes < 0 ? " less per device" : " more per device");
 }
 

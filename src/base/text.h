@@ -7,12 +7,18 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace shardplan {
 
 // "293.7 MiB", "4.00 KiB", "512 B": three or four digits, powers of 1024.
 std::string bytes_text(double bytes);
+// Of a count, which may have 128 bits.
+template <typename Count>
+requires(!std::is_floating_point_v<Count>) std::string bytes_text(Count bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
 // "89.3 %" for 0.893; only nothing is 0.0 %, and only everything 100.0 %
 // ("<0.1 %", ">99.9 %"). REQUIRES: finite.
 std::string percent_text(double fraction);

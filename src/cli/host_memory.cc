@@ -74,10 +74,6 @@ std::optional<int64_t> group_limit(Host& host) {
   return least;
 }
 
-std::string size_text(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 }  // namespace
 
 std::optional<int64_t> default_max_memory(Host& host) {
@@ -94,13 +90,13 @@ void report_no_memory(std::string_view command, Diagnostics& diags) {
   const bool limited = refusal.limit > 0 && refusal.limit < kUnlimited;
   auto problem = diags.error(
       Code::MemoryBudget, {},
-      limited ? "more than the " + size_text(refusal.limit) +
+      limited ? "more than the " + bytes_text(refusal.limit) +
                     " of memory that the program may use would be needed"
               : "the system has no more memory for the program");
   const std::string work(current_work());
   if (!work.empty()) problem.fact("what it was doing: " + work);
-  problem.fact("it held " + size_text(std::max<int64_t>(0, refusal.held)) +
-               " and asked for " + size_text(refusal.asked) + " more");
+  problem.fact("it held " + bytes_text(std::max<int64_t>(0, refusal.held)) +
+               " and asked for " + bytes_text(refusal.asked) + " more");
   if (limited)
     problem.help(
         "`--max-memory SIZE` sets what it may use; by default three quarters "

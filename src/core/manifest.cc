@@ -293,7 +293,7 @@ void report_remarks(const Manifest& manifest, Diagnostics& diags) {
   diags.report(
       Code::Remark, {},
       plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-          " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
+          " of " + bytes_text(manifest.buffer_bytes()) +
           " in total are excluded (not parameters)");
 }
 

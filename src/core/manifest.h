@@ -64,9 +64,33 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-class Manifest {
+// What is said of a model beside its tensors.
+struct AboutModel {
+  std::string title;  // what to call the model in output: the path as given
+  std::string model_name;  // the manifest's own "name", or empty
+  // Of a config.json: "llama"; empty where there is none.
+  std::string model_type;
+  std::string format;  // "native", "safetensors", "hf-config", ...
+  ModelFacts facts;
+  // Of parameters that an architecture explains; else empty.
+  std::shared_ptr<const ParameterKinds> kinds;
+  // What a logical axis was called in older rules of the program that it is of,
+  // newest first (settle_labels).
+  std::map<std::string, std::vector<std::string>> earlier_labels;
+  // The mesh that a dump of another program was made on; else empty.
+  std::vector<AxisRequest> mesh;
+  // What a reader should know though nothing is wrong: "the data of
+  // `x.safetensors` is absent (header only)".
+  std::vector<std::string> remarks;
+  std::vector<SourcePtr> sources;  // keeps spans alive
+};
+
+class Manifest : public AboutModel {
  public:
   Manifest() = default;
+  // Without tensors: what `about` says of a model.
+  explicit Manifest(AboutModel about) : AboutModel(std::move(about)) {}
+  const AboutModel& about() const { return *this; }
 
   // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
   // and never placed. `where` is the place of its name.
@@ -134,24 +158,6 @@ class Manifest {
     size_t second = 0;
   };
   std::optional<Duplicate> find_duplicate() const;
-
-  std::string title;  // what to call the model in output: the path as given
-  std::string model_name;  // the manifest's own "name", or empty
-  // Of a config.json: "llama"; empty where there is none.
-  std::string model_type;
-  std::string format;  // "native", "safetensors", "hf-config", ...
-  ModelFacts facts;
-  // Of parameters that an architecture explains; else empty.
-  std::shared_ptr<const ParameterKinds> kinds;
-  // What a logical axis was called in older rules of the program that it is of,
-  // newest first (settle_labels).
-  std::map<std::string, std::vector<std::string>> earlier_labels;
-  // The mesh that a dump of another program was made on; else empty.
-  std::vector<AxisRequest> mesh;
-  // What a reader should know though nothing is wrong: "the data of
-  // `x.safetensors` is absent (header only)".
-  std::vector<std::string> remarks;
-  std::vector<SourcePtr> sources;  // keeps spans alive
 
  private:
   struct Size {

@@ -263,8 +263,7 @@ std::string cost_text(const LintInput& input, const Placement& placement,
   const int64_t extra =
       placement.bytes_per_device - requested_bytes(input.plan, placement);
   if (extra <= 0) return "no more bytes per device than requested";
-  return bytes_text(static_cast<double>(per_device(input, parameters, extra))) +
-         " more per device";
+  return bytes_text(per_device(input, parameters, extra)) + " more per device";
 }
 
 Span rule_span(const LintInput& input, int rule) {

@@ -13,23 +13,19 @@
 #include "findings/checks.h"
 #include "memory/budget.h"
 #include "memory/stages.h"
+#include "memory/zero.h"
 #include "model/units.h"
 
 namespace shardplan {
 namespace {
-
-std::string amount_over(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
 
 struct Change {
   std::string flags;
   BudgetOptions options;
 };
 
-// Axes that ZeRO could shard over: those given, else those of the batch.
+// Axes of the batch, that ZeRO could shard over.
 AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
-  if (!options.state.zero_axes.empty()) return options.state.zero_axes;
   AxisNames axes;
   for (const Axis& axis : plan.mesh.axes()) {
     const bool pipeline =
@@ -39,22 +35,6 @@ AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
     }
   }
   return axes;
-}
-
-void add_zero(const Plan& plan, const BudgetOptions& options,
-              std::vector<Change>& changes) {
-  const AxisNames axes = data_axes(plan, options);
-  const int most = options.state.zero_style == ZeroStyle::Megatron ? 1 : 3;
-  if (axes.empty()) return;
-  for (int stage = options.state.zero + 1; stage <= most; ++stage) {
-    Change change{"--zero " + std::to_string(stage), options};
-    if (options.state.zero_axes.empty()) {
-      change.flags += " --zero-axes " + joined(axes, ",");
-    }
-    change.options.state.zero = stage;
-    change.options.state.zero_axes = axes;
-    changes.push_back(std::move(change));
-  }
 }
 
 void add_optimizers(const BudgetOptions& options,
@@ -75,7 +55,13 @@ void add_optimizers(const BudgetOptions& options,
 std::vector<Change> changes_of(const Plan& plan, const BudgetOptions& options) {
   std::vector<Change> changes;
   if (options.state.optimizer != Optimizer::None) {
-    add_zero(plan, options, changes);
+    for (ZeroStage& zero :
+         higher_zero_stages(options.state, data_axes(plan, options))) {
+      Change change{std::move(zero.flags), options};
+      change.options.state.zero = zero.stage;
+      change.options.state.zero_axes = std::move(zero.axes);
+      changes.push_back(std::move(change));
+    }
     add_optimizers(options, changes);
   }
   return changes;
@@ -134,8 +120,7 @@ void help_devices(const Plan& plan, const Budget& budget,
   const std::string what = options.state.optimizer == Optimizer::None
                                ? "the parameters"
                                : "parameters and training state";
-  const std::string all =
-      what + " are " + bytes_text(static_cast<double>(state)) + " in total: ";
+  const std::string all = what + " are " + bytes_text(state) + " in total: ";
   if (room <= 0) {
     report.fact(all + "nothing is left for them on any device");
     return;
@@ -193,18 +178,18 @@ std::string categories_text(const CategoryBytes& bytes) {
   for (const auto& [size, category] : sorted) {
     text += (text.empty() ? "" : ", ") +
             std::string(category_title(static_cast<Category>(category))) + " " +
-            amount_over(size);
+            bytes_text(size);
   }
   return text;
 }
 
 std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
-  std::string text = limit.name + ": " + amount_over(limit.usable);
+  std::string text = limit.name + ": " + bytes_text(limit.usable);
   if (limit.usable != limit.nominal) {
-    text += " usable of " + amount_over(limit.nominal);
+    text += " usable of " + bytes_text(limit.nominal);
   }
   if (reserve > 0)
-    text += ", of which " + amount_over(reserve) + " are reserved";
+    text += ", of which " + bytes_text(reserve) + " are reserved";
   return text;
 }
 
@@ -218,8 +203,8 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   const BudgetClass& fullest = budget.classes.front();
   auto report = diags.report(
       Code::OverMemory, {},
-      "the plan needs " + amount_over(fullest.total) + " per device, " +
-          amount_over(-budget.headroom) + " over capacity");
+      "the plan needs " + bytes_text(fullest.total) + " per device, " +
+          bytes_text(-budget.headroom) + " over capacity");
   report.bytes(static_cast<double>(fullest.total));
   report.fact(categories_text(fullest.bytes));
   report.fact(limit_text(*budget.limit, options.reserve));
@@ -229,11 +214,11 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   for (const Outcome& outcome :
        outcomes(manifest, plan, groups, budget, changes_of(plan, options))) {
     report.help(
-        "`" + outcome.flags + "` would need " + amount_over(outcome.needed) +
+        "`" + outcome.flags + "` would need " + bytes_text(outcome.needed) +
         " per device: " +
         (outcome.headroom >= 0
-             ? "it fits, with " + amount_over(outcome.headroom) + " to spare"
-             : amount_over(-outcome.headroom) + " too much"));
+             ? "it fits, with " + bytes_text(outcome.headroom) + " to spare"
+             : bytes_text(-outcome.headroom) + " too much"));
   }
   help_cache(manifest, budget, options, report);
   help_devices(plan, budget, options, report);

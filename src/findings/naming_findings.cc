@@ -106,10 +106,10 @@ void report_unmentioned(const LintInput& input,
                      : "the rules neither name nor declare " +
                            in_backticks(axis) + ", which the mesh has");
   if (meant.empty()) report.fact(used);
-  report.fact(
-      "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
-      " times over " + in_backticks(axis) + ": " +
-      bytes_text(static_cast<double>(input.memory.max)) + " per device");
+  report.fact("every parameter is stored " +
+              std::to_string(mesh.size_of(axis)) + " times over " +
+              in_backticks(axis) + ": " + bytes_text(input.memory.max) +
+              " per device");
   report.bytes(static_cast<double>(input.memory.max));
   if (!meant.empty()) {
     report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
@@ -171,9 +171,7 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
            : "the specs of " + plural(parameters, "parameter") + " name ") +
       (absent.size() == 1 ? "it" : "them") +
       "; eFormer would leave such dimensions whole, " +
-      (more == 0
-           ? ""
-           : bytes_text(static_cast<double>(more)) + " more per device, ") +
+      (more == 0 ? "" : bytes_text(more) + " more per device, ") +
       "and JAX refuse such specs");
   report.findings(1);
   if (misnamed) return;  // the mesh is to be written anew anyway

@@ -138,8 +138,7 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
         .fact("it is sharded as " + layout_text(program.layouts[v]))
         .fact(use_text(graph, *table))
         .fact(use_text(graph, *head))
-        .fact("for that, all devices together send " +
-              bytes_text(static_cast<double>(bytes)) +
+        .fact("for that, all devices together send " + bytes_text(bytes) +
               " of it in every forward pass")
         .help(
             "with the vocabulary on the same axes in both, a device looks up "
@@ -483,10 +482,9 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
       Int128{*element_count(from.local_shape)} *
       storage_bytes(register_types(program, precision)[number]);
   finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
-               layout_text(from.layout) + ", " +
-               bytes_text(static_cast<double>(bytes)) + " per device");
-  finding.fact("all devices together send " +
-               bytes_text(static_cast<double>(reshard.moved)));
+               layout_text(from.layout) + ", " + bytes_text(bytes) +
+               " per device");
+  finding.fact("all devices together send " + bytes_text(reshard.moved));
   if (reshard.count > 1) {
     finding
         .fact(count_text(reshard.count) + " times, wherever `" +

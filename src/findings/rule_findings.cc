@@ -260,10 +260,9 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
     }
     if (compared++ < kMaxCompared) {
       if (const auto bytes = compare(input, rule)) {
-        report.fact("its spec would hold " +
-                    bytes_text(static_cast<double>(bytes->by_its_spec)) +
+        report.fact("its spec would hold " + bytes_text(bytes->by_its_spec) +
                     " per device of what now takes " +
-                    bytes_text(static_cast<double>(bytes->as_placed)));
+                    bytes_text(bytes->as_placed));
       }
     }
     if (is_spare) {
@@ -308,8 +307,7 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
                        rule_text(input.plan, rule) + " decides parameters of " +
                            std::to_string(ranks.size()) + " different ranks");
       report.fact(plural(parameters, "parameter") + ", " +
-                  bytes_text(static_cast<double>(bytes.most())) +
-                  " per device");
+                  bytes_text(bytes.most()) + " per device");
       report.help("one spec seldom suits several ranks: write a rule for each");
       report.findings(1).about({rule, -1, ""});
     }
@@ -400,9 +398,9 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
   // A label that is not placed costs nothing where others shard the array.
   report.bytes(static_cast<double>(losers.copied.most()));
   report.fact(lost.reason);
-  report.fact(
-      "dimension " + std::to_string(losers.dim) + " becomes unsharded: " +
-      bytes_text(static_cast<double>(losers.held.most())) + " per device");
+  report.fact("dimension " + std::to_string(losers.dim) +
+              " becomes unsharded: " + bytes_text(losers.held.most()) +
+              " per device");
   if (repeats) {
     report.help("give each dimension of an array a name of its own");
   } else if (last) {

@@ -18,10 +18,6 @@ namespace {
 
 constexpr size_t kShownDegrees = 16;
 
-std::string amount_text(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 std::string mesh_text(const EngineMesh& mesh) {
   std::string text = "tp=" + count_text(mesh.tp);
   if (mesh.dp > 1) text += ", dp=" + count_text(mesh.dp);
@@ -70,9 +66,9 @@ void report_missing_at_start(const ServeInput& input, Diagnostics& diags) {
                   std::string(serving.engine->title) +
                       " wants more memory than is free when it starts")
           .fact(percent_text(serving.settings.share) + " of " +
-                amount_text(usable) + " are " +
-                amount_text(serving.share_bytes.lower) + "; " +
-                amount_text(serving.missing_at_start) +
+                bytes_text(usable) + " are " +
+                bytes_text(serving.share_bytes.lower) + "; " +
+                bytes_text(serving.missing_at_start) +
                 " of that are taken by its context and connections before");
   if (has_no_change(input)) {
     report.help("lower `--" + std::string(serving.engine->share_flag) + "`");
@@ -90,7 +86,7 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
                       " runs out of memory beside its share")
           .fact("a step of " + count_text(serving.settings.batched_tokens) +
                 " tokens and captured graphs take at least " +
-                amount_text(serving.missing_for_steps) +
+                bytes_text(serving.missing_for_steps) +
                 " more than the share leaves");
   if (has_no_change(input)) {
     report.help("lower `--" + std::string(serving.engine->share_flag) +
@@ -184,12 +180,11 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
                     ? diags.report(Code::CacheTooSmall, {}, std::move(message))
                     : diags.report(Code::CacheTooSmall, Severity::Warning, {},
                                    std::move(message));
-  report.fact("of " + amount_text(serving.share_bytes.estimate) +
-              " per device weights take " + amount_text(stage.weights.total) +
+  report.fact("of " + bytes_text(serving.share_bytes.estimate) +
+              " per device weights take " + bytes_text(stage.weights.total) +
               "; left for the cache: " +
-              amount_text(std::max<int64_t>(stage.available.lower, 0)) +
-              " to " +
-              amount_text(std::max<int64_t>(stage.available.upper, 0)));
+              bytes_text(std::max<int64_t>(stage.available.lower, 0)) + " to " +
+              bytes_text(std::max<int64_t>(stage.available.upper, 0)));
   if (serving.mesh.dp > 1 && !serving.without_cache) {
     report.fact(groups_text(serving));
   }
@@ -197,7 +192,7 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
   if (pool && serving.engine->pool == PoolKind::Blocks) {
     report.fact(
         "a sequence takes " +
-        amount_text(static_cast<int64_t>(std::min<Int128>(
+        bytes_text(static_cast<int64_t>(std::min<Int128>(
             Int128{pool->sequence_blocks} * pool->block_bytes, INT64_MAX))));
   }
   if (serving.batch > 1 && serving.mesh.dp == 1 && !serving.without_cache) {

@@ -336,8 +336,7 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
 // What the parameters of an entry lose by it. What an unknown or repeated axis
 // was meant to save is not known, so the bytes held are given.
 std::string loss_of(const EntryKey& key, const EntryUse& use) {
-  const std::string held =
-      bytes_text(static_cast<double>(use.held.most())) + " per device";
+  const std::string held = bytes_text(use.held.most()) + " per device";
   const std::string dim = "dimension " + std::to_string(key.dim);
   switch (key.code) {
     case Code::UnknownAxis:
@@ -347,8 +346,7 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
     case Code::SpecLongerThanRank:
       return "the entry is cut off: " + held;
     default:
-      return bytes_text(static_cast<double>(use.extra.most())) +
-             " more per device than requested";
+      return bytes_text(use.extra.most()) + " more per device than requested";
   }
 }
 

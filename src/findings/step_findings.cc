@@ -11,10 +11,6 @@ namespace {
 
 constexpr size_t kMostNamed = 4;
 
-std::string size_text(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 // "activations 30.1 GiB, optimizer state 12.0 GiB", by the estimate.
 std::string parts_text(const MemoryBracket& bracket) {
   std::vector<const BracketRow*> rows;
@@ -28,7 +24,7 @@ std::string parts_text(const MemoryBracket& bracket) {
   std::string text;
   for (size_t i = 0; i < std::min(rows.size(), kMostNamed); ++i) {
     text += (i == 0 ? "" : ", ") + rows[i]->title + " " +
-            size_text(rows[i]->bytes[1]);
+            bytes_text(rows[i]->bytes[1]);
   }
   return text;
 }
@@ -38,7 +34,7 @@ std::string alive_text(const MemoryBracket& bracket) {
   for (size_t i = 0; i < std::min(bracket.alive.size(), kMostNamed); ++i) {
     const AliveRow& row = bracket.alive[i];
     text += (i == 0 ? "" : ", ") + in_backticks(row.value) + " " +
-            size_text(row.bytes);
+            bytes_text(row.bytes);
   }
   return text;
 }
@@ -49,8 +45,8 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
   std::vector<std::string> texts;
   std::vector<const TriedStep*> others;
   const auto add = [&](const TriedStep& one, const char* verdict) {
-    texts.push_back("`" + one.flags + "` would need " + size_text(one.lower) +
-                    " to " + size_text(one.upper) + ": " + verdict);
+    texts.push_back("`" + one.flags + "` would need " + bytes_text(one.lower) +
+                    " to " + bytes_text(one.upper) + ": " + verdict);
   };
   for (const TriedStep& one : finding.tried) {
     if (one.fit.surely()) {
@@ -113,19 +109,19 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   const bool over = bracket.lower() > usable;
   auto report = diags.report(
       over ? Code::OverMemory : Code::MayNotFit, {},
-      over ? "a training step needs at least " + size_text(bracket.lower()) +
-                 " per device, " + size_text(bracket.lower() - usable) +
+      over ? "a training step needs at least " + bytes_text(bracket.lower()) +
+                 " per device, " + bytes_text(bracket.lower() - usable) +
                  " over capacity"
-           : "a training step needs from " + size_text(bracket.lower()) +
-                 " to " + size_text(bracket.upper()) +
-                 " per device, and there are " + size_text(usable));
+           : "a training step needs from " + bytes_text(bracket.lower()) +
+                 " to " + bytes_text(bracket.upper()) +
+                 " per device, and there are " + bytes_text(usable));
   report.bytes(static_cast<double>(bracket.estimate()));
-  report.fact("estimate " + size_text(bracket.estimate()) + ": " +
+  report.fact("estimate " + bytes_text(bracket.estimate()) + ": " +
               parts_text(bracket));
   if (!bracket.alive.empty()) {
     report.fact("in the " + bracket.moment + " mostly " + alive_text(bracket));
   }
-  report.fact(finding.limit.name + ": " + size_text(usable) + " usable");
+  report.fact(finding.limit.name + ": " + bytes_text(usable) + " usable");
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are those of " + bracket.device);
   }

@@ -420,10 +420,6 @@ bool is_for_others(const LintInput& input) {
                      [](const auto& each) { return !each.in_rules.empty(); });
 }
 
-std::string amount(Int128 bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 StagedCounts counts_by_placement(const LintInput& input) {
   if (input.summary != nullptr) {
     return placed_counts(input.plan, input.summary->counts);
@@ -474,7 +470,7 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         "every parameter is stored " + std::to_string(saving.size) +
         " times over `" + saving.axis +
         "`; sharding all of them over it too would save " +
-        amount(input.memory.max - ceil_div(input.memory.max, saving.size)) +
+        bytes_text(input.memory.max - ceil_div(input.memory.max, saving.size)) +
         " per device");
     report.about({0, -1, saving.axis});
     report.help("name `" + saving.axis + "` in a rule");
@@ -517,10 +513,10 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
         std::string(staged ? "every device of a stage" : "every device") +
             " holds all of " + names_text(names));
     const Int128 held = per_device(input, input.of_class.of(i), 1);
-    report.fact(type_text(placement.type) + " is " + amount(bytes * held) +
+    report.fact(type_text(placement.type) + " is " + bytes_text(bytes * held) +
                 " per device; spread over all " + count_text(devices) +
                 " devices" + (staged ? " of a stage" : "") + " it would be " +
-                amount(ceil_div(bytes, devices) * held));
+                bytes_text(ceil_div(bytes, devices) * held));
     report.bytes(static_cast<double>(bytes * held));
     report.help("shard a dimension in " +
                 rule_text(input.plan, placement.rule));
@@ -571,17 +567,17 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
       [](const auto& a, const auto& b) { return a.first > b.first; });
   auto report =
       diags.report(Code::ShardingLost, {},
-                   "dropped sharding costs " + amount(growth) +
+                   "dropped sharding costs " + bytes_text(growth) +
                        " per device (+" + percent_text(fraction) + ")");
-  report.fact("the fullest device holds " + amount(input.memory.max) +
-              "; as requested, padded, it would hold " + amount(asked));
+  report.fact("the fullest device holds " + bytes_text(input.memory.max) +
+              "; as requested, padded, it would hold " + bytes_text(asked));
   report.bytes(static_cast<double>(growth));
   report.fact("the tolerance is " + percent_text(input.options.tolerance));
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
     const std::vector<std::string> names =
         names_of(input.manifest, input.of_placement.of(losses[i].second));
-    report.fact(names_text(names) + ": " + amount(losses[i].first));
+    report.fact(names_text(names) + ": " + bytes_text(losses[i].first));
   }
   report.help("change what " + causes(input.plan) +
               " names, or raise `--tolerance`");

@@ -339,7 +339,7 @@ std::string grown_text(const std::vector<CategoryChange>& categories) {
   for (size_t i = 0; i < std::min(sorted.size(), kMostNamed); ++i) {
     const auto& [by, category] = sorted[i];
     text += (i == 0 ? "" : ", ") + category->title + (by < 0 ? " -" : " +") +
-            bytes_text(static_cast<double>(std::abs(by)));
+            bytes_text(std::abs(by));
   }
   return text;
 }

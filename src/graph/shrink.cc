@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -45,6 +46,7 @@ class Shrinking {
         give("rotary_dim", std::max<int64_t>(2, 2 * pairs));
       }
     }
+    shrink_parts_of_heads();
     shrink_state_space();
     // Widths, and what the logits are over.
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
@@ -73,6 +75,40 @@ class Shrinking {
   void give(const char* name, int64_t size) {
     given_.insert_or_assign(name, ConfigValue::of(size));
   }
+
+  // Heads whose parts have sizes of their own: those of latent attention, and
+  // those of a delta rule.
+  void shrink_parts_of_heads() {
+    if (model_size(model_, "kv_rank")) {
+      for (const char* name : {"q_rank", "kv_rank"}) {
+        const auto rank = model_size(model_, name);
+        if (rank && *rank > 0) {
+          give(name, shrunk_size(*rank, devices_, kMinWidth));
+        }
+      }
+      give_part("heads", "key_dim");
+      give_part("heads", "value_dim");
+      // What is turned lies beside the latent, so its own rest counts too.
+      if (const auto rope = model_size(model_, "rope_dim")) {
+        give("rope_dim",
+             shrunk_size(*rope, std::lcm(devices_, int64_t{2}), kMinWidth));
+      }
+      const auto query = model_size(model_, "said_query_dim");
+      if (query) give("said_query_dim", size("key_dim") + size("rope_dim"));
+    } else if (model_size(model_, "value_heads")) {
+      give_part("key_heads", "key_dim");
+      give_part("value_heads", "value_dim");
+    }
+  }
+
+  void give_part(const char* heads, const char* part) {
+    const auto count = model_size(model_, heads);
+    const auto size = model_size(model_, part);
+    if (count && size) give(part, smaller_head(*count, *size));
+  }
+
+  // REQUIRES: it was given.
+  int64_t size(const char* name) const { return given_.at(name).integer; }
 
   // Heads of a state space fill the width of the model, made larger.
   void shrink_state_space() {
@@ -152,7 +188,8 @@ ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
 
 Manifest manifest_of(const Manifest& large, const Shapes& shapes,
                      const RunnableModel& model) {
-  Manifest small;
+  Manifest small(large.about());
+  small.facts = facts_of(large.facts, model);
   for (size_t i = 0; i < large.size(); ++i) {
     const auto found = shapes.find(large.name(i));
     if (found == shapes.end()) continue;
@@ -168,13 +205,6 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
     small.add(buffer.name, {buffer.type.dtype, *found->second}, buffer.where,
               true);
   }
-  small.title = large.title;
-  small.model_name = large.model_name;
-  small.format = large.format;
-  small.facts = facts_of(large.facts, model);
-  small.mesh = large.mesh;
-  small.remarks = large.remarks;
-  small.sources = large.sources;
   return small;
 }
 

@@ -4,13 +4,14 @@
 //
 // Kept: names, their order, dtypes; numbers of heads, KV heads, groups, experts
 // and experts per token; of every other size its remainder modulo the number of
-// devices, and so modulo every product of mesh axes (of head_dim modulo every
-// axis, since it is heads * head_dim that is cut); which sizes are products
-// (heads * head_dim) and that they are as wide as the residual stream where
-// they were. So every spec that the large model has is legal for the small one,
-// and one that is corrected there is corrected here. Of the layers the first
-// are left, as many as the pass or shrunk_layers says. Not kept: everything
-// that is about magnitude, as bytes, and what `--min-size` leaves out.
+// devices, and so modulo every product of mesh axes (of a head's size modulo
+// every axis, since it is heads * head_dim that is cut); which sizes are
+// products (heads * head_dim) and that they are as wide as the residual stream
+// where they were. So every spec that the large model has is legal for the
+// small one, and one that is corrected there is corrected here. Of the layers
+// the first are left, as many as the pass or shrunk_layers says. Not kept:
+// everything that is about magnitude, as bytes, and what `--min-size` leaves
+// out.
 #pragma once
 
 #include <cstdint>

@@ -52,21 +52,6 @@ bool ShardCopy::report_too_large(size_t index, Diagnostics& diags) const {
   return false;
 }
 
-Manifest without_tensors(const Manifest& manifest) {
-  Manifest rest;
-  rest.title = manifest.title;
-  rest.model_name = manifest.model_name;
-  rest.model_type = manifest.model_type;
-  rest.format = manifest.format;
-  rest.facts = manifest.facts;
-  rest.kinds = manifest.kinds;
-  rest.earlier_labels = manifest.earlier_labels;
-  rest.mesh = manifest.mesh;
-  rest.remarks = manifest.remarks;
-  rest.sources = manifest.sources;
-  return rest;
-}
-
 bool append_shards(std::span<const Shard> shards, Manifest& into,
                    Diagnostics& diags) {
   for (const Shard& shard : shards) {

@@ -24,8 +24,6 @@ struct Shard {
 std::optional<std::vector<Shard>> read_shards(
     std::span<const std::string> paths, Host& host, Diagnostics& diags);
 
-// What is said of the whole of a manifest, without its tensors.
-Manifest without_tensors(const Manifest& manifest);
 // Parameters and buffers; see Manifest::any_name.
 size_t tensor_count(const Manifest& manifest);
 // Bytes of both; empty when they exceed 63 bits.

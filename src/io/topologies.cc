@@ -341,7 +341,7 @@ std::optional<NamedTopology> read_topology(std::string_view text, Span where,
 std::string topology_text(const NamedTopology& topology) {
   std::string text = topology.name + ": " + topology.meaning;
   if (topology.device_bytes) {
-    text += ", " + bytes_text(static_cast<double>(*topology.device_bytes)) +
+    text += ", " + bytes_text(*topology.device_bytes) +
             (topology.devices == 1 ? "" : " each");
   }
   return text;

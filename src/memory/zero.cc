@@ -123,6 +123,21 @@ bool check_state_options(const StateOptions& options, const Mesh& mesh,
   return check_style(options, diags) && good;
 }
 
+std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
+                                          const AxisNames& batch_axes) {
+  const bool is_given = !options.zero_axes.empty();
+  const AxisNames& axes = is_given ? options.zero_axes : batch_axes;
+  std::vector<ZeroStage> stages;
+  if (options.optimizer == Optimizer::None || axes.empty()) return stages;
+  const int most = options.zero_style == ZeroStyle::Megatron ? 1 : 3;
+  for (int stage = options.zero + 1; stage <= most; ++stage) {
+    std::string flags = "--zero " + std::to_string(stage);
+    if (!is_given) flags += " --zero-axes " + joined(axes, ",");
+    stages.push_back({std::move(flags), stage, axes});
+  }
+  return stages;
+}
+
 AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
                          const StateOptions& options) {
   AxisNames free;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/checked.h"
@@ -31,6 +32,17 @@ namespace shardplan {
 // Unknown or missing axes, and what a style cannot do (SP010); false then.
 bool check_state_options(const StateOptions& options, const Mesh& mesh,
                          Diagnostics& diags);
+
+// A higher stage than the options have, over their axes or else those of the
+// batch, with the flags that ask for it. None without either, without optimizer
+// state, or beyond what a style can do.
+struct ZeroStage {
+  std::string flags;
+  int stage = 0;
+  AxisNames axes;
+};
+std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
+                                          const AxisNames& batch_axes);
 
 // ZeRO's axes that a spec leaves free, larger than 1, in order.
 AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,

@@ -106,8 +106,7 @@ struct CellText {
     return style.exact ? std::to_string(count.value) : count_text(count.value);
   }
   std::string operator()(ByteSize size) const {
-    return style.exact ? std::to_string(size.value)
-                       : bytes_text(static_cast<double>(size.value));
+    return style.exact ? std::to_string(size.value) : bytes_text(size.value);
   }
   std::string operator()(MeanBytes mean) const { return bytes(mean.value); }
   std::string operator()(Ratio ratio) const {

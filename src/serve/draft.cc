@@ -15,10 +15,6 @@ std::string draft_text(const ServingInput& input) {
   return "draft " + in_backticks(input.draft->manifest->title);
 }
 
-std::string amount_of(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 int64_t vocabulary_of(const ServedModel& model) {
   return step_widths(model, {}).vocab;
 }
@@ -74,8 +70,8 @@ bool size_as_the_model(const ServedModel& model, const ServingInput& input,
   draft.layers = {{.token_bytes = sized, .latent = of_model->front().latent}};
   if (sized == *own) return true;
   draft.remarks.push_back(
-      "the draft's cache is sized as layers of the model, " + amount_of(sized) +
-      " a token, and takes " + amount_of(*own) +
+      "the draft's cache is sized as layers of the model, " +
+      bytes_text(sized) + " a token, and takes " + bytes_text(*own) +
       (*own > sized ? ": the rest comes out of what the share leaves" : ""));
   return true;
 }

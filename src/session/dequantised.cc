@@ -168,13 +168,8 @@ std::optional<DequantisedModel> dequantised_model(
   const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
   const ParameterNames names(manifest);
   DequantisedModel model;
-  model.manifest.title = manifest.title;
-  model.manifest.model_name = manifest.model_name;
-  model.manifest.model_type = manifest.model_type;
-  model.manifest.format = manifest.format;
-  model.manifest.facts = manifest.facts;
+  model.manifest = Manifest(manifest.about());
   model.manifest.kinds = plain.kinds;
-  model.manifest.sources = manifest.sources;
   const auto add = [&](std::string_view name, const TensorType& type,
                        size_t stored, bool made) {
     model.manifest.add(name, type, manifest.where(stored));

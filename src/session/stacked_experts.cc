@@ -77,13 +77,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   }
   if (!is_worth_it) return std::nullopt;
   StackedExperts result;
-  result.manifest.title = manifest.title;
-  result.manifest.model_name = manifest.model_name;
-  result.manifest.model_type = manifest.model_type;
-  result.manifest.format = manifest.format;
-  result.manifest.facts = manifest.facts;
-  result.manifest.kinds = manifest.kinds;
-  result.manifest.sources = manifest.sources;
+  result.manifest = Manifest(manifest.about());
   result.part_of.resize(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const bool is_part = !stack_of[i].empty();

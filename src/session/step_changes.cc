@@ -42,12 +42,6 @@ constexpr int64_t kMostTiles = 16;
 // Logits that are less than this part of the peak are not worth a change.
 constexpr int64_t kWorthTiling = 20;
 
-int64_t axes_size(const Mesh& mesh, const AxisNames& axes) {
-  int64_t size = 1;
-  for (const AxisName& axis : axes) size *= mesh.size_of(axis);
-  return size;
-}
-
 void add_loss(const StepChangesInput& in, std::vector<StepChange>& changes) {
   const int64_t tiles = in.request.workload.step.segments.loss_tiles;
   const auto logits = std::find_if(
@@ -105,24 +99,6 @@ void add_remat(const StepChangesInput& in, std::vector<StepChange>& changes) {
   }
 }
 
-void add_zero(const StepChangesInput& in, const AxisNames& batch_axes,
-              std::vector<StepChange>& changes) {
-  const StateOptions& state = in.budget.input.options.state;
-  const int most = state.zero_style == ZeroStyle::Megatron ? 1 : 3;
-  if (state.optimizer == Optimizer::None || batch_axes.empty()) return;
-  const AxisNames names =
-      state.zero_axes.empty() ? batch_axes : state.zero_axes;
-  for (int stage = state.zero + 1; stage <= most; ++stage) {
-    std::string flags = "--zero " + std::to_string(stage);
-    if (state.zero_axes.empty()) flags += " --zero-axes " + joined(names, ",");
-    changes.push_back({ChangeKind::Zero, std::move(flags),
-                       [stage, names](StepOptions&, BudgetOptions& b) {
-                         b.state.zero = stage;
-                         b.state.zero_axes = names;
-                       }});
-  }
-}
-
 std::vector<StepChange> changes_of(const StepChangesInput& in, const Mesh& mesh,
                                    const AxisNames& batch_axes) {
   std::vector<StepChange> changes;
@@ -133,9 +109,18 @@ std::vector<StepChange> changes_of(const StepChangesInput& in, const Mesh& mesh,
                          s.segments.attention = AttentionKind::Flash;
                        }});
   }
-  add_microbatches(in, axes_size(mesh, batch_axes), changes);
+  add_microbatches(in, shard_count(mesh, batch_axes), changes);
   add_remat(in, changes);
-  add_zero(in, batch_axes, changes);
+  if (batch_axes.empty()) return changes;
+  for (ZeroStage& zero :
+       higher_zero_stages(in.budget.input.options.state, batch_axes)) {
+    changes.push_back({ChangeKind::Zero, std::move(zero.flags),
+                       [stage = zero.stage, axes = zero.axes](
+                           StepOptions&, BudgetOptions& b) {
+                         b.state.zero = stage;
+                         b.state.zero_axes = axes;
+                       }});
+  }
   return changes;
 }
 
@@ -506,10 +491,6 @@ std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
   return kept;
 }
 
-std::string text_of(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 // State alone on another mesh.
 struct TriedPlan {
   std::string flags;  // "--mesh fsdp=4,tp=2"
@@ -620,11 +601,12 @@ void add_meshes(const PlanRequest& planning, const MemoryRequest& memory,
     // What does not fit either should save something.
     if (tried.needed > usable && tried.needed > total - total / 20) continue;
     found->help.push_back(
-        "`" + tried.flags + "` would need " + text_of(tried.needed) +
+        "`" + tried.flags + "` would need " + bytes_text(tried.needed) +
         " per device: " +
         (tried.needed <= usable
-             ? "it fits, with " + text_of(usable - tried.needed) + " to spare"
-             : text_of(tried.needed - usable) + " too much"));
+             ? "it fits, with " + bytes_text(usable - tried.needed) +
+                   " to spare"
+             : bytes_text(tried.needed - usable) + " too much"));
   }
 }
 

@@ -5,14 +5,12 @@
 
 #include "graph/elementwise.h"
 #include "graph/view_ops.h"
-#include "spmd/propagate.h"
 
 namespace shardplan {
 
 LiveBytes::LiveBytes(const Program& program, std::vector<Storage> types)
     : program_(program),
       types_(std::move(types)),
-      weights_(find_weights(*program.graph)),
       root_(program.registers.size(), -1),
       holders_(program.registers.size()),
       sizes_(program.registers.size()),
@@ -21,7 +19,7 @@ LiveBytes::LiveBytes(const Program& program, std::vector<Storage> types)
 bool LiveBytes::counts(int number) const {
   const auto value = static_cast<size_t>(
       program_.registers[static_cast<size_t>(number)].value);
-  return !weights_[value];
+  return !program_.weights[value];
 }
 
 void LiveBytes::made(const Instruction& at, const DeviceTensors& result) {

@@ -33,7 +33,6 @@ class LiveBytes {
 
   const Program& program_;
   std::vector<Storage> types_;
-  std::vector<bool> weights_;  // per value
   std::vector<int> root_;      // per register: whose storage it has; -1: none
   std::vector<int> holders_;   // per register: how many have its storage
   std::vector<std::vector<int64_t>> sizes_;  // per root, per device

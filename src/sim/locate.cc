@@ -12,7 +12,6 @@
 #include "graph/graph.h"
 #include "sim/execute.h"
 #include "sim/verdict.h"
-#include "spmd/propagate.h"
 
 namespace shardplan {
 namespace {
@@ -42,7 +41,6 @@ int64_t index_limit(const Graph& graph, const GraphNode& node) {
 Isolated isolate(const Program& program, int node,
                  const PartitionOptions& options) {
   const Graph& whole = *program.graph;
-  const std::vector<bool> weights = find_weights(whole);
   Isolated one{std::make_unique<Graph>(), {}, {program.mesh}};
   Graph& graph = *one.graph;
   graph.name = whole.name;
@@ -69,7 +67,7 @@ Isolated isolate(const Program& program, int node,
       continue;
     }
     one.operands.push_back(operand);
-    operand = add(operand, weights[static_cast<size_t>(operand)]
+    operand = add(operand, program.weights[static_cast<size_t>(operand)]
                                ? Value::Kind::Parameter
                                : Value::Kind::Input);
   }

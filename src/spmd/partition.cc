@@ -20,11 +20,10 @@ class Partitioner {
       : graph_(graph),
         wanted_(wanted),
         options_(options),
-        program_{mesh, &graph},
+        program_{.mesh = mesh, .graph = &graph, .weights = find_weights(graph)},
         reshards_(program_.mesh),
         suggested_(suggest(graph, mesh, wanted)),
-        weights_(find_weights(graph)),
-        batch_dims_(find_batch_dims(graph, weights_)),
+        batch_dims_(find_batch_dims(graph, program_.weights)),
         versions_(graph.values.size()) {
     program_.layouts.resize(graph.values.size());
   }
@@ -67,14 +66,15 @@ class Partitioner {
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
     const bool keeps_batch =
         node.op->keeps_batch ||
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return weights_[static_cast<size_t>(v)]; });
+        std::any_of(node.operands.begin(), node.operands.end(), [&](int v) {
+          return program_.weights[static_cast<size_t>(v)];
+        });
     std::vector<OperandChoice> operands;
     for (const int value : node.operands) {
       const auto v = static_cast<size_t>(value);
       OperandChoice& operand = operands.emplace_back();
       operand.shape = &graph_.values[v].shape;
-      operand.is_weight = weights_[v];
+      operand.is_weight = program_.weights[v];
       operand.available.push_back(program_.layouts[v]);
       for (const int number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
@@ -196,7 +196,7 @@ class Partitioner {
       return Cause::PartialSum;
     }
     if (choice == nullptr) return Cause::Declared;
-    if (!weights_[static_cast<size_t>(value)]) return Cause::Implicit;
+    if (!program_.weights[static_cast<size_t>(value)]) return Cause::Implicit;
     // The axes that the weight gives up are those of the batch.
     const bool all = std::all_of(step.axes.begin(), step.axes.end(),
                                  [&](const AxisName& axis) {
@@ -229,7 +229,6 @@ class Partitioner {
   Program program_;
   ReshardCache reshards_;
   std::vector<PartitionSpec> suggested_;
-  std::vector<bool> weights_;
   std::vector<std::vector<bool>> batch_dims_;
   std::vector<std::vector<int>> versions_;  // registers per value
 };

@@ -78,6 +78,8 @@ struct Program {
   std::vector<int> outputs = {};  // registers, one per output of the graph
   // Per value of the graph, the layout in which it is handed on.
   std::vector<Layout> layouts = {};
+  // Per value, whether it follows from parameters alone (find_weights).
+  std::vector<bool> weights = {};
 };
 
 }  // namespace shardplan

@@ -136,6 +136,75 @@ TEST_CASE("shrink: heads of a state space still fill the model") {
   }
 }
 
+// Sizes of released models, with fewer layers and experts.
+TEST_CASE("shrink: parts of heads shrink with the ranks beside them") {
+  const testing::Json latent = {{"model_type", "deepseek_v3"},
+                                {"architectures", {"DeepseekV3ForCausalLM"}},
+                                {"hidden_size", 7168},
+                                {"intermediate_size", 18432},
+                                {"moe_intermediate_size", 2048},
+                                {"num_attention_heads", 128},
+                                {"num_key_value_heads", 128},
+                                {"q_lora_rank", 1536},
+                                {"kv_lora_rank", 512},
+                                {"qk_nope_head_dim", 128},
+                                {"qk_rope_head_dim", 64},
+                                {"qk_head_dim", 192},
+                                {"v_head_dim", 128},
+                                {"n_routed_experts", 16},
+                                {"n_shared_experts", 1},
+                                {"num_experts_per_tok", 2},
+                                {"n_group", 4},
+                                {"topk_group", 2},
+                                {"first_k_dense_replace", 1},
+                                {"num_hidden_layers", 4},
+                                {"vocab_size", 129280}};
+  const testing::Json whole = testing::changed(
+      latent, {{"q_lora_rank", nullptr}, {"qk_head_dim", nullptr}});
+  const testing::Json delta = {{"model_type", "qwen3_next"},
+                               {"architectures", {"Qwen3NextForCausalLM"}},
+                               {"hidden_size", 2048},
+                               {"intermediate_size", 5120},
+                               {"moe_intermediate_size", 512},
+                               {"shared_expert_intermediate_size", 512},
+                               {"num_attention_heads", 16},
+                               {"num_key_value_heads", 2},
+                               {"head_dim", 256},
+                               {"linear_num_key_heads", 16},
+                               {"linear_num_value_heads", 32},
+                               {"linear_key_head_dim", 128},
+                               {"linear_value_head_dim", 128},
+                               {"linear_conv_kernel_dim", 4},
+                               {"num_experts", 8},
+                               {"num_experts_per_tok", 2},
+                               {"num_hidden_layers", 8},
+                               {"vocab_size", 151936}};
+  for (const testing::Json& config : {latent, whole, delta}) {
+    for (const char* text : {"fsdp=2,tp=2", "tp=8", "fsdp=3,tp=6", "dp=5"}) {
+      CAPTURE(config.dump());
+      CAPTURE(text);
+      const auto both = shrunk_config(config, mesh(text));
+      REQUIRE_MESSAGE(both->small, both->messages);
+      const auto large = specs(both->large->good(), "@all_models", mesh(text));
+      for (const auto& placed :
+           specs(both->small->manifest, "@all_models", mesh(text))) {
+        CAPTURE(placed.first);
+        CHECK(placed.second == large.at(placed.first));
+      }
+      CHECK(both->small->manifest.total_elements() <
+            both->large->good().total_elements() / 500);
+    }
+    const auto both = shrunk_config(config, mesh("fsdp=2,tp=2"));
+    const auto model = testing::whole_model_of(
+        both->small->manifest, both->small->model, {2, 4, {}, {}});
+    REQUIRE_MESSAGE(model->graph, model->messages);
+    const auto run = testing::simulated(*model, "@all_models", "fsdp=2,tp=2",
+                                        ValueSource::Random);
+    REQUIRE(run.simulation);
+    CHECK_FALSE(run.simulation->mismatch);
+  }
+}
+
 TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
   const auto both = shrunk("mixtral-8x7b", mesh("ep=4,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);

@@ -28,6 +28,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/tables.h"
 #include "core/fold.h"
 #include "io/load.h"
 #include "io/plan/plan_file.h"
@@ -303,15 +304,9 @@ std::optional<std::array<Side, 2>> read_sides(
   return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};
 }
 
-std::string memory_text(int64_t bytes, bool exact) {
-  return exact ? std::to_string(bytes) + " bytes"
-               : bytes_text(static_cast<double>(bytes));
-}
-
 // "293.7 MiB → 262.6 MiB (−10.6 %)"
 std::string memory_change(int64_t before, int64_t after, bool exact) {
-  std::string text =
-      memory_text(before, exact) + " → " + memory_text(after, exact);
+  std::string text = size_text(before, exact) + " → " + size_text(after, exact);
   if (before <= 0) return text;
   const double change =
       100 * (static_cast<double>(after) / static_cast<double>(before) - 1);

@@ -21,6 +21,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/parameter_report.h"
+#include "cli/views/tables.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "model/quant_scales.h"
@@ -339,24 +340,18 @@ Table buffers_table(const Manifest& manifest, Audience audience) {
   return table;
 }
 
-std::string inspect_size_text(int64_t bytes, bool exact) {
-  return exact ? std::to_string(bytes) + " bytes"
-               : bytes_text(static_cast<double>(bytes));
-}
-
 std::string inspect_headline(const Manifest& manifest, bool exact) {
   const int64_t elements = manifest.total_elements();
   std::string line =
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       (exact ? std::to_string(elements) : short_count_text(elements)) +
-      " elements, " + inspect_size_text(manifest.total_bytes(), exact) + " (" +
+      " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
     line += "; " +
             plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-            " of " + inspect_size_text(manifest.buffer_bytes(), exact) +
-            " beside them";
+            " of " + size_text(manifest.buffer_bytes(), exact) + " beside them";
   }
   return line;
 }

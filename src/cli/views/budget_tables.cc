@@ -17,10 +17,6 @@ namespace {
 constexpr std::string_view kLetters = "PGMOLKSFR";
 constexpr int kBarWidth = 24;
 
-std::string amount(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 // Of all devices together bytes may exceed 63 bits, as no count of one does.
 Cell wide_bytes(Int128 bytes) {
   if (bytes <= INT64_MAX) return ByteSize{static_cast<int64_t>(bytes)};
@@ -40,7 +36,7 @@ std::string limit_text(const Budget& budget) {
   if (!budget.limit) return "";
   const auto needed = static_cast<double>(budget.classes.front().total);
   const auto usable = static_cast<double>(budget.limit->usable);
-  std::string text = "of " + amount(budget.limit->usable);
+  std::string text = "of " + bytes_text(budget.limit->usable);
   if (budget.limit->name != "--memory") text += " on " + budget.limit->name;
   return text + " (" + percent_text(needed / usable) + ")";
 }
@@ -323,12 +319,12 @@ std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit) {
 }
 
 std::string fit_text(const Fit& fit) {
-  const std::string of = amount(*fit.usable);
+  const std::string of = bytes_text(*fit.usable);
   if (fit.surely()) {
-    return "fits " + of + ": at least " + amount(*fit.headroom) + " free";
+    return "fits " + of + ": at least " + bytes_text(*fit.headroom) + " free";
   }
   if (fit.perhaps()) {
-    return "may not fit " + of + ": it needs up to " + amount(fit.needed);
+    return "may not fit " + of + ": it needs up to " + bytes_text(fit.needed);
   }
   return "does not fit " + of;
 }
@@ -338,14 +334,15 @@ std::string training_note(const Budget::Part& trained,
   if (frozen.parameters == 0) {
     return "all " + plural(trained.parameters, "parameter") +
            " are trained: " + count_text(trained.elements) + " elements, " +
-           amount(trained.bytes);
+           bytes_text(trained.bytes);
   }
   return count_text(trained.parameters) + " of " +
          plural(trained.parameters + frozen.parameters, "parameter") +
          (trained.parameters == 1 ? " is trained: " : " are trained: ") +
          count_text(trained.elements) + " of " +
          count_text(trained.elements + frozen.elements) + " elements, " +
-         amount(trained.bytes) + " of " + amount(trained.bytes + frozen.bytes) +
+         bytes_text(trained.bytes) + " of " +
+         bytes_text(trained.bytes + frozen.bytes) +
          "; the others are frozen, without gradient and state";
 }
 
@@ -380,7 +377,7 @@ std::vector<std::string> budget_notes(const Context& context,
   }
   if (trains && budget.untrained > 0) {
     lines.push_back(plural(budget.untrained, "parameter") + " of " +
-                    amount(budget.untrained_bytes) +
+                    bytes_text(budget.untrained_bytes) +
                     " in total are not of a floating-point dtype: no gradient "
                     "and no state is counted for them");
   }
@@ -408,7 +405,7 @@ std::vector<std::string> budget_notes(const Context& context,
   int64_t unsharded = 0;
   for (const LeafSum& sum : budget.leaves) unsharded += sum.unsharded;
   if (unsharded > 0) {
-    lines.push_back(amount(unsharded) +
+    lines.push_back(bytes_text(unsharded) +
                     " per device stay whole, since ZeRO's axes divide none of "
                     "their dimensions");
   }

@@ -33,7 +33,7 @@ Cell cell_of(const ChangeValue& value) {
 }
 
 std::string change_size(int64_t bytes, bool exact) {
-  return exact ? std::to_string(bytes) : bytes_text(static_cast<double>(bytes));
+  return exact ? std::to_string(bytes) : bytes_text(bytes);
 }
 
 // "+7.9 GiB", "-12 bytes", "" for 0

@@ -42,7 +42,7 @@ class ProfileNumbers {
 
   void bytes(std::string quantity, const Sourced<int64_t>& number) {
     add(std::move(quantity), number, ByteSize{number.value}, "B",
-        bytes_text(static_cast<double>(number.value)));
+        bytes_text(number.value));
   }
 
   void rate(std::string quantity, const Sourced<double>& number,

@@ -405,8 +405,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   add_dimensions(session, p, rows);
   rows.push_back({std::string("final"), spec_text(p.spec),
                   "local " + type_text({p.type.dtype, p.local_shape}),
-                  bytes_text(static_cast<double>(p.bytes_per_device)) +
-                      " on each of " +
+                  bytes_text(p.bytes_per_device) + " on each of " +
                       plural(session.plan.mesh.devices(), "device") + ", " +
                       plural(p.replicas, "replica")});
 
@@ -417,8 +416,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
   report.headline = {std::string(session.manifest.name(*parameter)) + "  " +
-                     type_text(p.type) + "  " +
-                     bytes_text(static_cast<double>(p.type.bytes()))};
+                     type_text(p.type) + "  " + bytes_text(p.type.bytes())};
   report.tables = {why_for_people(rows), why_for_programs(std::move(rows)),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};

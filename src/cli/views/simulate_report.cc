@@ -341,8 +341,7 @@ std::string work_line(const Simulation& outcome) {
 
 std::string traffic_line(const Simulation& outcome, bool exact) {
   const auto size = [&](int64_t bytes) {
-    return exact ? count_text(bytes) + " bytes"
-                 : bytes_text(static_cast<double>(bytes));
+    return exact ? count_text(bytes) + " bytes" : bytes_text(bytes);
   };
   SHARDPLAN_CHECK(outcome.bytes_moved == outcome.bytes_priced);
   return "all devices together send " + size(outcome.bytes_moved) +

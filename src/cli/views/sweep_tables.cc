@@ -14,10 +14,6 @@
 namespace shardplan::cli {
 namespace {
 
-std::string sweep_size_text(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 Cell count_cell(const std::optional<int64_t>& count) {
   return count ? Cell(Count{*count}) : Cell();
 }
@@ -35,15 +31,14 @@ std::string headroom_text(const SweepPoint& point) {
   if (point.serving) return std::string(fit_name(point));
   if (point.step) {
     const int64_t usable = point.limit->usable;
-    if (point.fit.surely())
-      return sweep_size_text(*point.fit.headroom) + " free";
+    if (point.fit.surely()) return bytes_text(*point.fit.headroom) + " free";
     if (point.fit.perhaps()) return "may fit";
     if (point.step->lower <= usable) return "state too large";
-    return sweep_size_text(point.step->lower - usable) + " over";
+    return bytes_text(point.step->lower - usable) + " over";
   }
   const int64_t headroom = *point.fit.headroom;
-  return headroom >= 0 ? sweep_size_text(headroom) + " free"
-                       : sweep_size_text(-headroom) + " over";
+  return headroom >= 0 ? bytes_text(headroom) + " free"
+                       : bytes_text(-headroom) + " over";
 }
 
 // "27.8 to 32.3"
@@ -289,7 +284,7 @@ std::string common_text(const std::vector<SweepPoint>& points,
   if (first.limit && !shown.hardware) {
     const std::string name = name_of_limit(first);
     parts.push_back((name.empty() ? "" : name + " with ") +
-                    sweep_size_text(first.limit->usable));
+                    bytes_text(first.limit->usable));
   }
   if (first.batch && first.seq && !shown.batch &&
       (!first.serving || *first.batch > 1)) {

@@ -68,11 +68,6 @@ Row folded_row(std::string name, const Placement& p, int64_t count) {
                       : Cell(Count{p.rule})};
 }
 
-std::string size_text(int64_t bytes, bool exact) {
-  return exact ? std::to_string(bytes) + " bytes"
-               : bytes_text(static_cast<double>(bytes));
-}
-
 bool wants_fingerprint(const std::string& format) {
   return format == "json" || format == "markdown" || format == "csv";
 }
@@ -277,6 +272,10 @@ std::string correction_reason(const Correction& correction) {
   return correction.reason + " (" + code_id(correction.code) + ")";
 }
 
+std::string size_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) + " bytes" : bytes_text(bytes);
+}
+
 std::string headline_of(const Session& session, bool exact) {
   const Manifest& manifest = session.manifest;
   std::string mesh;
@@ -299,8 +298,7 @@ std::string efficiency_line(const Session& session) {
                   percent_text(balance.efficiency), balance.replication_factor,
                   percent_text(balance.balance_score));
   if (balance.padding_bytes > 0) {
-    text +=
-        ", padding " + bytes_text(static_cast<double>(balance.padding_bytes));
+    text += ", padding " + bytes_text(balance.padding_bytes);
   }
   return text;
 }

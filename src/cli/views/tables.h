@@ -4,6 +4,7 @@
 // Tables refer to the session: it must outlive the report.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,8 @@ Table rules_table(const Session& session);
 // Folded placements for people; one by one with `expand`.
 Table folded_placements(const Session& session, bool expand);
 
+// "15.0 GiB"; "16060522496 bytes" where it is exact.
+std::string size_text(int64_t bytes, bool exact);
 // "llama.json: 291 parameters, 15.0 GiB    mesh fsdp=16 tp=8: 128 devices", and
 // " in 2 slices (fsdp crosses 2)" where these are known.
 // `exact`: the size in bytes.

@@ -64,9 +64,8 @@ std::optional<GitEntryKind> kind_of(std::string_view mode) {
 }
 
 std::string too_large(int64_t size, int64_t most) {
-  return "it has " + bytes_text(static_cast<double>(size)) +
-         ", and of a revision no more than " +
-         bytes_text(static_cast<double>(most)) + " are read at once";
+  return "it has " + bytes_text(size) + ", and of a revision no more than " +
+         bytes_text(most) + " are read at once";
 }
 
 // The words of a git that has ended because an object is not there.

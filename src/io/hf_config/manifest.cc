@@ -288,7 +288,7 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
   size_t first = 0;
   while (first < manifest.size() && !is_buffer(first)) ++first;
   if (first == manifest.size()) return;
-  Manifest tensors = without_tensors(manifest);
+  Manifest tensors(manifest.about());
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     // Of the same sizes, which were within bounds.
     tensors.add(manifest.any_name(i), manifest.any_type(i),

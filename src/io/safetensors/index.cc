@@ -373,7 +373,7 @@ NameDifference difference_of(const Index& index, const Manifest& manifest) {
 // The manifest without the tensors that the index does not name.
 bool drop_tensors(const std::vector<std::string>& names, Manifest& manifest) {
   const std::set<std::string_view> dropped(names.begin(), names.end());
-  Manifest rest = without_tensors(manifest);
+  Manifest rest(manifest.about());
   for (size_t i = 0; i < tensor_count(manifest); ++i) {
     if (dropped.contains(manifest.any_name(i))) continue;
     if (!rest.add(manifest.any_name(i), manifest.any_type(i),
@@ -474,8 +474,8 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
           " beyond those that follow from the config.json beside it: " +
           they(names.only_index) + " left out of every number");
   if (said > *bytes) {
-    report.fact("`total_size` leaves " +
-                bytes_text(static_cast<double>(said - *bytes)) + " for them");
+    report.fact("`total_size` leaves " + bytes_text(said - *bytes) +
+                " for them");
   }
   say(report);
   return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `simulate --input NAME=FILE`: numbers of a graph's inputs that another
-// program saved, in the place of drawn ones.
+// What other programs saved: `simulate --expect FILE`, outputs that one
+// recorded, and the tokens that it ran on; `--input NAME=FILE`, numbers of a
+// graph's inputs, in the place of drawn ones.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,19 @@
 
 namespace shardplan::cli {
 
-struct ExpectedOutputs;
+struct ExpectedOutputs {
+  std::string path;
+  Manifest manifest;
+  StoredTensors numbers;
+};
+
+// Empty, with the reason reported, when the file cannot be read.
+std::optional<ExpectedOutputs> read_expected(const std::string& path,
+                                             Host& host, Diagnostics& diags);
+
+// Its tensor `input_ids` [sequences, tokens] of I32 or I64; no sequences where
+// it has none such.
+InputIds recorded_ids(const ExpectedOutputs& expected);
 
 // An input of the graph, and its numbers: those of a file, or integers, which
 // are held as doubles.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -19,52 +18,9 @@
 #include "graph/build.h"
 #include "io/graph/graph_file.h"
 #include "io/load.h"
-#include "io/safetensors/file.h"
 #include "resolve/match.h"
 
 namespace shardplan::cli {
-namespace {
-
-template <typename Integer>
-int64_t integer_at(const std::byte* data, size_t index) {
-  Integer number{};
-  std::memcpy(&number, data + index * sizeof number, sizeof number);
-  return number;
-}
-
-}  // namespace
-
-std::optional<ExpectedOutputs> read_expected(const std::string& path,
-                                             Host& host, Diagnostics& diags) {
-  auto manifest = load_manifest(path, host, diags);
-  if (!manifest) return std::nullopt;
-  auto numbers = open_weights(path, *manifest, host, diags);
-  if (!numbers) return std::nullopt;
-  return ExpectedOutputs{path, *std::move(manifest), *std::move(numbers)};
-}
-
-InputIds recorded_ids(const ExpectedOutputs& expected) {
-  for (size_t i = 0; i < expected.manifest.size(); ++i) {
-    const StoredTensor& tensor = expected.numbers[i];
-    const bool wide = tensor.dtype == DType::I64;
-    if (expected.manifest.name(i) != "input_ids" || tensor.shape.size() != 2 ||
-        (!wide && tensor.dtype != DType::I32)) {
-      continue;
-    }
-    InputIds ids;
-    size_t next = 0;
-    for (int64_t row = 0; row < tensor.shape[0]; ++row) {
-      std::vector<int64_t>& sequence = ids.emplace_back();
-      for (int64_t column = 0; column < tensor.shape[1]; ++column, ++next) {
-        sequence.push_back(wide ? integer_at<int64_t>(tensor.data, next)
-                                : integer_at<int32_t>(tensor.data, next));
-      }
-    }
-    return ids;
-  }
-  return {};
-}
-
 namespace {
 
 // What is held of every number at least, while a node is computed in doubles:
@@ -162,7 +118,7 @@ class Counter {
 };
 
 std::string graph_size_text(Int128 bytes) {
-  return bytes < kUncounted ? bytes_text(static_cast<double>(bytes))
+  return bytes < kUncounted ? bytes_text(bytes)
                             : std::string("more than 2^63 bytes");
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `simulate --expect FILE`: outputs that another program recorded, and the
-// tokens that it ran on.
+// What `simulate` runs, and whether there is memory for it.
 #pragma once
 
 #include <optional>
@@ -22,20 +21,6 @@
 #include "spmd/partition.h"
 
 namespace shardplan::cli {
-
-struct ExpectedOutputs {
-  std::string path;
-  Manifest manifest;
-  StoredTensors numbers;
-};
-
-// Empty, with the reason reported, when the file cannot be read.
-std::optional<ExpectedOutputs> read_expected(const std::string& path,
-                                             Host& host, Diagnostics& diags);
-
-// Its tensor `input_ids` [sequences, tokens] of I32 or I64; no sequences where
-// it has none such.
-InputIds recorded_ids(const ExpectedOutputs& expected);
 
 // Whether a graph can be run in the memory that the program may use, found
 // before anything is computed.

@@ -288,15 +288,13 @@ SweptServing swept_serving(const Serving& serving) {
   swept.starts = serving.starts();
   swept.reasons = serving.problems;
   if (serving.missing_at_start > 0) {
-    swept.reasons.push_back(
-        bytes_text(static_cast<double>(serving.missing_at_start)) +
-        " of its share are taken before it starts");
+    swept.reasons.push_back(bytes_text(serving.missing_at_start) +
+                            " of its share are taken before it starts");
   }
   if (serving.missing_for_steps > 0) {
-    swept.reasons.push_back(
-        "a step takes " +
-        bytes_text(static_cast<double>(serving.missing_for_steps)) +
-        " more than the share leaves");
+    swept.reasons.push_back("a step takes " +
+                            bytes_text(serving.missing_for_steps) +
+                            " more than the share leaves");
   }
   const ServedStage& stage = serving.stage();
   swept.weights = stage.weights.total;
@@ -613,8 +611,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
   std::string line =
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-      bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
-      plural(points, "point");
+      bytes_text(manifest.total_bytes()) + "; " + plural(points, "point");
   if (sweep.devices.front().limit) {
     line += fitting_text(points, fitting, perhaps);
   }

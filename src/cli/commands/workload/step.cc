@@ -105,14 +105,11 @@ Table reserved_table(const ReservedMemory& reserved, bool for_people) {
 std::string reserved_text(const ReservedMemory& reserved,
                           const MemoryBracket& bracket,
                           const std::optional<DeviceLimit>& limit) {
-  const auto text = [](int64_t bytes) {
-    return bytes_text(static_cast<double>(bytes));
-  };
   if (reserved.arena && bracket.upper() > *reserved.arena) {
     return std::string(bracket.lower() > *reserved.arena
                            ? "the step does not fit"
                            : "the step may not fit") +
-           " the arena of " + text(*reserved.arena) +
+           " the arena of " + bytes_text(*reserved.arena) +
            ": XLA_CLIENT_MEM_FRACTION makes it larger";
   }
   if (!limit || bracket.upper() > limit->usable ||
@@ -121,10 +118,11 @@ std::string reserved_text(const ReservedMemory& reserved,
   }
   return "allocations fit, but with what the allocator and the runtime reserve "
          "the step needs " +
-         text(reserved.total[0]) + " to " + text(reserved.total[2]) +
+         bytes_text(reserved.total[0]) + " to " +
+         bytes_text(reserved.total[2]) +
          (reserved.total[0] > limit->usable ? ", which does not fit "
                                             : ", which may not fit ") +
-         text(limit->usable);
+         bytes_text(limit->usable);
 }
 
 }  // namespace
@@ -184,11 +182,10 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
         "column to column, the total does not");
   }
   if (bracket.offloads) {
-    report.notes.push_back(
-        "in host memory, for each device: at least " +
-        bytes_text(static_cast<double>(bracket.host[0])) + ", estimate " +
-        bytes_text(static_cast<double>(bracket.host[1])) + ", at most " +
-        bytes_text(static_cast<double>(bracket.host[2])));
+    report.notes.push_back("in host memory, for each device: at least " +
+                           bytes_text(bracket.host[0]) + ", estimate " +
+                           bytes_text(bracket.host[1]) + ", at most " +
+                           bytes_text(bracket.host[2]));
   }
   if (budget.limit) {
     report.closing.push_back(step_fit_text(answer, fit));

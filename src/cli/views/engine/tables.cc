@@ -12,14 +12,10 @@
 namespace shardplan::cli {
 namespace {
 
-std::string size_text(int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 std::string share_text(const Serving& serving) {
   const bool of_total = serving.engine->share == MemoryShare::OfTotal;
   return fmt::format("{:.4g} of {} that {}", serving.settings.share,
-                     size_text(serving.device.usable),
+                     bytes_text(serving.device.usable),
                      of_total ? "are there"
                               : "are there, less what is taken "
                                 "before");
@@ -352,15 +348,15 @@ std::vector<std::string> engine_notes(const Serving& serving) {
   const RankWeights& weights = stage.weights;
   if (weights.vocab_padding > 0) {
     notes.push_back("padding of the vocabulary: " +
-                    size_text(weights.vocab_padding) + " per device");
+                    bytes_text(weights.vocab_padding) + " per device");
   }
   if (weights.kv_copies > 0) {
     notes.push_back("copies of KV projections: " +
-                    size_text(weights.kv_copies) + " per device");
+                    bytes_text(weights.kv_copies) + " per device");
   }
   if (weights.not_loaded > 0) {
     notes.push_back("layers that predict further tokens are not loaded: " +
-                    size_text(weights.not_loaded) + " in all");
+                    bytes_text(weights.not_loaded) + " in all");
   }
   return notes;
 }
