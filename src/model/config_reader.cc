@@ -65,6 +65,12 @@ Diagnostics::Builder ConfigReader::refuse(std::string_view key,
   return diags_.error(Code::UnsupportedConfig, place(key), std::move(message));
 }
 
+Diagnostics::Builder ConfigReader::warn(std::string_view key,
+                                        std::string message) {
+  return diags_.report(Code::UnsupportedConfig, Severity::Warning, place(key),
+                       std::move(message));
+}
+
 Diagnostics::Builder ConfigReader::ill_typed(std::string_view key,
                                              const Node& value,
                                              std::string_view wanted) {

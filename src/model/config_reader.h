@@ -72,6 +72,8 @@ class ConfigReader {
 
   // Reports SP009 at the value of `key`, or at the map when it has none.
   Diagnostics::Builder refuse(std::string_view key, std::string message);
+  // The same as a warning.
+  Diagnostics::Builder warn(std::string_view key, std::string message);
   // Reports SP002: "`key` must be a list, not text".
   Diagnostics::Builder ill_typed(std::string_view key, const Node& value,
                                  std::string_view wanted);

@@ -244,22 +244,30 @@ ModelFacts config_facts(
     const Node& config,
     const std::shared_ptr<const Architecture>& architecture) {
   const auto inner = config.find("text_config");
-  const bool nested = inner && inner->is_map();
-  const Node map = nested ? *inner : config;
+  const auto whole = architecture != nullptr
+                         ? architecture
+                         : find_model_kind(config).architecture;
+  const ConfigSection* part = nullptr;
+  for (size_t i = 0; whole && i < whole->sections.size(); ++i) {
+    if (whole->sections[i].key == "text_config") part = &whole->sections[i];
+  }
+  // Without a map of its own the text model has what its class has, unless its
+  // keys may stand at the top.
+  Diagnostics quiet;
+  const ConfigReader top(config, "", quiet);
+  const bool has_map = inner && inner->is_map();
+  const bool by_class = !has_map && part != nullptr && !part->is_flat(config);
+  const bool nested = has_map || by_class;
+  const Node map = has_map    ? *inner
+                   : by_class ? top.empty_section(part->key).map()
+                              : config;
   auto reading = architecture == nullptr ? reading_of(map) : nullptr;
   // gemma3's text_config may not say what it is: ask the whole config then.
-  if (reading == nullptr) {
-    const auto whole = architecture != nullptr
-                           ? architecture
-                           : find_model_kind(config).architecture;
-    if (whole != nullptr && !nested) {
-      reading = std::make_unique<Reading>(whole, map);
-    }
-    for (size_t i = 0; nested && whole && i < whole->sections.size(); ++i) {
-      const ConfigSection& section = whole->sections[i];
-      if (section.key != "text_config") continue;
-      reading = std::make_unique<Reading>(section.architecture, map);
-    }
+  if (reading == nullptr && !nested && whole != nullptr) {
+    reading = std::make_unique<Reading>(whole, map);
+  }
+  if (reading == nullptr && nested && part != nullptr) {
+    reading = std::make_unique<Reading>(part->architecture, map);
   }
 
   ModelFacts facts;
@@ -368,7 +376,7 @@ std::optional<int64_t> experts_per_token(const Document& config) {
                                                     "moe_k",
                                                     "top_k_experts"};
   const Node root = config.root();
-  for (const char* part : {"", "text_config", "ffn_config"}) {
+  for (const char* part : {"text_config", "", "ffn_config"}) {
     const auto map =
         *part == '\0' ? std::optional<Node>(root) : root.find(part);
     if (!map || !map->is_map()) continue;

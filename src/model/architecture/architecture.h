@@ -127,6 +127,7 @@ enum class LinearRole : uint8_t {
   Last,       // what a model for another task ends with
   Gate,       // so small that most keep it as it is
   Router,     // the same, and no linear layer since transformers 5
+  Grouped,    // each group on its own: no linear layer to bitsandbytes
   Experts,    // of gpt-oss, whose MXFP4 form is known
   Parameter,  // a matrix that is no linear layer where it is computed
 };

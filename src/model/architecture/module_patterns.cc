@@ -67,12 +67,6 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
-// Whether the text is the name, or that of a module around it.
-bool is_around(std::string_view text, std::string_view name) {
-  return name.starts_with(text) &&
-         (name.size() == text.size() || name[text.size()] == '.');
-}
-
 // Where `path` goes on behind components that are those of `names`; empty where
 // it does not begin with them. A `*` is any number, which is kept.
 std::optional<size_t> rest_behind(std::string_view names, std::string_view path,
@@ -112,6 +106,11 @@ std::string with_numbers(std::string_view names,
 }
 
 }  // namespace
+
+bool is_around(std::string_view text, std::string_view name) {
+  return name.starts_with(text) &&
+         (name.size() == text.size() || name[text.size()] == '.');
+}
 
 std::string name_in_memory(const std::vector<ModuleName>& names,
                            std::string_view path) {
@@ -242,6 +241,23 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
       return name.ends_with(text);
   }
   return false;
+}
+
+bool ModulePatterns::is_all_of(std::string_view name) const {
+  if (has(name)) return true;
+  compared_ += static_cast<int64_t>(patterns_.size());
+  return std::any_of(patterns_.begin(), patterns_.end(), [&](size_t i) {
+    const Entry& entry = entries_[i];
+    return entry.regex != nullptr && !entry.text.starts_with(kRegexMark) &&
+           RE2::FullMatch(piece(name), *entry.regex);
+  });
+}
+
+std::string_view ModulePatterns::unreadable() const {
+  for (const Entry& entry : entries_) {
+    if (entry.regex == nullptr && !is_plain(entry.text)) return entry.text;
+  }
+  return {};
 }
 
 bool ModulePatterns::any_means(const std::vector<size_t>& entries,

@@ -42,6 +42,8 @@ enum class PatternStyle : uint8_t {
 
 struct ModuleName;
 
+// Whether the text is the name, or that of a module around it.
+bool is_around(std::string_view text, std::string_view name);
 // What the module that is saved under `path` is called in memory: by the
 // longest of `names` that it begins with, else as it is saved.
 std::string name_in_memory(const std::vector<ModuleName>& names,
@@ -66,6 +68,11 @@ class ModulePatterns {
   bool has(std::string_view text) const {
     return texts_.find(text) != texts_.end();
   }
+  // Whether an entry is that text, or a regular expression for all of it.
+  bool is_all_of(std::string_view name) const;
+  // The first entry that Python's `re`, and so transformers 5, does not take;
+  // empty where there is none.
+  std::string_view unreadable() const;
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   // Whether an entry means single modules, not all of a name: "a.b", "re:x".

@@ -199,8 +199,10 @@ struct LinearWeight {
 // Where a linear layer stands in a model.
 struct LinearPlace {
   std::string path;  // "model.layers.3.mlp.up_proj"
-  // The same in memory, which lists of modules are read against.
+  // The same in memory, which lists of modules are read against; "a.q|k" where
+  // it is several modules there. What it follows from stands in `renames`.
   std::string in_memory = {};
+  const std::vector<ModuleName>* renames = nullptr;
   LinearRole role = LinearRole::Layer;
   bool embedding = false;
   bool bias = false;

@@ -127,9 +127,10 @@ class Chooser {
             list.matches(place_.path, style));
   }
 
-  // Experts are one module since transformers 5.
+  // Experts are one module since transformers 5, and stacked ones before.
   std::string_view around_experts(std::string_view path) const {
-    const size_t experts = place_.expert ? path.rfind(".experts.") : path.npos;
+    const bool one = place_.expert || is_stacked();
+    const size_t experts = one ? path.rfind(".experts.") : path.npos;
     return experts == path.npos ? path : path.substr(0, experts + 8);
   }
 
@@ -151,14 +152,72 @@ class Chooser {
                                            ? PatternStyle::Prefix
                                            : PatternStyle::Substring);
     if (is_old()) return before;
-    // FP8 renames its list as it renames saved tensors; other methods do not.
-    const bool now =
-        kept.matches(around_experts(place_.in_memory), PatternStyle::Modules) ||
-        (all_.method == QuantMethod::Fp8 &&
-         kept.matches(around_experts(place_.path), PatternStyle::Modules));
-    if (is_new() || before == now) return now;
+    const auto now = is_kept_in_memory();
+    if (!now) return std::nullopt;
+    if (is_new() || before == *now) return now;
     refuse_version("transformers 4 and 5 read " + in_backticks(all_.kept_key) +
                    " differently");
+    return std::nullopt;
+  }
+
+  // Whether transformers 5 leaves the module as it is.
+  std::optional<bool> is_kept_in_memory() {
+    const ModulePatterns& kept = *all_.kept;
+    const std::string_view bad = is_new() ? kept.unreadable() : "";
+    if (!bad.empty()) {
+      return refuse_entry(in_backticks(bad) +
+                          " cannot be read as a regular expression, as which "
+                          "transformers 5 reads it");
+    }
+    const std::string& all = place_.in_memory;
+    const size_t last = all.find('|') == all.npos ? all.npos : all.rfind('.');
+    int64_t named = 0;
+    int64_t parts = 0;
+    for (size_t at = 0; at <= all.size(); ++parts) {
+      const size_t end = last == all.npos
+                             ? all.size()
+                             : std::min(all.find('|', at), all.size());
+      const std::string around =
+          last == all.npos ? "" : all.substr(0, last + 1);
+      const std::string part =
+          at == 0 ? all.substr(0, end) : around + all.substr(at, end - at);
+      if (kept.matches(around_experts(part), PatternStyle::Modules)) ++named;
+      at = end + 1;
+    }
+    if (named == parts) return true;
+    if (named > 0) {
+      return refuse_entry("it names some of the modules that " +
+                          in_backticks(place_.path) + " is in memory, " +
+                          in_backticks(all));
+    }
+    if (all_.method != QuantMethod::Fp8 || place_.path == all) return false;
+    // FP8 renames entries of its list as it renames saved tensors: those that
+    // are the name of a module, and not how a name ends, surely.
+    const std::string_view path = around_experts(place_.path);
+    for (size_t end = 0; end < path.size();) {
+      end = std::min(path.find('.', end + 1), path.size());
+      const std::string_view outer = path.substr(0, end);
+      // What is saved of stacked experts is a part of their module.
+      const bool is_part = is_stacked() && end == place_.path.size();
+      if (!is_part && kept.is_all_of(outer) &&
+          is_around(name_in_memory(*place_.renames, outer),
+                    around_experts(all))) {
+        return true;
+      }
+    }
+    if (!kept.matches(path, PatternStyle::Modules)) return false;
+    if (!is_new()) return true;
+    return refuse_entry("it names " + in_backticks(place_.path) +
+                        " as it is saved, in part, and transformers 5 reads "
+                        "it against the name in memory, " +
+                        in_backticks(all));
+  }
+  std::nullopt_t refuse_entry(const std::string& why) {
+    all_.section
+        ->refuse(all_.kept_key, "what " + in_backticks(all_.kept_key) +
+                                    " excludes is not known: " + why)
+        .help("give whole names of modules as they are in memory")
+        .help(std::string(kUseTensors));
     return std::nullopt;
   }
 
@@ -167,6 +226,9 @@ class Chooser {
     if (linear_.inputs_first && all_.method != QuantMethod::Bitsandbytes) {
       refuse("is stored [in, out], of which the quantised form is not known");
       return std::nullopt;
+    }
+    if (place_.role == LinearRole::Grouped) {
+      return all_.method != QuantMethod::Bitsandbytes;
     }
     if (place_.role != LinearRole::Router || is_old()) return true;
     if (is_new()) return false;

@@ -15,7 +15,7 @@ constexpr std::pair<std::string_view, LinearRole> kRoles[] = {
     {"true", LinearRole::Layer},      {"false", LinearRole::Parameter},
     {"head", LinearRole::Head},       {"last", LinearRole::Last},
     {"gate", LinearRole::Gate},       {"router", LinearRole::Router},
-    {"experts", LinearRole::Experts},
+    {"experts", LinearRole::Experts}, {"grouped", LinearRole::Grouped},
 };
 
 // `tokens` of what is kept of an encoder's tokens, however many there are.

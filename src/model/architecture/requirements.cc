@@ -19,6 +19,9 @@ namespace shardplan {
 
 namespace {
 
+// The part of a config that says what its text model is.
+constexpr std::string_view kTextPart = "text_config";
+
 // Keys by which configs announce layers behind the last (multi-token
 // prediction).
 constexpr std::string_view kFurtherLayers[] = {
@@ -209,6 +212,86 @@ void ModelValues::refuse_unread_keys() {
       .help(std::string(kUseTensors));
 }
 
+// Keys of the whole config that the text model has in a map of its own, in the
+// order of the config: all of them, or only those whose values there differ.
+std::vector<std::string> ModelValues::unread_keys(const ConfigSection& part,
+                                                  ModelValues* text) {
+  std::vector<std::string> unread;
+  if (part.key != kTextPart) return unread;
+  auto known = read_keys();
+  known.insert(architecture_.ignored_keys.begin(),
+               architecture_.ignored_keys.end());
+  std::set<std::string, std::less<>> keys;
+  for (const ValueRule& rule : part.architecture->values) {
+    if (rule.of_forward || (text != nullptr && text->says(rule.name))) continue;
+    for (const std::string& key : rule.keys) {
+      const bool of_whole = known.contains(key) || key == "model_type";
+      const auto here = of_whole ? std::nullopt : config_.find(key);
+      if (!here || (text != nullptr && text->is_value(rule, *here))) continue;
+      keys.insert(key);
+    }
+  }
+  const Node& map = config_.map();
+  for (size_t i = 0; i < map.size(); ++i) {
+    if (keys.contains(map.key(i))) unread.emplace_back(map.key(i));
+  }
+  return unread;
+}
+
+// Whether the value that `rule` has here is this one.
+bool ModelValues::is_value(const ValueRule& rule, const Node& node) {
+  std::string why;
+  if (rule.kind == ValueRule::Kind::Table) return false;
+  const Entry* const entry = entry_of(rule, why);
+  if (entry == nullptr) return false;
+  switch (entry->value.kind) {
+    case ConfigValue::Kind::Integer:
+      return node.integer() == entry->value.integer;
+    case ConfigValue::Kind::Flag:
+      return node.boolean() == (entry->value.integer != 0);
+    case ConfigValue::Kind::Real:
+      return node.number() == entry->value.real;
+    default:
+      return node.is_string() && node.text() == entry->value.text;
+  }
+}
+
+// A config whose text model has a map of its own, or that of its class, may say
+// something else of it at the top, which transformers does not read.
+void ModelValues::warn_of_unread_keys() {
+  for (const ConfigSection& part : architecture_.sections) {
+    if (part.key != kTextPart || part.is_flat(config_.map())) continue;
+    ModelValues* const text = section(part.name);
+    const auto unread = unread_keys(part, text);
+    if (unread.empty()) continue;
+    auto problem = config_.warn(
+        unread.front(), some_names(unread) + " at the top of the config " +
+                            (unread.size() == 1 ? "is" : "are") +
+                            " not read: the text model is what " +
+                            config_.shown(part.key) +
+                            " says, or the defaults of its class");
+    for (const ValueRule& rule : part.architecture->values) {
+      std::string why;
+      if (rule.kind == ValueRule::Kind::Table || rule.of_forward) continue;
+      for (const std::string& key : rule.keys) {
+        if (std::find(unread.begin(), unread.end(), key) == unread.end()) {
+          continue;
+        }
+        const Entry* const entry = text->entry_of(rule, why);
+        if (entry == nullptr ||
+            entry->value.kind != ConfigValue::Kind::Integer) {
+          continue;
+        }
+        problem.fact(text->config_.shown(key) + " is taken as " +
+                     std::to_string(entry->value.integer) + ", not " +
+                     std::string(config_.find(key)->text()));
+      }
+    }
+    problem.help("if they are meant, move them into " +
+                 config_.shown(part.key));
+  }
+}
+
 std::string filled_text(
     const std::string& text,
     const std::function<const ConfigValue*(std::string_view)>& find) {
@@ -331,9 +414,22 @@ ModelValues* ModelValues::section(std::string_view name) {
                                       saved_by_.integer, Place::Flat, work_);
     return part.values.get();
   }
-  const bool defaults = of->has_defaults && !config_.find(of->key);
-  if (auto reader = defaults ? config_.empty_section(of->key)
-                             : config_.section(of->key)) {
+  const bool is_missing = !config_.find(of->key);
+  if (is_missing && !of->has_defaults) {
+    auto problem =
+        config_.refuse(of->key, config_.shown(of->key) + " is missing");
+    const auto unread = unread_keys(*of, nullptr);
+    if (!unread.empty()) {
+      problem
+          .fact(some_names(unread) + " at the top of the config " +
+                (unread.size() == 1 ? "is" : "are") + " not read")
+          .help("write the keys of the text model in " +
+                config_.shown(of->key));
+    }
+    return nullptr;
+  }
+  if (auto reader = is_missing ? config_.empty_section(of->key)
+                               : config_.section(of->key)) {
     part.reader = std::make_unique<ConfigReader>(*std::move(reader));
     part.architecture = section_architecture(*of, *part.reader);
     if (part.architecture == nullptr) return nullptr;

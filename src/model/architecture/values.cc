@@ -128,6 +128,7 @@ bool ModelValues::read_all(bool for_forward) {
   // The whole has asked for them in the same map.
   if (place_ == Place::Own) refuse_keys_of_all_models();
   refuse_unread_keys();
+  if (!for_forward) warn_of_unread_keys();
   return config_.ok();
 }
 

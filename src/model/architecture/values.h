@@ -123,6 +123,10 @@ class ModelValues {
   std::set<std::string, std::less<>> read_keys() const;
   std::vector<std::string> left_out() const;
   void refuse_unread_keys();
+  std::vector<std::string> unread_keys(const ConfigSection& part,
+                                       ModelValues* text);
+  bool is_value(const ValueRule& rule, const Node& node);
+  void warn_of_unread_keys();
   void refuse_unread_activations();
   void refuse_keys_of_all_models();
   std::string filled(const std::string& text);

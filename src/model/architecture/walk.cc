@@ -185,6 +185,7 @@ class Walk {
         LinearPlace place = place_;
         place.path = joined_name(around_, name);
         place.in_memory = name_in_memory(module_names_, place.path);
+        place.renames = &module_names_;
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;

@@ -24,6 +24,11 @@ std::string with_layer(std::string name) {
   return name;
 }
 
+// Of several modules that one tensor holds.
+std::string first_of(const std::string& name) {
+  return name.substr(0, name.find('|'));
+}
+
 TEST_CASE("modules: names in memory are those of transformers") {
   std::ifstream stream(testing::data_path("module_names.jsonl"));
   REQUIRE(stream);
@@ -52,7 +57,7 @@ TEST_CASE("modules: names in memory are those of transformers") {
       const std::set<std::string>& in_memory = each.second;
       CAPTURE(saved);
       // Of several that are saved as one, the first.
-      CHECK(in_memory.contains(name_in_memory(found->second, saved)));
+      CHECK(in_memory.contains(first_of(name_in_memory(found->second, saved))));
     }
     ++models;
   }
