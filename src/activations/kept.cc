@@ -515,21 +515,18 @@ class Marking {
     if (keeping_ == Keeping::Eager || made.kind == Instruction::Kind::Load) {
       return false;
     }
-    if (!view_.computes(maker)) return is_moved_again(made);
+    if (!view_.computes(maker)) {
+      // What was gathered is gathered again.
+      return made.kind == Instruction::Kind::Collective &&
+             made.collective != CollectiveKind::AllReduce &&
+             made.collective != CollectiveKind::ReduceScatter;
+    }
     if (keeping_ == Keeping::Fused) {
       return from_pointwise && reading_.is_alone_pointwise(maker);
     }
     return !reading_.is_attention(maker) &&
            (is_cheap(gradient_of(view_.op(maker)).repeat) ||
             view_.multiplies_values(maker));
-  }
-
-  // What was gathered is gathered again, from what is kept.
-  bool is_moved_again(const Instruction& made) const {
-    return keeping_ != Keeping::Eager &&
-           made.kind == Instruction::Kind::Collective &&
-           made.collective != CollectiveKind::AllReduce &&
-           made.collective != CollectiveKind::ReduceScatter;
   }
 
   void mark_again(int reg, int segment, int needed) {
@@ -551,7 +548,6 @@ class Marking {
   }
 
   bool may_be_kept(int reg) const {
-    if (is_moved_again(view_.at(view_.reg(reg).maker))) return false;
     const RematPolicy& policy = *remat_.policy;
     if (is_in(policy.kept, part_name(view_.name(reg)))) return true;
     const int product = product_of(reg);
