@@ -21,15 +21,40 @@ std::string place_text(const Planned& planned, int rule) {
   return rule_text(planned.plan, rule);
 }
 
+// Whether nothing of the user's own stands where a rule is to be added.
+bool is_of_shipped_set(const RuleSet& rules, int rule) {
+  const Rule& next = rules.rules[static_cast<size_t>(rule) - 1];
+  return next.shipped && next.form == nullptr &&
+         (rule == 1 || rules.rules[static_cast<size_t>(rule) - 2].shipped);
+}
+
+// Empty where the file that they are to stand in cannot say them.
 std::string added_text(const Planned& planned, const RuleChange& change) {
-  std::string text = "put ";
+  const RuleForm* form = form_at(planned.rules, change.rule);
+  const bool is_unordered = form != nullptr && !form->unordered.empty();
+  std::string text = is_unordered ? "add " : "put ";
   for (size_t i = 0; i < change.added.size(); ++i) {
+    const NewRule& rule = change.added[i];
     if (i > 0) text += i + 1 == change.added.size() ? " and " : ", ";
-    text += "`" +
-            rule_source(change.added[i].pattern, change.added[i].spec, false) +
-            "`";
+    std::optional<std::string> written;
+    if (form == nullptr) {
+      written = rule_source(rule.pattern, rule.spec, false);
+    } else if (form->rule != nullptr) {
+      written = form->rule(planned.rules, {rule.pattern, rule.spec, rule.names,
+                                           planned.plan.mesh});
+    }
+    if (!written) return "";
+    text += "`" + *written + "`";
   }
+  if (is_unordered) return text + " to " + std::string(form->unordered);
   const auto rules = static_cast<int>(planned.rules.rules.size());
+  if (change.rule <= rules && is_of_shipped_set(planned.rules, change.rule)) {
+    const std::string& file =
+        planned.plan.rules[static_cast<size_t>(change.rule) - 1].file;
+    const size_t begin = file.rfind('/') + 1;  // npos + 1 is 0
+    return text + " in a rules file of your own, given before `@" +
+           file.substr(begin, file.rfind('.') - begin) + "`";
+  }
   if (change.rule <= rules) {
     return text + " before " + place_text(planned, change.rule);
   }
@@ -77,6 +102,7 @@ void add_rule_change(const Found& found, RuleChange change, int tier,
   candidate.tier = tier;
   candidate.fix.kind = FixKind::RuleEdit;
   candidate.fix.text = text_of(found.planned, change);
+  if (candidate.fix.text.empty()) return;
   candidate.change.rules = std::move(change);
   all.push_back(std::move(candidate));
 }
@@ -100,7 +126,8 @@ void add_respec(const Found& found, int rule,
                            ? pattern_before(found, parameters, added.rule)
                            : std::nullopt;
   if (pattern) {
-    added.added = {{*pattern, spec}};
+    added.added = {
+        {*pattern, spec, folded_names_of(found, parameters, added.rule)}};
     add_rule_change(found, std::move(added), tier, all);
   }
   if (own) {
@@ -109,6 +136,18 @@ void add_respec(const Found& found, int rule,
     change.spec = spec;
     add_rule_change(found, std::move(change), tier, all);
   }
+}
+
+std::vector<std::string> folded_names_of(const Found& found,
+                                         std::span<const uint32_t> parameters,
+                                         int place) {
+  if (form_at(found.planned.rules, place) == nullptr) return {};
+  const Folding& folding = found.planned.folding;
+  std::set<std::string> names;
+  for (const uint32_t number : classes_of(found, parameters)) {
+    names.insert(folding.folded_names[folding.classes[number].folded]);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::vector<uint32_t> classes_of(const Found& found,

@@ -67,6 +67,11 @@ bool asks_by_axes(const Placement& placement);
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
                 int tier, Candidates& all);
+// The names of parameters, with `*` for numbers, each once. Empty where a rule
+// that is to stand before `place` is not written by them.
+std::vector<std::string> folded_names_of(const Found& found,
+                                         std::span<const uint32_t> parameters,
+                                         int place);
 // The classes of the parameters, each once.
 std::vector<uint32_t> classes_of(const Found& found,
                                  std::span<const uint32_t> parameters);

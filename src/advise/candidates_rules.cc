@@ -39,7 +39,8 @@ std::vector<NewRule> rules_for(const Found& found,
   }
   if (specs.size() == 1) {
     if (const auto pattern = pattern_before(found, parameters, place)) {
-      return {{*pattern, spec(parameters.front())}};
+      return {{*pattern, spec(parameters.front()),
+               folded_names_of(found, parameters, place)}};
     }
   }
   if (folded_names.size() > kMaxAdded) return {};
@@ -51,7 +52,8 @@ std::vector<NewRule> rules_for(const Found& found,
   for (const auto& [folded, members] : by_name) {
     const auto pattern = pattern_before(found, members, place);
     if (!pattern) return {};
-    rules.push_back({*pattern, spec(members.front())});
+    rules.push_back(
+        {*pattern, spec(members.front()), {folding.folded_names[folded]}});
   }
   return rules;
 }
@@ -299,6 +301,7 @@ void add_broad(const Found& found, Candidates& all) {
 void add_catch_all(const Found& found, Candidates& all) {
   const int rule = found.diagnostic.subject.rule;
   const auto index = static_cast<size_t>(rule) - 1;
+  if (found.planned.rules.rules[index].by_dialect) return;
   const PartitionSpec& spec = rule_of(found, rule).spec;
   const int place = insertion_place(found.planned.rules, rule);
   std::vector<NewRule> rules =

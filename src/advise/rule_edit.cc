@@ -113,7 +113,14 @@ int insertion_place(const RuleSet& rules, int rule) {
   for (int place = rule; place >= 1; --place) {
     if (editable(place) || editable(place - 1)) return place;
   }
-  return rule;
+  // A file of the user's own may be given before a shipped set, all of it.
+  int first = rule;
+  while (first > 1 && static_cast<size_t>(first) <= rules.rules.size() &&
+         rules.rules[static_cast<size_t>(first) - 2].shipped &&
+         rules.rules[static_cast<size_t>(first) - 1].form == nullptr) {
+    --first;
+  }
+  return first;
 }
 
 namespace {

@@ -22,6 +22,7 @@ namespace shardplan {
 struct NewRule {
   std::string pattern;
   PartitionSpec spec;
+  std::vector<std::string> names = {};  // of its parameters, `*` for numbers
 };
 
 struct RuleChange {

@@ -55,6 +55,8 @@ std::vector<std::string> declaration_forms();
 // `mesh:` or `logical:` in front it says which. What they mean on a mesh is
 // found in resolve/.
 
+struct RuleForm;
+
 struct Rule {
   std::string pattern;  // Python's re syntax
   PartitionSpec spec;
@@ -80,6 +82,9 @@ struct Rule {
   // where it is 1, else training (eformer's integer mode). Negative ones count
   // from the last.
   std::optional<int> decode_dim = {};
+  // No line of the file says it: the dialect does with what nothing else names.
+  bool by_dialect = false;
+  const RuleForm* form = nullptr;  // of its file, as RuleSet::form
 };
 
 // A logical axis, such as `embed`, and the mesh axes that it may have. The
@@ -161,6 +166,8 @@ struct RuleSet {
   // give to dimensions.
   bool architecture_labels = false;
   RunAs run_as = RunAs::Compiler;
+  // How a file of this dialect says what is added to it; null: as ours does.
+  const RuleForm* form = nullptr;
   Span architecture_labels_where = {};
   LogicalMerge logical_merge = LogicalMerge::Append;
   std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults
@@ -172,6 +179,27 @@ struct RuleSet {
   std::vector<std::string> questions;
 
   std::vector<SourcePtr> sources;  // keeps spans alive
+};
+
+// A rule that is to be added to a file.
+struct WantedRule {
+  std::string_view pattern;
+  const PartitionSpec& spec;
+  // All parameters that it is for, with `*` for numbers; may be empty.
+  const std::vector<std::string>& names;
+  const Mesh& mesh;
+};
+
+// What a user types in a file of rules of some dialect, for advice.
+struct RuleForm {
+  // One rule, or the entries that say the same. Empty where the dialect cannot.
+  std::optional<std::string> (*rule)(const RuleSet&, const WantedRule&);
+  // What to do about a logical axis that no rule places.
+  std::string (*logical)(std::string_view name);
+  // Entries in no order: what they are added to, "the plan".
+  std::string_view unordered;
+  // What to do where it cannot say a rule.
+  std::string_view instead;
 };
 
 // A pattern that is found in this name and in no other: `^` and `$` around it,

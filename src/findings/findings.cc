@@ -15,6 +15,7 @@
 #include "findings/checks.h"
 #include "graph/graph.h"
 #include "resolve/correct.h"
+#include "resolve/match.h"
 
 namespace shardplan {
 namespace {
@@ -299,6 +300,37 @@ std::string rule_text(const Plan& plan, int rule) {
     text += " (" + found.file + ":" + std::to_string(found.line) + ")";
   }
   return text;
+}
+
+const RuleForm* form_at(const RuleSet& rules, int rule) {
+  if (rules.rules.empty()) return rules.form;
+  for (const int number : {rule, rule - 1}) {
+    if (number < 1 || static_cast<size_t>(number) > rules.rules.size()) {
+      continue;
+    }
+    const Rule& found = rules.rules[static_cast<size_t>(number) - 1];
+    if (!found.shipped || found.form != nullptr) return found.form;
+  }
+  return nullptr;
+}
+
+bool is_of_dialect(const LintInput& input, int rule) {
+  const auto index = static_cast<size_t>(rule) - 1;
+  if (input.rules != nullptr) return input.rules->rules[index].by_dialect;
+  // A saved plan has no more than what such a rule looks like.
+  return input.plan.run_as == RunAs::Hooks &&
+         index + 1 == input.plan.rules.size() &&
+         names_no_axis(input.plan.rules[index].spec) &&
+         is_catch_all(input.plan.rules[index].pattern);
+}
+
+std::string help_to_name(const LintInput& input, const AxisName& axis) {
+  const RuleForm* form = input.rules == nullptr ? nullptr : input.rules->form;
+  if (form == nullptr || form->unordered.empty()) {
+    return "name " + in_backticks(axis) + " in a rule";
+  }
+  return "add entries to " + std::string(form->unordered) +
+         " that shard over " + in_backticks(axis);
 }
 
 std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {

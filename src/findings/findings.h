@@ -283,6 +283,10 @@ Span rule_span(const LintInput& input, int rule);
 Span asked_span(const LintInput& input, const Placement& placement, int dim);
 // "rule 3 (rules.yaml:5)"; for 0, what places parameters that no rule does.
 std::string rule_text(const Plan& plan, int rule);
+
+// How a rule that is to stand before this one (1-based) is written; null where
+// our own way does.
+const RuleForm* form_at(const RuleSet& rules, int rule);
 // Sizes from 1 up to `limit`, but at most 65536, that divide both numbers.
 std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit);
 

@@ -114,11 +114,12 @@ void report_unmentioned(const LintInput& input,
   if (!meant.empty()) {
     report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
   } else if (!is_data_axis(axis)) {
-    report.help("name " + in_backticks(axis) + " in a rule");
+    report.help(help_to_name(input, axis));
   }
-  report.help("declare it with `--axes " + axis +
-              "`, or below `axes:` in the rules, where it is "
-              "only for data parallelism");
+  const bool is_ours = input.rules == nullptr || input.rules->form == nullptr;
+  report.help("declare it with `--axes " + axis + "`" +
+              (is_ours ? ", or below `axes:` in the rules," : "") +
+              " where it is only for data parallelism");
   const bool is_free = meant.empty() && !is_data_axis(axis);
   report.about({0, -1, is_free ? axis : ""});
 }
@@ -606,8 +607,12 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
   }
   if (labels.empty() && input.manifest.kinds != nullptr) {
     report.help(
-        "with `labels: architecture` in the rules they have those of the "
-        "model's architecture; `--rules @all_models` places all of these");
+        "with `labels: architecture` in " +
+        std::string(input.rules->form == nullptr
+                        ? "the rules"
+                        : "a YAML rules file given beside these") +
+        " they have those of the model's architecture; `--rules @all_models` "
+        "places all of these");
     return;
   }
   report.help(labels.empty()

@@ -511,10 +511,10 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
         "give the parameter another spec, or the activation one that agrees "
         "with it");
   } else {
-    finding.help(
-        "nothing says how " + name +
-        " is to be sharded: name it under `activations:` in the rules, or "
-        "give it a `constraint` in the graph");
+    finding.help("nothing says how " + name +
+                 " is to be sharded: name it under `activations:` in a YAML "
+                 "rules file, or "
+                 "give it a `constraint` in the graph");
   }
 }
 

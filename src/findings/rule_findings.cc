@@ -31,6 +31,46 @@ std::string suggested_pattern(std::string_view name) {
          "$";
 }
 
+// As one types it in the file that has the last rule.
+std::string help_to_replicate(const LintInput& input,
+                              const std::string& pattern,
+                              const std::string& name, bool many) {
+  std::string text = "[\"" + pattern + "\", []]";
+  const RuleForm* form =
+      input.rules == nullptr
+          ? nullptr
+          : form_at(*input.rules,
+                    static_cast<int>(input.rules->rules.size()) + 1);
+  if (form != nullptr) {
+    const std::vector<std::string> names = {name};
+    const PartitionSpec whole;
+    const auto written = form->rule == nullptr
+                             ? std::nullopt
+                             : form->rule(*input.rules, {pattern, whole, names,
+                                                         input.plan.mesh});
+    if (!written) return std::string(form->instead);
+    text = *written;
+  }
+  return "a rule `" + text + "` would replicate " + (many ? "them" : "it");
+}
+
+// "rule 3 (rules.yaml:7)"; of files that have entries, the entry as it is
+// written there.
+std::string subject_text(const LintInput& input, int number) {
+  const std::string text = rule_text(input.plan, number);
+  if (input.rules == nullptr) return text;
+  const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
+  if (rule.form == nullptr || rule.form->unordered.empty() ||
+      rule.where.file == nullptr) {
+    return text;
+  }
+  std::string key(rule.where.text());
+  std::erase_if(key, [](char c) { return c == '"' || c == '\''; });
+  const size_t place = text.find(" (");
+  return "the entry " + in_backticks(key) +
+         (place == std::string::npos ? "" : text.substr(place));
+}
+
 // Who wrote rules of their own is not helped by other ones.
 bool all_are_shipped(const Plan& plan) {
   return std::all_of(plan.rules.begin(), plan.rules.end(),
@@ -74,8 +114,8 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
                   ", so the logical axis rules do not apply");
     }
     if (!input.options.accept_unmatched) {
-      report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
-                  (many ? "them" : "it"));
+      report.help(help_to_replicate(
+          input, suggestion, input.folding.folded_names[c.folded], many));
     }
     if (!input.options.other_set.empty() && all_are_shipped(input.plan)) {
       report.help("use `--rules " + input.options.other_set +
@@ -88,14 +128,12 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
 namespace {
 
 // Rules of a table of Hugging Face that place nothing: entries may be there for
-// what a module does, and the last rule stands for all that has no entry.
-bool may_idle(const Plan& plan, size_t number) {
-  const PlanRule& rule = plan.rules[number];
-  if (!names_no_axis(rule.spec)) return false;
-  return key_of_pattern(rule.pattern).has_value() ||
-         (number > 0 &&
-          key_of_pattern(plan.rules[number - 1].pattern).has_value() &&
-          is_catch_all(rule.pattern));
+// what a module does. So may what a dialect does with all that has no entry.
+bool may_idle(const LintInput& input, size_t number) {
+  const PlanRule& rule = input.plan.rules[number];
+  return names_no_axis(rule.spec) &&
+         (key_of_pattern(rule.pattern).has_value() ||
+          is_of_dialect(input, static_cast<int>(number) + 1));
 }
 
 // Keys of such tables that were found. Each gives a rule for the weights of a
@@ -122,18 +160,19 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
     // Said once for all of them (SP115).
     if (input.naming.of_names && !only_scalars) continue;
-    if (may_idle(input.plan, i)) continue;
+    if (may_idle(input, i)) continue;
     const auto key = key_of_pattern(rule.pattern);
     if (key && !reported.insert(*key).second) continue;
     auto report = diags.report(
         Code::UnusedRule, rule_span(input, number),
-        only_scalars ? rule_text(input.plan, number) +
-                           " matches scalars only, which are never "
-                           "sharded"
-                     : rule_text(input.plan, number) + " matches no parameter");
+        subject_text(input, number) +
+            (only_scalars ? " matches scalars only, which are never sharded"
+                          : " matches no parameter"));
     report.about({number, -1, ""});
     if (input.summary != nullptr) continue;
-    report.fact("it places 0 bytes; pattern " + in_backticks(rule.pattern));
+    const bool is_entry = subject_text(input, number).starts_with("the entry");
+    report.fact("it places 0 bytes" +
+                (is_entry ? "" : "; pattern " + in_backticks(rule.pattern)));
     report.help("remove it");
     report.help("`shardplan inspect` lists the model's names");
   }
@@ -231,7 +270,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     if (rule.shadowed_by.empty() || is_overridden(input.plan, rule)) continue;
-    if (may_idle(input.plan, i)) continue;
+    if (may_idle(input, i)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();
     // The last rule of many tables, for what a later model adds.
@@ -302,7 +341,7 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
       parameters += c.count;
       bytes.add(input.of_class.of(number), placement.bytes_per_device);
     }
-    if (ranks.size() > 1) {
+    if (ranks.size() > 1 && !is_of_dialect(input, rule)) {
       auto report =
           diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
                        rule_text(input.plan, rule) + " decides parameters of " +
@@ -315,6 +354,48 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
     }
   }
 }
+
+namespace {
+
+// Entries for what a plan names nowhere, where one is sure to be right.
+std::vector<std::string> helps_for_entries(
+    const LintInput& input, int rule, const std::vector<uint32_t>& classes) {
+  constexpr size_t kMostEntries = 3;
+  std::vector<std::string> helps;
+  const RuleForm* form =
+      input.rules == nullptr ? nullptr : form_at(*input.rules, rule);
+  if (form != nullptr && form->rule != nullptr) {
+    const AxisNames axis = {input.plan.mesh.axes().front().name};
+    for (const PartitionSpec& spec :
+         {PartitionSpec{{axis, {}}}, PartitionSpec{{{}, axis}}}) {
+      for (const uint32_t number : classes) {
+        const std::vector<std::string> names = {
+            input.folding.folded_names[input.folding.classes[number].folded]};
+        const auto entry =
+            form->rule(*input.rules, {"", spec, names, input.plan.mesh});
+        if (!entry || helps.size() == kMostEntries) continue;
+        std::string help = "add `" + *entry + "` to " +
+                           std::string(form->unordered) +
+                           ", which shards the rest of that block";
+        if (std::find(helps.begin(), helps.end(), help) == helps.end()) {
+          helps.push_back(std::move(help));
+        }
+      }
+    }
+  }
+  const bool has_matrix =
+      std::any_of(classes.begin(), classes.end(), [&](uint32_t number) {
+        const ParameterClass& c = input.folding.classes[number];
+        return input.plan.placements[c.kind].type.shape.size() > 1;
+      });
+  if (helps.empty() && form != nullptr && has_matrix) {
+    helps.emplace_back(form->instead);
+  }
+  helps.emplace_back("`--allow SP107` where they are meant to be whole");
+  return helps;
+}
+
+}  // namespace
 
 void check_catch_alls(const LintInput& input, Diagnostics& diags) {
   if (input.naming.of_names || input.naming.of_labels) return;
@@ -337,17 +418,28 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
                input.plan.placements[c.kind].bytes_per_device);
     }
     const auto bytes = static_cast<double>(held.most());
-    auto report =
-        diags.report(Code::CatchAllOnly, rule_span(input, rule),
-                     "only the catch-all " + rule_text(input.plan, rule) +
-                         " decides " + names_text(names));
+    const bool is_default = is_of_dialect(input, rule);
+    auto report = diags.report(
+        Code::CatchAllOnly, rule_span(input, rule),
+        (is_default ? "no entry of the plan names "
+                    : "only the catch-all " + rule_text(input.plan, rule) +
+                          " decides ") +
+            names_text(names));
     report.bytes(bytes);
-    report.fact("they take " + bytes_text(bytes) + " per device, as " +
-                spec_text(asked.spec) + " places them");
-    report.help(
-        "write a rule for them, so that a new or misspelt name is "
-        "noticed");
     report.about({rule, -1, ""});
+    if (input.summary == nullptr && is_default) {
+      report.fact("they take " + bytes_text(bytes) +
+                  " per device: a module without an entry stays whole");
+      for (const std::string& help : helps_for_entries(input, rule, classes)) {
+        report.help(help);
+      }
+    } else if (input.summary == nullptr) {
+      report.fact("they take " + bytes_text(bytes) + " per device, as " +
+                  spec_text(asked.spec) + " places them");
+      report.help(
+          "write a rule for them, so that a new or misspelt name is "
+          "noticed");
+    }
     name_parameters(report, std::move(names), count);
   }
 }
@@ -407,10 +499,14 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
     report.help("give each dimension of an array a name of its own");
   } else if (last) {
     report.help("add a later rule that gives " + in_backticks(lost.label) +
-                " other axes, or `null` to leave it unsharded on purpose");
+                " other axes, or none to leave it unsharded on purpose");
   } else {
-    report.help("add a rule `[" + lost.label +
-                ", null]`, or with axes instead of `null`");
+    const RuleForm* form = input.rules == nullptr ? nullptr : input.rules->form;
+    report.help(form != nullptr && form->logical != nullptr
+                    ? form->logical(lost.label)
+                    : "add a rule `[" + lost.label +
+                          ", null]`, or with axes instead of "
+                          "`null`");
   }
   name_parameters(report, std::move(losers.names), losers.count);
 }
@@ -502,8 +598,11 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
                          (names.size() > 1 ? "have" : "has") + " logical axes");
     report.fact("a rule that matches a name comes before logical axis rules");
     report.help(
-        "remove the catch-all: what no rule matches is then placed "
-        "by its logical axes");
+        is_of_dialect(input, rule)
+            ? "give the plan alone: what it names nowhere is whole, so that "
+              "logical axes place nothing beside it"
+            : "remove the catch-all: what no rule matches is then placed "
+              "by its logical axes");
     report.about({rule, -1, ""});
     name_parameters(report, std::move(names), count_of(input, parameters));
   }

@@ -296,6 +296,7 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
         "meant, or leave it out of the dimension");
     return;
   }
+  const bool is_ours = input.rules == nullptr || input.rules->form == nullptr;
   report.fact("the mesh has " + mesh_text(plan.mesh));
   if (is_declared(input, axis)) {
     report.fact("the rules declare it, which is nothing to eFormer and JAX");
@@ -307,12 +308,15 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
   if (const auto near = entries.nearest_to(axis)) {
     report.help("replace " + in_backticks(axis) + " by `" + *near + "`");
   } else if (axis == "None" || axis == "none") {
-    report.help("write `null` for None");
+    report.help(is_ours ? "write `null` for None"
+                        : "write None itself, without quotes");
   } else {
     report.help("remove " + in_backticks(axis) + " from the spec");
   }
   report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," + axis +
-              "=N`, or declare it with `axes:` to let it be missing");
+              "=N`, or declare it with " +
+              (is_ours ? "`axes:`" : "`--axes " + axis + "`") +
+              " to let it be missing");
 }
 
 std::string message_of(const EntryKey& key, const EntryUse& use,

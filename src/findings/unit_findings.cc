@@ -477,7 +477,7 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         amount(input.memory.max - ceil_div(input.memory.max, saving.size)) +
         " per device");
     report.about({0, -1, saving.axis});
-    report.help("name `" + saving.axis + "` in a rule");
+    report.help(help_to_name(input, saving.axis));
     if (!meant) {
       report.help("`--allow SP204` if it is only for data parallelism");
     }

@@ -32,6 +32,9 @@ const ExportTarget* find_export_target(std::string_view name) {
 
 namespace {
 
+constexpr std::string_view kOfHooks =
+    "the collectives that the hooks of the plan run";
+
 using Reason = std::function<std::string(const Placement&)>;
 
 // The first dimension that its axes do not divide, with the numbers.
@@ -326,6 +329,21 @@ void note_slices(const ExportInput& input, std::string_view target,
       "`" + std::string(target) + "` does not say which axes span slices");
 }
 
+void note_hooks(const ExportInput& input, std::string_view target,
+                Diagnostics& diags) {
+  if (input.plan.run_as != RunAs::Hooks) return;
+  auto report = diags.report(Code::Inexpressible, Severity::Note, {},
+                             std::string(kOfHooks) + " are left out: `" +
+                                 std::string(target) +
+                                 "` says where parameters are stored");
+  const bool is_ours = target == kYamlTarget.name || target == kJsonTarget.name;
+  report.fact(is_ours ? "`run_as: hooks` keeps that no compiler adds what is "
+                        "missing"
+                      : "nothing in it says that no compiler adds what is "
+                        "missing");
+  report.help("run the model from the plan itself");
+}
+
 // Of a comment in the file that is written: a line end within a name would end
 // the comment, so names are escaped here.
 std::vector<std::string> header_lines(const ExportInput& input,
@@ -336,6 +354,9 @@ std::vector<std::string> header_lines(const ExportInput& input,
                                     std::string(target) + "`."};
   for (const std::string& line : input.origin) lines.push_back(line);
   lines.push_back("mesh: " + mesh_text(input.plan.mesh));
+  if (input.plan.run_as == RunAs::Hooks) {
+    lines.push_back(std::string(kOfHooks) + " are left out");
+  }
   return lines;
 }
 

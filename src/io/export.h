@@ -94,6 +94,10 @@ void note_activations(const ExportInput& input, std::string_view target,
 void note_slices(const ExportInput& input, std::string_view target,
                  Diagnostics& diags);
 
+// The same of what hooks run, for any target.
+void note_hooks(const ExportInput& input, std::string_view target,
+                Diagnostics& diags);
+
 // "Partition rules, as given; `shardplan export --to yaml`", then what they
 // come from and what else a reader should know; a line each, without `# `.
 std::vector<std::string> header_lines(const ExportInput& input,

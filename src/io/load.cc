@@ -542,8 +542,10 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
         .help(more.overrides->help);
     return false;
   }
+  if (rules.sources.empty()) rules.form = more.form;
   for (Rule& rule : more.rules) {
     rule.shipped = rule.shipped || shipped;
+    rule.form = more.form;
     rules.rules.push_back(std::move(rule));
   }
   AxisNames& axes = rules.declared_axes;
@@ -588,6 +590,7 @@ bool read_rule_text(const SourcePtr& file, bool shipped,
   std::move(more.questions.begin(), more.questions.end(),
             std::back_inserter(rules.questions));
   if (!good) return false;
+  if (more.form == nullptr) more.form = dialect->form;
   more.sources.push_back(file);
   if (!check_axis_counts(more, diags)) return false;
   return append_rules(std::move(more), shipped, rules, diags);

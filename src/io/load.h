@@ -116,6 +116,7 @@ struct RuleDialect {
   bool (*recognize)(std::string_view head);
   // Appends to `rules`; false when something prevents using them.
   bool (*read)(SourcePtr, const RuleReading&, RuleSet& rules, Diagnostics&);
+  const RuleForm* form = nullptr;  // RuleSet::form, where `read` gives none
 };
 std::span<const RuleDialect> rule_dialects();
 

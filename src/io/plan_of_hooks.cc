@@ -2,21 +2,155 @@
 #include "io/plan_of_hooks.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace shardplan {
+namespace {
+
+// Projections into and out of an attention or an MLP. Hooks run the
+// collectives that styles name, so that a block is right only where the former
+// are sharded by their outputs and the latter by their inputs.
+constexpr std::array<std::string_view, 11> kInto = {
+    "q_proj",    "k_proj",  "v_proj", "wq", "wk", "wv",
+    "gate_proj", "up_proj", "w1",     "w3", "fc1"};
+constexpr std::array<std::string_view, 6> kOutOf = {
+    "o_proj", "wo", "out_proj", "down_proj", "w2", "fc2"};
+
+enum class Way : uint8_t { Into, OutOf };
+
+std::optional<Way> way_of(std::string_view module) {
+  const auto is_in = [&](const auto& names) {
+    return std::find(names.begin(), names.end(), module) != names.end();
+  };
+  if (is_in(kInto)) return Way::Into;
+  if (is_in(kOutOf)) return Way::OutOf;
+  return std::nullopt;
+}
+
+// How a spec shards a weight of [out, in]: by its outputs, by its inputs.
+std::optional<Way> way_of(const PartitionSpec& spec, bool from_last) {
+  std::vector<AxisNames> dims = spec.dims;
+  if (from_last && dims.size() == 1) dims.insert(dims.begin(), AxisNames());
+  dims.resize(std::max<size_t>(2, dims.size()));
+  if (dims.size() > 2 || dims[0].empty() == dims[1].empty()) {
+    return std::nullopt;
+  }
+  return dims[0].empty() ? Way::OutOf : Way::Into;
+}
+
+std::pair<std::string_view, std::string_view> split(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  if (dot == std::string_view::npos) return {"", key};
+  return {key.substr(0, dot), key.substr(dot + 1)};
+}
+
+std::string_view unquoted(std::string_view text) {
+  if (text.size() > 1 && (text[0] == '"' || text[0] == '\'')) {
+    text.remove_prefix(1);
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// The value of an entry as it is written: a string, or a call with what it is
+// given.
+std::string_view style_of(const Rule& rule) {
+  const std::string_view text = rule.spec_where.file->text();
+  const auto begin = static_cast<size_t>(rule.spec_where.begin);
+  size_t end = static_cast<size_t>(rule.spec_where.end);
+  int depth = 0;
+  for (size_t i = end; i < text.size(); ++i) {
+    if (text[i] == '(') ++depth;
+    if (text[i] == ')' && depth > 0 && --depth == 0) {
+      end = i + 1;
+      break;
+    }
+    const bool goes_on = text[i] == '.' || text[i] == '_' ||
+                         (text[i] >= 'A' && text[i] <= 'Z') ||
+                         (text[i] >= 'a' && text[i] <= 'z');
+    if (depth == 0 && !goes_on) break;
+  }
+  return text.substr(begin, end - begin);
+}
+
+// An entry for a module, where the plan shards the rest of its block: the key
+// as its neighbours have it, the style as others of its kind.
+std::optional<std::string> entry_for(const RuleSet& rules,
+                                     std::string_view name, Way wanted) {
+  const auto [module, leaf] = split(name);
+  const auto [parent, last] = split(module);
+  if (leaf != "weight" || way_of(last) != wanted) return std::nullopt;
+  const Rule* partner = nullptr;  // the other way, in the same block
+  const Rule* like = nullptr;     // the same way, best in the same block
+  std::string_view prefix;
+  bool is_near = false;
+  for (const Rule& rule : rules.rules) {
+    if (rule.by_dialect || rule.shipped || !rule.where.file) continue;
+    const auto way = way_of(rule.spec, rule.from_last);
+    const auto [of, own] = split(unquoted(rule.where.text()));
+    if (!way || way_of(own) != way) continue;
+    const bool is_beside =
+        parent == of || (parent.ends_with(of) && !of.empty() &&
+                         parent[parent.size() - of.size() - 1] == '.');
+    if (is_beside && *way != wanted && partner == nullptr) {
+      partner = &rule;
+      prefix = of;
+    }
+    if (*way == wanted && (like == nullptr || (is_beside && !is_near))) {
+      like = &rule;
+      is_near = is_beside;
+    }
+  }
+  if (partner == nullptr || rules.rules.empty()) return std::nullopt;
+  std::string style;
+  if (like != nullptr) {
+    style = style_of(*like);
+  } else {
+    const bool calls = style_of(*partner).find('(') != std::string_view::npos;
+    style = wanted == Way::Into ? (calls ? "ColwiseParallel()" : "\"colwise\"")
+                                : (calls ? "RowwiseParallel()" : "\"rowwise\"");
+  }
+  return "\"" + std::string(prefix) + "." + std::string(last) + "\": " + style;
+}
+
+std::optional<std::string> write_entries(const RuleSet& rules,
+                                         const WantedRule& wanted) {
+  const auto way = way_of(wanted.spec, false);
+  std::string text;
+  for (const std::string& name : wanted.names) {
+    const auto entry =
+        way ? entry_for(rules, name, *way) : std::optional<std::string>();
+    if (!entry) return std::nullopt;
+    text += (text.empty() ? "" : ", ") + *entry;
+  }
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+constexpr RuleForm kHooksForm = {
+    write_entries, nullptr, "the plan",
+    "no single entry is right: hooks run the collectives that their styles "
+    "name and no others, so the modules of a block are sharded together, and "
+    "an embedding or a head needs the style that gathers"};
+
+}  // namespace
 
 void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   Rule rest;
   rest.pattern = ".*";
   rest.where = where;
   rest.spec_where = where;
+  rest.by_dialect = true;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
   if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
     axes.emplace_back(axis);
   }
   rules.run_as = RunAs::Hooks;
+  rules.form = &kHooksForm;
 }
 
 }  // namespace shardplan

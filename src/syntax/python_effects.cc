@@ -64,6 +64,14 @@ bool is_in_place(const PythonToken& token) {
          is_one_of(token.text, kOperators);
 }
 
+// What is called with the bracket behind it; `in (..)` is no call.
+bool is_callee(const PythonToken& token) {
+  static constexpr std::array<std::string_view, 16> kWords = {
+      "in",     "not",   "and",   "or",  "is",    "if",     "elif", "else",
+      "return", "yield", "await", "for", "while", "assert", "del",  "lambda"};
+  return token.kind == PythonTokenKind::Name && !is_one_of(token.text, kWords);
+}
+
 bool is_text_token(const PythonToken& token) {
   return token.kind == PythonTokenKind::String ||
          token.kind == PythonTokenKind::Formatted;
@@ -120,7 +128,9 @@ void PythonProgram::spoil(PythonObject* object, const PythonProblem& problem) {
 
 void PythonProgram::rebind(PythonObject* object, const PythonProblem& problem) {
   spoil(object, problem);
-  if (!object->change && !object->is_opaque) object->change = problem;
+  if (!object->change && (!object->is_opaque || object->is_import())) {
+    object->change = problem;
+  }
 }
 
 void PythonProgram::spoil_named(size_t begin, size_t end, Scope& scope,
@@ -190,9 +200,11 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
                          const Doubt* doubt) {
   std::vector<std::string> calls;  // whose brackets are open here
   bool is_indirect = false;        // a change of something that has no name
+  bool is_unnamed = false;         // of a name that is not known
   bool is_static = false;          // list.append(RULES, ..)
   bool binds = false;
   bool reflects = false;
+  std::set<std::string> handed_on;
   const Doubt elsewhere{"in " + in_backticks(scope.name)};
   for (size_t i = begin; i < end; ++i) {
     const PythonToken& token = tokens_[i];
@@ -200,15 +212,21 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
       literal_scopes_.emplace(token.where.begin, &scope);
     }
     if (opens_python_bracket(token)) {
-      const bool is_call = token.is("(") && i > 0 &&
-                           tokens_[i - 1].kind == PythonTokenKind::Name;
-      std::string callee = is_call ? tokens_[i - 1].text : "";
-      if (!is_call && !calls.empty()) callee = calls.back();
+      const bool is_call = token.is("(") && i > 0 && is_callee(tokens_[i - 1]);
+      const bool is_unnamed_call =
+          token.is("(") && i > begin && closes_python_bracket(tokens_[i - 1]);
+      std::string callee = is_call           ? tokens_[i - 1].text
+                           : is_unnamed_call ? "this function"
+                                             : "";
+      if (callee.empty() && !calls.empty()) callee = calls.back();
       calls.push_back(std::move(callee));
     } else if (closes_python_bracket(token) && !calls.empty()) {
       calls.pop_back();
     }
     binds = binds || token.is("for") || token.is("lambda") || token.is(":=");
+    if (token.kind == PythonTokenKind::Formatted) {
+      look_inside(token, scope, doubt);
+    }
     if (token.kind != PythonTokenKind::Name) continue;
     reflects = reflects || is_reflection(token.text);
     if (i > begin && tokens_[i - 1].is(".")) {
@@ -225,6 +243,17 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     std::string name;
     Scope* owner = &scope;
     PythonObject* object = named_at(i, end, scope, after, name, &owner);
+    for (PythonObject* entry : entries_at(i, end)) {
+      if (!changes(i, past_[i + 1], end, entry)) continue;
+      spoil(entry, problem_of(std::string(span_of(i, past_[i + 1]).text()),
+                              span_of(i, past_[i + 1]), doubt));
+    }
+    // A function that is handed on: `map(f, [RULES])`.
+    if (object != nullptr && object->is_opaque && !object->is_tracked() &&
+        !object->is_import() && !calls.empty() && after < end &&
+        (tokens_[after].is(",") || tokens_[after].is(")"))) {
+      handed_on.insert(tokens_[after - 1].text);
+    }
     const bool is_self = name == "self" || name == "cls";
     if (object == nullptr || !object->is_tracked() || is_self) {
       // `x.rules.append(..)` of an x that is not known.
@@ -238,7 +267,7 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
         if (!is_changed) continue;
         is_static = is_static || token.is("list") || token.is("dict") ||
                     token.is("operator");
-        is_indirect = is_indirect || binds;
+        is_unnamed = true;
         const bool is_method = is_changing_method(tokens_[last].text);
         const size_t attribute = is_method ? last - 2 : last;
         if (attribute > i && (is_method || changes_attribute(last + 1, end))) {
@@ -263,12 +292,23 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     } else if (is_given && after < end &&
                (tokens_[after].is(",") || tokens_[after].is(")") ||
                 tokens_[after].is("]") || tokens_[after].is("for"))) {
-      given_.push_back({calls.back(), object, span_of(i, after)});
+      given_.push_back({calls.back(), object, span_of(i, after),
+                        uses_result_ || calls.size() > 1});
     }
   }
-  if (is_static || is_indirect) {
+  if (is_static || is_indirect || (is_unnamed && binds)) {
     spoil_named(begin, end, scope,
                 problem_of("the table", span_of(begin, end), doubt));
+  }
+  if (!handed_on.empty()) {
+    PythonObject* all = marker(span_of(begin, end));
+    collect(begin, end, scope, *all);
+    for (const std::string& function : handed_on) {
+      for (const PythonItem& item : all->items) {
+        given_.push_back(
+            {function, item.value, span_of(begin, end), true, true});
+      }
+    }
   }
   PythonObject* walrus = nullptr;
   for (size_t i = begin + 1; binds && i < end; ++i) {
@@ -283,6 +323,44 @@ void PythonProgram::look(size_t begin, size_t end, Scope& scope,
     bind(scope, tokens_[i - 1].text, walrus, doubt, where);
   }
   if (reflects) look_at_strings(begin, end);
+}
+
+std::string PythonProgram::key_at(size_t bracket) const {
+  const bool is_literal = past_[bracket] == bracket + 3 &&
+                          tokens_[bracket + 1].kind != PythonTokenKind::Name;
+  return is_literal ? tokens_[bracket + 1].text : "";
+}
+
+std::vector<PythonObject*> PythonProgram::entries_at(size_t at,
+                                                     size_t end) const {
+  std::vector<PythonObject*> found;
+  if (entries_.empty() || at + 1 >= end || !tokens_[at + 1].is("[")) {
+    return found;
+  }
+  const std::string key = key_at(at + 1);
+  const auto [first, last] = entries_.equal_range(tokens_[at].text);
+  for (auto entry = first; entry != last; ++entry) {
+    const std::string& own = entry->second.key;
+    if (key.empty() || own.empty() || key == own) {
+      found.push_back(entry->second.value);
+    }
+  }
+  return found;
+}
+
+// An f-string runs what stands in its braces.
+void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
+                                const Doubt* doubt) {
+  const std::vector<std::string> words = words_of(token.where.text());
+  const bool is_change =
+      token.where.text().find(":=") != std::string_view::npos ||
+      std::any_of(words.begin(), words.end(), is_changing_method);
+  for (const std::string& word : words) {
+    PythonObject* object = is_change ? find(scope, word) : nullptr;
+    if (object != nullptr && object->is_tracked()) {
+      rebind(object, problem_of(word, token.where, doubt));
+    }
+  }
 }
 
 // `globals()["RULES"]`, `exec("RULES.append(..)")`, `setattr(m, "RULES", ..)`.
@@ -307,8 +385,13 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
       words.insert(token.text);
     }
     const bool is_called = i + 1 < end && tokens_[i + 1].is("(");
-    runs_code =
-        runs_code || (is_called && (token.is("exec") || token.is("eval")));
+    if (is_called && (token.is("exec") || token.is("eval"))) {
+      runs_code = true;
+      // More than one literal is put together as it runs.
+      is_computed = is_computed || i + 3 >= end ||
+                    !is_text_token(tokens_[i + 2]) ||
+                    !(tokens_[i + 3].is(")") || tokens_[i + 3].is(","));
+    }
     const bool is_names =
         is_called && i + 3 < end && tokens_[i + 2].is(")") &&
         (token.is("globals") || token.is("vars") || token.is("locals"));
@@ -355,7 +438,9 @@ void PythonProgram::settle_calls() {
       }
       const Doubt doubt{"by `" + given.callee + "`"};
       spoil(given.object,
-            problem_of(std::string(given.where.text()), given.where, &doubt));
+            problem_of(given.is_by_name ? "the table"
+                                        : std::string(given.where.text()),
+                       given.where, &doubt));
       is_changed = true;
     }
   }
@@ -435,7 +520,8 @@ std::vector<PythonProblem> PythonProgram::remarks(
   std::set<std::string> callees;
   for (const Given& given : given_) {
     const bool is_known =
-        is_python_reader(given.callee) || !given.object->is_sequence() ||
+        given.is_by_name || is_python_reader(given.callee) ||
+        !given.object->is_sequence() ||
         given.object->kind != PythonKind::List ||
         std::any_of(
             run_functions_.begin(), run_functions_.end(),
@@ -444,12 +530,14 @@ std::vector<PythonProblem> PythonProgram::remarks(
         !callees.insert(given.callee).second) {
       continue;
     }
-    all.push_back({given.where,
-                   "`" + given.callee + "` is given " +
-                       in_backticks(given.where.text()) +
-                       ", and is taken not to change it",
-                   {},
-                   "a tuple cannot be changed; write the table as one"});
+    all.push_back(
+        {given.where,
+         "`" + given.callee + "` is given " + in_backticks(given.where.text()) +
+             (given.is_used ? ", and is taken not to change it"
+                            : " and its result is not used: it may change it"),
+         {},
+         "a tuple cannot be changed; write the table as one",
+         !given.is_used});
   }
   return all;
 }

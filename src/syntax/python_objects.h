@@ -20,6 +20,7 @@ struct PythonProblem {
   std::string message;
   std::vector<std::string> facts;
   std::string help;
+  bool is_warning = false;  // of a remark
 };
 
 struct PythonObject;
@@ -50,6 +51,10 @@ struct PythonObject {
   std::optional<PythonProblem> problem;
   std::optional<PythonProblem> change;  // that a statement may make
 
+  // A name of another module, which is not read: `text` is `module.NAME`.
+  bool is_import() const {
+    return is_opaque && items.empty() && text.find('.') != std::string::npos;
+  }
   bool is_sequence() const {
     return !is_opaque &&
            (kind == PythonKind::Tuple || kind == PythonKind::List);

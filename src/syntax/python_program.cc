@@ -64,11 +64,16 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   }
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
-      if (scope->star && object->made <= scope->star_moment) {
+      // A class that is imported by its name is meant to be that one.
+      if (scope->star && object->made <= scope->star_moment &&
+          !object->is_import()) {
         rebind(object, *scope->star);
       }
       if (code_ && object->made <= code_moment_) rebind(object, *code_);
     }
+  }
+  for (const auto& [call, callee] : called_) {
+    if (callee->change && !call->problem) call->problem = *callee->change;
   }
   settle_calls();
   settle_results();
@@ -187,12 +192,20 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
   // Names behind `for` and `as` stand for something of the header.
   const bool is_loop = word.is("for") || word.is("while");
   const bool is_with = word.is("with");
-  bool binds = word.is("for");
+  const bool is_case = word.is("case");
+  bool binds = word.is("for") || is_case;
   PythonObject* part = nullptr;
   for (size_t i = at + 1; i < statement.end; ++i) {
     const PythonToken& token = tokens_[i];
     if (token.is("in") && word.is("for")) break;
-    if (binds && token.kind == PythonTokenKind::Name) {
+    // `case Point(x=left)` captures `left`; `case Color.RED` nothing.
+    const bool is_value =
+        is_case && (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
+                    tokens_[i + 1].is(".") || tokens_[i + 1].is("=") ||
+                    token.is("_") || token.is("None") || token.is("True") ||
+                    token.is("False"));
+    if (is_case && token.is("if")) break;
+    if (binds && !is_value && token.kind == PythonTokenKind::Name) {
       if (part == nullptr) {
         part = unknown(statement.begin, statement.end, scope,
                        PythonProblem{token.where,
@@ -203,7 +216,7 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
       }
       bind(scope, token.text, part, nullptr, token.where);
     }
-    binds = word.is("for") || token.is("as");
+    binds = word.is("for") || is_case || token.is("as");
   }
   if (is_forced(statement) || (is_with && doubt == nullptr)) {
     return run(statement.body, scope, nullptr);
@@ -254,7 +267,9 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
     scope.result = evaluate(statement.begin, statement.end, scope);
   }
   if (doubt == nullptr && run_method(statement, scope)) return;
+  uses_result_ = first.is("assert") || first.is("raise") || first.is("yield");
   look(statement.begin, statement.end, scope, doubt);
+  uses_result_ = true;
   if (first.is("del")) {
     for (size_t i = statement.begin + 1; i < statement.end; ++i) {
       const bool is_whole = i + 1 == statement.end || tokens_[i + 1].is(",");
@@ -348,6 +363,19 @@ void PythonProgram::run_function(const Function& function) {
     parameter->items.push_back({marker(tokens_[i].where), ""});
     scope.parameters.push_back(parameter);
     bind(scope, tokens_[i].text, parameter, nullptr, tokens_[i].where);
+    const bool is_class =
+        tokens_[i].text[0] >= 'A' && tokens_[i].text[0] <= 'Z';
+    if (is_class && i + 1 < end && tokens_[i + 1].is("=")) {
+      // A class, such as P, is the default in all calls that are seen.
+      size_t last = i + 2;
+      for (int open = 0; last < end; ++last) {
+        if (opens_python_bracket(tokens_[last])) ++open;
+        if (closes_python_bracket(tokens_[last]) && --open < 0) break;
+        if (open == 0 && tokens_[last].is(",")) break;
+      }
+      bind(scope, tokens_[i].text, evaluate(i + 2, last, *function.outer),
+           nullptr, tokens_[i].where);
+    }
   }
   run(function.statement->body, scope, nullptr);
   if (scope.maybe != nullptr) {
@@ -372,10 +400,39 @@ void PythonProgram::run_function(const Function& function) {
   }
 }
 
+// `f = lambda rules: rules.pop()`
+void PythonProgram::run_lambda(size_t begin, size_t end,
+                               const std::string& name, Scope& outer) {
+  auto made = std::make_unique<Scope>();
+  made->kind = Scope::Kind::Function;
+  made->outer = &outer;
+  made->name = name;
+  Scope& scope = *scopes_.emplace_back(std::move(made));
+  run_functions_.emplace(name, &scope);
+  size_t at = begin + 1;
+  for (; at < end && !tokens_[at].is(":"); ++at) {
+    if (tokens_[at].kind != PythonTokenKind::Name || tokens_[at - 1].is("=")) {
+      continue;
+    }
+    PythonObject* parameter = marker(tokens_[at].where);
+    parameter->items.push_back({marker(tokens_[at].where), ""});
+    scope.parameters.push_back(parameter);
+    bind(scope, tokens_[at].text, parameter, nullptr, tokens_[at].where);
+  }
+  if (at + 1 < end) look(at + 1, end, scope, nullptr);
+}
+
 // What is imported under a name that has a value replaces it.
 void PythonProgram::bind_imports(const PythonStatement& statement,
                                  Scope& scope) {
-  for (size_t i = statement.begin + 1; i < statement.end; ++i) {
+  const bool is_from = tokens_[statement.begin].is("from");
+  std::string module;
+  size_t first = statement.begin + 1;
+  for (; is_from && first < statement.end && !tokens_[first].is("import");
+       ++first) {
+    module += tokens_[first].text;
+  }
+  for (size_t i = first; i < statement.end; ++i) {
     const PythonToken& token = tokens_[i];
     const bool is_name = token.kind == PythonTokenKind::Name &&
                          !token.is("import") && !token.is("as") &&
@@ -389,8 +446,27 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
       scope.star_moment = objects_.now();
     }
     PythonObject* object = is_name ? find(scope, token.text) : nullptr;
-    if (object == nullptr) continue;
+    const bool is_class =
+        is_from && is_name && token.text[0] >= 'A' && token.text[0] <= 'Z';
+    if (object == nullptr && !is_class) continue;
     PythonObject* other = marker(token.where);
+    if (is_class) {
+      other->text =
+          module + "." + tokens_[tokens_[i - 1].is("as") ? i - 2 : i].text;
+    }
+    const bool is_again = is_class && object != nullptr && object->is_opaque &&
+                          !object->problem &&
+                          (object->is_import() || object->text.empty());
+    if (object == nullptr || is_again) {
+      // Behind `try` and `except` it is one of two.
+      if (is_again) {
+        PythonObject* either = marker(token.where);
+        either->items = {{object, ""}, {other, ""}};
+        other = either;
+      }
+      bind(scope, token.text, other, nullptr, token.where);
+      continue;
+    }
     other->items.push_back({object, ""});
     other->problem = PythonProblem{
         token.where,
@@ -420,6 +496,10 @@ void PythonProgram::assign(const PythonStatement& statement,
   }
   look(value_begin, statement.end, scope, doubt);
   PythonObject* value = evaluate(value_begin, statement.end, scope);
+  if (tokens_[value_begin].is("lambda")) {
+    run_lambda(value_begin, statement.end, tokens_[first_equals - 1].text,
+               scope);
+  }
   const bool is_rules = std::any_of(
       targets.begin(), targets.end(), [&](const std::pair<size_t, size_t>& at) {
         return says_rules(span_of(at.first, at.second).text());
@@ -449,6 +529,16 @@ void PythonProgram::assign(const PythonStatement& statement,
       continue;
     }
     look(from, to + 1, scope, doubt);
+    // `tables["llama"] = VALUE` in the place of what it was.
+    if (from + 1 < to && tokens_[from].kind == PythonTokenKind::Name &&
+        tokens_[from + 1].is("[")) {
+      for (PythonObject* was : entries_at(from, to)) {
+        spoil(was, problem_of(std::string(where.text()), where, doubt));
+      }
+      if (past_[from + 1] == to) {
+        entries_.emplace(tokens_[from].text, Entry{key_at(from + 1), value});
+      }
+    }
     // `a, (b, *c) = VALUE`
     PythonObject* part = nullptr;
     for (size_t i = from; i < to; ++i) {

@@ -80,10 +80,13 @@ class PythonProgram {
   const PythonObject* literal(size_t token);
   // Whether the literal stands where something is run.
   bool reaches(size_t token) const;
-  // Calls that are given a list of the table and are not read.
+  // Calls that are given a list of the table and are not read; warnings where
+  // nothing else can be what they are for.
   std::vector<PythonProblem> remarks(const PythonObject& table) const;
   // What a name stands for where a literal stands; null where it has no value.
   const PythonObject* value_beside(size_t token, const std::string& name) const;
+  // The same where a scope around it has the name.
+  const PythonObject* meaning_beside(size_t token, const std::string& name);
 
  private:
   struct Scope {
@@ -119,6 +122,8 @@ class PythonProgram {
     std::string callee;
     PythonObject* object = nullptr;
     Span where;
+    bool is_used = true;      // what the call gives back
+    bool is_by_name = false;  // the function is given beside it: `map(f, [R])`
   };
   // A call of a function, whose result a value is, or is made of.
   struct Used {
@@ -137,6 +142,8 @@ class PythonProgram {
   void run_compound(const PythonStatement& statement, Scope& scope,
                     const Doubt* doubt);
   void run_function(const Function& function);
+  void run_lambda(size_t begin, size_t end, const std::string& name,
+                  Scope& outer);
   void define(const PythonStatement& statement, Scope& scope,
               const Doubt* doubt);
   void bind_imports(const PythonStatement& statement, Scope& scope);
@@ -153,7 +160,10 @@ class PythonProgram {
   PythonObject* evaluate(size_t begin, size_t end, Scope& scope);
   PythonObject* converted(const PythonValue& value, Scope& scope);
   PythonObject* copied(PythonObject* object, int depth);
-  void settle_callee(PythonObject& call, Scope& scope) const;
+  void settle_callee(PythonObject& call, Scope& scope);
+  // What stands at `tables["llama"]`, and how one finds it again.
+  std::vector<PythonObject*> entries_at(size_t at, size_t end) const;
+  std::string key_at(size_t bracket) const;
   PythonObject* unknown(size_t begin, size_t end, Scope& scope,
                         std::optional<PythonProblem> problem);
   PythonObject* marker(Span where);
@@ -171,6 +181,7 @@ class PythonProgram {
 
   // Effects: what an expression may do to objects that it names.
   void look(size_t begin, size_t end, Scope& scope, const Doubt* doubt);
+  void look_inside(const PythonToken& token, Scope& scope, const Doubt* doubt);
   void look_at_strings(size_t begin, size_t end);
   bool changes(size_t first, size_t after, size_t end,
                const PythonObject* object) const;
@@ -202,8 +213,17 @@ class PythonProgram {
   std::vector<Function> functions_;
   std::multimap<std::string, Scope*> run_functions_;  // by their last name
   std::vector<Given> given_;
+  // Calls, and what the names that they call stand for.
+  std::vector<std::pair<PythonObject*, PythonObject*>> called_;
+  bool uses_result_ = true;  // of calls in the statement that is looked at
   std::vector<Used> used_;
   std::vector<const PythonStatement*> decorators_;
+  // Of `tables["llama"] = VALUE`, by the first word.
+  struct Entry {
+    std::string key;  // empty: it is not a literal
+    PythonObject* value = nullptr;
+  };
+  std::multimap<std::string, Entry> entries_;
   std::map<size_t, PythonObject*> literal_objects_;
   std::map<size_t, Scope*> literal_scopes_;
   Statements statements_;

@@ -39,6 +39,9 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
     if (object.kind != PythonKind::Name || object.change) return std::nullopt;
     return object.text;
   }
+  if (object.is_import()) {
+    return object.change ? std::nullopt : std::optional(object.text);
+  }
   std::optional<std::string> name;
   for (const PythonItem& item : object.items) {
     if (depth > kMaxCopyDepth) return std::nullopt;
@@ -137,7 +140,8 @@ PythonObject* PythonProgram::evaluate(size_t begin, size_t end, Scope& scope) {
     // Another name for a parameter.
     PythonObject* known = find(scope, tokens_[begin].text);
     const bool is_given = known != nullptr && known->is_opaque &&
-                          !known->problem && known->is_tracked();
+                          !known->problem &&
+                          (known->is_tracked() || known->is_import());
     if (is_given) return known;
   }
   Diagnostics quiet;
@@ -202,6 +206,9 @@ void PythonProgram::collect(size_t begin, size_t end, Scope& scope,
     if (object != nullptr && object->is_tracked()) {
       into.items.push_back({object, ""});
     }
+    for (PythonObject* entry : entries_at(i, end)) {
+      if (entry->is_tracked()) into.items.push_back({entry, ""});
+    }
   }
 }
 
@@ -231,15 +238,15 @@ PythonObject* PythonProgram::copied(PythonObject* object, int depth) {
 
 // A name of this file that is called may be another thing than what has that
 // name elsewhere: `P = jax.sharding.PartitionSpec`, `def P(..)`.
-void PythonProgram::settle_callee(PythonObject& call, Scope& scope) const {
+void PythonProgram::settle_callee(PythonObject& call, Scope& scope) {
   if (!has_known_meaning(call.text)) return;
   Scope* owner = nullptr;
-  const PythonObject* callee = find(scope, call.text, &owner);
+  PythonObject* callee = find(scope, call.text, &owner);
   if (callee == nullptr) return;
-  const auto& given = owner->parameters;
-  if (std::find(given.begin(), given.end(), callee) != given.end()) return;
+  called_.emplace_back(&call, callee);
   if (const auto name = name_behind(*callee, 0)) {
-    call.text = *name;
+    // Readers compare functions by their own names.
+    if (is_class_name(*name) || !callee->is_import()) call.text = *name;
     return;
   }
   call.problem = PythonProblem{
@@ -398,7 +405,7 @@ void PythonProgram::bind(Scope& scope, const std::string& name,
   }
   if (!home->names.contains(name)) home->order.push_back(name);
   home->names[name] = object;
-  if (object->is_tracked() || !object->is_opaque) {
+  if (object->is_tracked() || !object->is_opaque || object->is_import()) {
     named_[name.substr(name.rfind('.') + 1)].insert({home, name});
   }
   // A class has its attributes under its own name, too.
@@ -426,6 +433,13 @@ const PythonObject* PythonProgram::literal(size_t token) {
                                        ? *scopes_.front()
                                        : *scope->second)
                : nullptr;
+}
+
+const PythonObject* PythonProgram::meaning_beside(size_t token,
+                                                  const std::string& name) {
+  const auto scope = literal_scopes_.find(tokens_[token].where.begin);
+  return find(
+      scope == literal_scopes_.end() ? *scopes_.front() : *scope->second, name);
 }
 
 const PythonObject* PythonProgram::value_beside(size_t token,
@@ -515,23 +529,23 @@ bool is_dict_operator(const PythonToken& token) {
          token.kind != PythonTokenKind::String;
 }
 
-// Whether the statement that gives a class this name only imports it, or says
-// that it is not there.
-bool keeps_class(std::span<const PythonToken> tokens, size_t at) {
-  const std::string& name = tokens[at].text;
-  if (tokens[at - 1].is("as")) return at < 2 || tokens[at - 2].is(name);
-  if (tokens[at - 1].is("class") || tokens[at - 1].is("def")) return false;
-  if (!tokens[at].starts_line || !tokens[at + 1].is("=")) return true;
-  size_t last = at + 1;
-  while (last + 1 < tokens.size() && !tokens[last + 1].starts_line &&
-         tokens[last + 1].kind != PythonTokenKind::End) {
-    ++last;
+// Whether an object is the class of this name, or None where it is not there.
+bool is_class_or_none(const PythonObject& object, std::string_view name,
+                      int depth) {
+  if (object.kind == PythonKind::None) return true;
+  if (!object.is_opaque || object.is_import()) {
+    return object.kind == PythonKind::Name && !object.change &&
+           final_word(object.text) == name;
   }
-  return tokens[last].is(name) || (last == at + 2 && tokens[last].is("None"));
+  return !object.items.empty() && depth < kMaxCopyDepth &&
+         std::all_of(object.items.begin(), object.items.end(),
+                     [&](const PythonItem& item) {
+                       return is_class_or_none(*item.value, name, depth + 1);
+                     });
 }
 
 // What makes another plan of dictionaries than the one that is written out: an
-// expression around one, `{**plan, ..}`, a copy, classes of other meanings.
+// expression around one, `{**plan, ..}`, a copy.
 std::optional<PythonProblem> remade_dict(
     std::span<const PythonToken> tokens,
     const std::vector<const PythonDict*>& dicts) {
@@ -598,15 +612,6 @@ std::optional<PythonProblem> remade_dict(
                            {},
                            ""};
     }
-    if (i > 0 && token.kind == PythonTokenKind::Name &&
-        classes.contains(token.text) && !keeps_class(tokens, i)) {
-      return PythonProblem{token.where,
-                           in_backticks(token.text) +
-                               " is given another meaning here, which is "
-                               "not followed",
-                           {},
-                           ""};
-    }
   }
   return std::nullopt;
 }
@@ -634,8 +639,23 @@ std::optional<PythonProblem> python_dict_change(
     if (object != nullptr && object->change) return object->change;
   }
   for (const PythonDict* dict : dicts) {
-    const PythonObject* now =
-        program.value_beside(places.at(dict->where.begin), dict->name);
+    const size_t literal = places.at(dict->where.begin);
+    for (const PythonEntry& entry : dict->entries) {
+      const std::string& name = tokens[entry.begin].text;
+      const bool is_call = entry.begin + 1 < entry.end &&
+                           tokens[entry.begin].kind == PythonTokenKind::Name &&
+                           tokens[entry.begin + 1].is("(");
+      const PythonObject* meant =
+          is_call ? program.meaning_beside(literal, name) : nullptr;
+      if (meant == nullptr || is_class_or_none(*meant, name, 0)) continue;
+      return PythonProblem{meant->where,
+                           in_backticks(name) +
+                               " is given another meaning here, which is "
+                               "not followed",
+                           {},
+                           ""};
+    }
+    const PythonObject* now = program.value_beside(literal, dict->name);
     // Another of them may have the name.
     const bool is_plan =
         now == nullptr || places.contains(now->where.begin) ||

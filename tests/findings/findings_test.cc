@@ -84,16 +84,15 @@ TEST_CASE("equal shapes, weights beside scales and other rules are fine") {
 
 TEST_CASE("an entry is unused only as a whole, and where it places a thing") {
   const Manifest manifest = testing::manifest({{"a.weight", "u8[8, 4]"}});
-  const auto result =
-      lint_of(manifest,
-              testing::rules({{key_pattern("a", KeyPart::Bias, ""), "tp"},
-                              {module_of_key("a"), "tp"},
-                              {key_pattern("b", KeyPart::Bias, ""), "tp"},
-                              {module_of_key("b"), "tp"},
-                              {module_of_key("c"), ""},
-                              {module_of_key("a"), ""},
-                              {".*", ""}}),
-              "tp=2");
+  RuleSet rules = testing::rules({{key_pattern("a", KeyPart::Bias, ""), "tp"},
+                                  {module_of_key("a"), "tp"},
+                                  {key_pattern("b", KeyPart::Bias, ""), "tp"},
+                                  {module_of_key("b"), "tp"},
+                                  {module_of_key("c"), ""},
+                                  {module_of_key("a"), ""},
+                                  {".*", ""}});
+  rules.rules.back().by_dialect = true;
+  const auto result = lint_of(manifest, rules, "tp=2");
   const auto unused = result.find(Code::UnusedRule);
   REQUIRE(unused.size() == 1);
   CHECK(message(unused[0]) ==

@@ -135,6 +135,7 @@ Exit run_export(Context& context) {
   }
   const auto text = target->write(input, context.diags);
   if (!text) return Exit::CouldNotRun;
+  note_hooks(input, target->name, context.diags);
   return finish_with(context,
                      [&](const TextSink& sink) { return sink(*text); });
 }

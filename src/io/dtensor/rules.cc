@@ -418,11 +418,62 @@ bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
   return good;
 }
 
+// The axes of one dimension stand in the order of mesh dimensions.
+std::optional<std::string> written_entries(const RuleSet& rules,
+                                           const WantedRule& wanted) {
+  const AxisNames& names = rules.declared_axes;
+  size_t named = 0;
+  for (const AxisNames& axes : wanted.spec.dims) named += axes.size();
+  std::string value;
+  const Rule* sample = nullptr;
+  for (const Rule& rule : rules.rules) {
+    if (!rule.shipped && rule.spec_where.file) sample = &rule;
+  }
+  // In Python they are calls, elsewhere text.
+  const bool is_text =
+      sample == nullptr ||
+      sample->spec_where.text().find_first_of("\"'") !=
+          std::string_view::npos ||
+      sample->spec_where.text().find('[') == std::string_view::npos;
+  const std::string quote = is_text ? "\"" : "";
+  size_t done = 0;
+  for (const AxisName& axis : names) {
+    std::string placement = "Replicate()";
+    for (size_t dim = 0; dim < wanted.spec.dims.size(); ++dim) {
+      const AxisNames& axes = wanted.spec.dims[dim];
+      const auto at = std::find(axes.begin(), axes.end(), axis);
+      if (at == axes.end()) continue;
+      const bool in_order =
+          std::all_of(axes.begin(), at, [&](const AxisName& before) {
+            return std::find(names.begin(), names.end(), before) <
+                   std::find(names.begin(), names.end(), axis);
+          });
+      if (!in_order) return std::nullopt;
+      placement = "Shard(" + std::to_string(dim) + ")";
+      ++done;
+    }
+    value += (value.empty() ? "" : ", ") + quote + placement + quote;
+  }
+  if (done != named || wanted.names.empty()) return std::nullopt;
+  std::string text;
+  for (const std::string& name : wanted.names) {
+    // A `*` of a name stands for a number, and is a pattern in a key too.
+    const bool is_plain = name.find_first_of("?[") == std::string::npos;
+    if (!is_plain) return std::nullopt;
+    text +=
+        (text.empty() ? "" : ", ") + python_quoted(name) + ": [" + value + "]";
+  }
+  return text;
+}
+
+constexpr RuleForm kPlacementForm = {written_entries, nullptr, "the placements",
+                                     "give the parameter placements"};
+
 }  // namespace
 
 const RuleDialect kDtensor = {"dtensor",
                               "placements of PyTorch's DTensor per parameter",
-                              recognize, read};
+                              recognize, read, &kPlacementForm};
 
 // The resolved table as placements per mesh dimension, which docs/formats/
 // dtensor.md describes. Mesh dimensions that shard one dimension of a tensor do

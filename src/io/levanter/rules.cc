@@ -296,10 +296,19 @@ bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
          read_trainer(included->root(), rules, diags);
 }
 
+constexpr RuleForm kLevanterForm = {
+    nullptr,
+    [](std::string_view name) {
+      return "add `" + std::string(name) +
+             ": AXIS` to `axis_resources`, or to `parameter_axis_resources` "
+             "for parameters alone";
+    },
+    "", kNoPatterns};
+
 }  // namespace
 
 const RuleDialect kLevanter = {
     "levanter", "Levanter's trainer configs: axis_resources and fsdp_axis",
-    recognize, read};
+    recognize, read, &kLevanterForm};
 
 }  // namespace shardplan

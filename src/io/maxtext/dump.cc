@@ -428,6 +428,6 @@ bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
 
 const RuleDialect kMaxtextDumpRules = {
     "maxtext-dump", "the shardings in MaxText's `named_shardings.json`",
-    is_maxtext_dump, read_recorded_rules};
+    is_maxtext_dump, read_recorded_rules, &kRecordedForm};
 
 }  // namespace shardplan

@@ -166,12 +166,20 @@ bool read_maxtext_rules(SourcePtr source, const RuleReading& reading,
   return read_config(*config, rules, diags);
 }
 
+constexpr RuleForm kMaxTextForm = {
+    nullptr,
+    [](std::string_view name) {
+      return "add a rule `['" + std::string(name) +
+             "', []]`, or with axes in the brackets";
+    },
+    "", kNoPatterns};
+
 }  // namespace
 
 const RuleDialect kMaxText = {
     "maxtext",
     "MaxText's configs: mesh axes, logical axis rules, ici_ and dcn_",
-    recognize, read_maxtext_rules};
+    recognize, read_maxtext_rules, &kMaxTextForm};
 
 // The part of a MaxText configuration that says how a model is sharded: mesh
 // axes, logical axis rules, and how much of each axis is within a slice (ici)

@@ -9,6 +9,7 @@
 //   logical_axis_rules: [[embed, fsdp], [mlp, tp]]
 //   labels: architecture
 //   partition_axis: {head_axis: tp}
+//   run_as: hooks
 //   activations:
 //     - ["residual|hidden", [BATCH, LENGTH, null]]
 #include <algorithm>
@@ -31,10 +32,10 @@
 namespace shardplan {
 namespace {
 
-const std::array<std::string, 7>& known_keys() {
-  static const std::array<std::string, 7> kKeys = {
+const std::array<std::string, 8>& known_keys() {
+  static const std::array<std::string, 8> kKeys = {
       "axes",           "mesh",        "rules",  "logical_axis_rules",
-      "partition_axis", "activations", "labels",
+      "partition_axis", "activations", "labels", "run_as",
   };
   return kKeys;
 }
@@ -95,6 +96,16 @@ bool read_labels_of(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return false;
 }
 
+bool read_run_as(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (node.is_string() && node.text() == "hooks") {
+    rules.run_as = RunAs::Hooks;
+    return true;
+  }
+  diags.error(Code::MalformedDocument, node.span(),
+              "`run_as` is `hooks`, or is not there");
+  return false;
+}
+
 bool read_entry(const Node& map, size_t index, RuleSet& rules,
                 Diagnostics& diags) {
   const std::string_view key = map.key(index);
@@ -106,6 +117,7 @@ bool read_entry(const Node& map, size_t index, RuleSet& rules,
   if (key == "logical_axis_rules") {
     return read_logical_rules(value, rules, diags);
   }
+  if (key == "run_as") return read_run_as(value, rules, diags);
   if (key == "labels") return read_labels_of(value, rules, diags);
   if (key == "partition_axis") return read_partition_axis(value, rules, diags);
   if (key == "axes") return read_declared_axes(value, rules, diags);
@@ -208,6 +220,12 @@ class Writer {
   void labels(bool of_architecture) {
     if (of_architecture) {
       sections_.push_back({"labels", how_.word("architecture"), {}});
+    }
+  }
+
+  void run_as(RunAs who) {
+    if (who == RunAs::Hooks) {
+      sections_.push_back({"run_as", how_.word("hooks"), {}});
     }
   }
 
@@ -321,6 +339,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
   if (!specs_are_expressible(input, how.target, diags)) return std::nullopt;
   const std::string why = why_resolved(input);
   Writer writer(how);
+  writer.run_as(input.plan.run_as);
   std::vector<std::string> lines;
   if (why.empty()) {
     const RuleSet& rules = *input.rules;

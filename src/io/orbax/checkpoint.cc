@@ -414,6 +414,6 @@ bool read_recorded_shardings(SourcePtr source, const RuleReading&,
 
 const RuleDialect kOrbaxRules = {
     "orbax", "the shardings recorded in an Orbax checkpoint's `_sharding`",
-    is_orbax_sharding, read_recorded_shardings};
+    is_orbax_sharding, read_recorded_shardings, &kRecordedForm};
 
 }  // namespace shardplan

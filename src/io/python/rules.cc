@@ -510,11 +510,68 @@ bool read(SourcePtr source, const RuleReading& how, RuleSet& rules,
   return read_python_rules(source, how, rules, diags);
 }
 
+// What is called in the place of a spec, `PS` of `PS("tp", None)`.
+std::string spec_maker(const RuleSet& rules) {
+  for (const Rule& rule : rules.rules) {
+    if (rule.shipped || rule.spec_where.file == nullptr) continue;
+    const std::string_view text = rule.spec_where.text();
+    if (text.starts_with("(") || text.starts_with("[")) return "";
+    const std::string name(text.substr(0, text.find('(')));
+    if (is_python_spec_name(name)) return name;
+  }
+  return "PartitionSpec";
+}
+
+// The parts of a path that stand at its end, as patterns of parts.
+std::string window_text(std::string_view name) {
+  AxisNames parts;
+  while (!name.empty() && parts.size() < 2) {
+    const size_t slash = name.rfind('/');
+    const std::string_view last =
+        slash == std::string_view::npos ? name : name.substr(slash + 1);
+    if (last == "*") break;
+    parts.insert(parts.begin(), escape_pattern(last));
+    name = slash == std::string_view::npos ? "" : name.substr(0, slash);
+  }
+  return parts.empty() ? "" : python_names(parts);
+}
+
+// A pair as the table has them.
+std::optional<std::string> written_pair(const RuleSet& rules,
+                                        const WantedRule& wanted) {
+  const auto sample = std::find_if(
+      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
+        return !rule.shipped && rule.where.file != nullptr;
+      });
+  if (sample == rules.rules.end()) return std::nullopt;
+  std::string pattern = python_string(wanted.pattern);
+  const std::string_view text = sample->where.text();
+  if (text.starts_with("(") || text.starts_with("[")) {
+    pattern = wanted.names.size() == 1 ? window_text(wanted.names[0]) : "";
+  }
+  if (pattern.empty() || is_keystr_pattern(text)) return std::nullopt;
+  const std::string maker = spec_maker(rules);
+  std::string spec = python_spec(wanted.spec);
+  spec.erase(0, spec.find('('));
+  if (maker.empty() && wanted.spec.dims.size() == 1) {
+    spec.insert(spec.size() - 1, ",");
+  }
+  return "(" + pattern + ", " + maker + spec + ")";
+}
+
+constexpr RuleForm kPythonForm = {
+    written_pair,
+    [](std::string_view name) {
+      return "add `(" + python_string(name) +
+             ", None)` to the table, or with axes instead of `None`";
+    },
+    "", kNoPatterns};
+
 }  // namespace
 
 const RuleDialect kPythonRules = {
     "python", "tuples in Python source: EasyDeL, EasyLM, JAXSeq, grok-1, flax",
-    looks_like_python_rules, read};
+    looks_like_python_rules, read, &kPythonForm};
 
 // A list of logical axis rules alone, in JSON or YAML:
 //
@@ -550,6 +607,7 @@ bool recognize(std::string_view head) {
 bool read_flax(SourcePtr source, const RuleReading& how, RuleSet& rules,
                Diagnostics& diags) {
   if (looks_like_python_rules(source->text())) {
+    rules.form = kPythonRules.form;
     return read_python_rules(source, how, rules, diags);
   }
   const auto document = parse_document(source, diags);
@@ -558,10 +616,18 @@ bool read_flax(SourcePtr source, const RuleReading& how, RuleSet& rules,
   return read_logical_rules(document->root(), rules, diags);
 }
 
+constexpr RuleForm kFlaxForm = {
+    nullptr,
+    [](std::string_view name) {
+      return "add a rule `[" + std::string(name) +
+             ", null]`, or with axes instead of `null`";
+    },
+    "", kNoPatterns};
+
 }  // namespace
 
 const RuleDialect kFlax = {
     "flax", "a list of logical axis rules: [[embed, fsdp], [mlp, null]]",
-    recognize, read_flax};
+    recognize, read_flax, &kFlaxForm};
 
 }  // namespace shardplan

@@ -24,11 +24,6 @@ std::string_view last_part(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
-bool is_spec_name(std::string_view name) {
-  const std::string_view last = last_part(name);
-  return last == "PartitionSpec" || last == "PS" || last == "P";
-}
-
 // `pmag.resolve(ColumnWise)`
 bool is_resolve(const PythonValue& value) {
   return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
@@ -74,6 +69,14 @@ std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
 
 }  // namespace
 
+bool is_python_spec_name(std::string_view name) {
+  const std::string_view last = last_part(name);
+  if (last == "PartitionSpec") return true;
+  // `P` of another module may be anything.
+  return (last == "PS" || last == "P") &&
+         (last == name || name.starts_with("jax."));
+}
+
 bool is_python_spec(const PythonValue& value) {
   return value.kind == PythonKind::Call || value.kind == PythonKind::Name;
 }
@@ -90,12 +93,13 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
            "write PartitionSpec(..) with the axes that it resolves to", diags);
     return false;
   }
-  if (value.kind == PythonKind::Call && !is_spec_name(value.text)) {
-    refuse(value.where,
-           "the call of " + in_backticks(value.text) + " is not followed",
-           "write the PartitionSpec that it returns; PartitionSpec, PS and P "
-           "are read",
-           diags);
+  if (value.kind == PythonKind::Call && !is_python_spec_name(value.text)) {
+    refuse(
+        value.where,
+        "the call of " + in_backticks(value.text) + " is not followed",
+        "write the PartitionSpec that it returns; PartitionSpec is read, and "
+        "P and PS that no other module than jax gives",
+        diags);
     return false;
   }
   if (value.kind != PythonKind::Call) {

@@ -579,8 +579,9 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
   if (!settled) return std::nullopt;
   for (const PythonProblem& remark : ran.remarks(*chosen.value)) {
     diags
-        .report(Code::MalformedDocument, Severity::Note, remark.where,
-                remark.message)
+        .report(Code::MalformedDocument,
+                remark.is_warning ? Severity::Warning : Severity::Note,
+                remark.where, remark.message)
         .help(remark.help);
   }
   return settled;

@@ -49,6 +49,8 @@ bool read_python_spec(const PythonValue& value, Rule& rule, Diagnostics& diags);
 // rule may be.
 std::optional<AxisNames> read_python_axes(const PythonValue& value,
                                           Diagnostics& diags);
+// Whether a dotted name is that of PartitionSpec: `jax.sharding.PartitionSpec`.
+bool is_python_spec_name(std::string_view name);
 // Whether it could only be meant as a spec: a call, or a name.
 bool is_python_spec(const PythonValue& value);
 

@@ -242,9 +242,9 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
 
 }  // namespace
 
-const RuleDialect kShardy = {"shardy",
-                             "shardings of the arguments of a StableHLO module",
-                             looks_like_stablehlo, read_shardings};
+const RuleDialect kShardy = {
+    "shardy", "shardings of the arguments of a StableHLO module",
+    looks_like_stablehlo, read_shardings, &kRecordedForm};
 
 // The resolved table as a StableHLO module whose function takes the parameters:
 // names, types and Shardy shardings. It has no body but a return.
