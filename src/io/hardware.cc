@@ -12,6 +12,7 @@
 #include "base/shipped.h"
 #include "base/text.h"
 #include "io/load.h"
+#include "io/other_files.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -68,6 +69,8 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
   if (is_hardware_path(name_or_path)) {
     SourcePtr file = read_source(name_or_path, kWholeFile, host, diags);
     if (file == nullptr) return std::nullopt;
+    diags.keep(file);
+    if (refuse_other_hardware(*file, diags)) return std::nullopt;
     return read_hardware(std::move(file), diags);
   }
   // People write L40S and H100-SXM; names of profiles are in lower case.

@@ -14,6 +14,17 @@
 namespace shardplan {
 
 bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
+  std::string start(file.text().substr(0, 14));
+  for (char& c : start) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  if (start == "<!doctype html" || start.starts_with("<html")) {
+    diags
+        .error(Code::UnreadableFile, {&file, 0, 0},
+               "this is a web page, not the file itself")
+        .help("fetch it again: a server sends a page where it wants a login");
+    return true;
+  }
   constexpr std::string_view kPointer = "version https://git-lfs";
   if (!file.text().starts_with(kPointer)) return false;
   diags
@@ -37,6 +48,8 @@ struct OtherConfig {
 constexpr std::string_view kGiveConfig =
     "give the config.json that its conversion to Hugging Face writes, or a "
     "checkpoint as safetensors";
+
+constexpr std::string_view kGiveModel = "give the config.json of the model";
 
 constexpr std::string_view kTorchtitan =
     "a config of torchtitan, which names a model but not its sizes";
@@ -83,6 +96,20 @@ const std::vector<OtherConfig>& other_configs() {
        "a config of PEFT, which says how adapters are added to a model",
        "give the config.json of the model that it names; `--lora r=N,"
        "targets=A+B` adds adapters"},
+      {{"\"tokenizer_class\""}, "a config of a tokenizer", kGiveModel},
+      {{"\"added_tokens\"", "\"truncation\""}, "a tokenizer", kGiveModel},
+      {{"\"bos_token\"", "\"eos_token\""},
+       "a tokenizer's special tokens",
+       kGiveModel},
+      {{"\"bos_token_id\"", "\"eos_token_id\""},
+       "a config of text generation",
+       kGiveModel},
+      {{"\"image_processor_type\""}, "a config of a processor", kGiveModel},
+      {{"\"feature_extractor_type\""}, "a config of a processor", kGiveModel},
+      {{"\"processor_class\""}, "a config of a processor", kGiveModel},
+      {{"\"log_history\"", "\"global_step\""},
+       "the state of a training run",
+       kGiveModel},
       {{"\"zero_optimization\""},
        "a config of DeepSpeed",
        "give the config.json of the model; `--zero N` shards its state so"},
@@ -131,6 +158,8 @@ bool refuse_weights(const std::string& path, std::string_view text,
     is = "a pickle, such as `torch.save` writes";
   } else if (text.starts_with("\x89HDF"sv)) {
     is = "an HDF5 file";
+  } else if (path.ends_with(".onnx")) {
+    is = "an ONNX file";
   } else {
     return false;
   }
@@ -190,6 +219,23 @@ bool refuse_other_rules(const SourceFile& file, Diagnostics& diags) {
   diags.error(Code::UnrecognizedFormat, {},
               in_backticks(file.name()) + " is " + std::string(config->is) +
                   ", not rules");
+  return true;
+}
+
+bool refuse_other_hardware(const SourceFile& file, Diagnostics& diags) {
+  const std::string_view text = file.text();
+  std::string_view is = other_than_rules(text);
+  const OtherConfig* const config = find_other_config(text);
+  if (is.empty() && config != nullptr) is = config->is;
+  if (is.empty() && has_key(text, "\nrules:")) is = "a file of rules";
+  if (is.empty()) return false;
+  diags
+      .error(Code::UnrecognizedFormat, {},
+             in_backticks(file.name()) + " is " + std::string(is) +
+                 ", not a hardware profile")
+      .help(
+          "`shardplan list hardware` has the shipped ones; `--memory SIZE` "
+          "is a limit alone");
   return true;
 }
 

@@ -14,7 +14,8 @@ namespace shardplan {
 inline constexpr std::string_view kTorchIndex = "pytorch_model.bin.index.json";
 inline constexpr std::string_view kDiffusersPipeline = "model_index.json";
 
-// What Git has in place of a large file that was not fetched (SP001). False
+// What Git has in place of a large file that was not fetched, and a page that a
+// server sent in place of one (SP001). False
 // where it is none, with nothing reported.
 bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags);
 
@@ -33,5 +34,7 @@ std::string_view other_than_rules(std::string_view head);
 // Refuses configs of training programs that were given as rules (SP006). False
 // where it is none, with nothing reported.
 bool refuse_other_rules(const SourceFile& file, Diagnostics& diags);
+// The same of what was given as a hardware profile, rules included.
+bool refuse_other_hardware(const SourceFile& file, Diagnostics& diags);
 
 }  // namespace shardplan

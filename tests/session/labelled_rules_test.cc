@@ -176,6 +176,38 @@ TEST_CASE("weights beside a config have its labels, and its heads") {
   CHECK(found->second.front().count == 6);
 }
 
+TEST_CASE("weights without scales of blocks are not in blocks") {
+  const Json config = {
+      {"model_type", "llama"},
+      {"transformers_version", "4.57.1"},
+      {"vocab_size", 256},
+      {"hidden_size", 256},
+      {"intermediate_size", 256},
+      {"num_hidden_layers", 1},
+      {"num_attention_heads", 4},
+      {"quantization_config",
+       {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}}};
+  testing::MemoryHost host;
+  host.files["m/config.json"] = config.dump();
+  const std::string mlp = "model.layers.0.mlp.";
+  host.files["m/model.safetensors"] =
+      testing::safetensors({{mlp + "gate_proj.weight", "F8_E4M3", {256, 256}},
+                            {mlp + "gate_proj.weight_scale_inv", "F32", {2, 2}},
+                            {mlp + "up_proj.weight", "F8_E4M3", {256, 256}},
+                            {mlp + "up_proj.weight_scale", "F32", {}}});
+  Diagnostics diags;
+  const auto manifest = load_manifest("m/model.safetensors", host, diags);
+  REQUIRE(manifest);
+  REQUIRE(manifest->kinds);
+  const auto block_of = [&](const std::string& name) {
+    return manifest->kinds->at({"model.layers.*.mlp." + name, {256, 256}})
+        .front()
+        .block;
+  };
+  CHECK(block_of("gate_proj.weight") == 128);
+  CHECK(block_of("up_proj.weight") == 0);
+}
+
 TEST_CASE("buffers that an architecture names are none of the parameters") {
   // final_logits_bias; expert_bias; beta and eps of xIELU.
   const Json sizes = {{"vocab_size", 64},

@@ -215,17 +215,15 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config",
-    "a Hugging Face config.json of a known family",
-    recognize,
-    read,
-    false,
-    nullptr,
+    "hf-config",  "a Hugging Face config.json of a known family",
+    recognize,    read,
+    false,        nullptr,
     config_itself};
 
-std::optional<QuantisationFile> quantisation_beside(
-    const std::string& path, const Document& config, Host& host,
-    Diagnostics& diags) {
+std::optional<QuantisationFile> quantisation_beside(const std::string& path,
+                                                    const Document& config,
+                                                    Host& host,
+                                                    Diagnostics& diags) {
   QuantisationFile result;
   // Newer programs write the same into the config.
   const Node own = config.root();
@@ -299,6 +297,39 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
 
 }  // namespace
 
+namespace {
+
+// A weight without the scales that its method has is stored by another one,
+// such as one scale for all of it, and may be cut anywhere.
+void drop_absent_blocks(const Manifest& own, Manifest& manifest) {
+  const std::string kScales = "_scale_inv";
+  const auto is_cut = [](const DimKind& dim) { return dim.block > 1; };
+  const auto folded = [](const Manifest& all) {
+    std::set<std::string> names;
+    for (size_t i = 0; i < all.any_size(); ++i) {
+      if (all.any_name(i).ends_with("_scale_inv")) {
+        names.insert(folded_name(all.any_name(i)));
+      }
+    }
+    return names;
+  };
+  const std::set<std::string> wanted = folded(own);
+  if (wanted.empty() || manifest.kinds == nullptr) return;
+  const std::set<std::string> there = folded(manifest);
+  ParameterKinds kinds = *manifest.kinds;
+  for (auto& [key, kind] : kinds) {
+    const std::string scales = key.first + kScales;
+    if (!std::any_of(kind.begin(), kind.end(), is_cut) ||
+        !wanted.contains(scales) || there.contains(scales)) {
+      continue;
+    }
+    for (DimKind& dim : kind) dim.block = 0;
+  }
+  manifest.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
+}
+
+}  // namespace
+
 void explain_tensors(const Document& config, const std::string& path,
                      const ConfigReading& reading, Host& host,
                      Manifest& manifest) {
@@ -320,6 +351,7 @@ void explain_tensors(const Document& config, const std::string& path,
   }
   if (!own) return;
   manifest.kinds = own->kinds;
+  drop_absent_blocks(*own, manifest);
   NamedShapes buffers;
   for (const Manifest::Buffer& each : own->buffers()) {
     buffers.emplace(folded_name(each.name), each.type.shape);
