@@ -314,6 +314,7 @@ const RuleForm* form_at(const RuleSet& rules, int rule) {
 }
 
 bool is_of_dialect(const LintInput& input, int rule) {
+  if (rule < 1) return false;  // no rule, or the logical axis rules
   const auto index = static_cast<size_t>(rule) - 1;
   if (input.rules != nullptr) return input.rules->rules[index].by_dialect;
   // A saved plan has no more than what such a rule looks like.

@@ -518,8 +518,11 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
                 " devices" + (staged ? " of a stage" : "") + " it would be " +
                 bytes_text(ceil_div(bytes, devices) * held));
     report.bytes(static_cast<double>(bytes * held));
-    report.help("shard a dimension in " +
-                rule_text(input.plan, placement.rule));
+    report.help(is_of_dialect(input, placement.rule)
+                    ? "no entry of the plan names it; a plan of hooks needs "
+                      "the style whose collectives suit the module"
+                    : "shard a dimension in " +
+                          rule_text(input.plan, placement.rule));
     report.about({placement.rule, -1, ""});
     name_parameters(report, std::move(names), c.count);
   }
