@@ -193,7 +193,8 @@ TEST_CASE("the config of a model is itself or stands beside the weights") {
   host.files["m/model.safetensors"] = testing::safetensors({{"a", "U8", {2}}});
   host.files["m/model.safetensors.index.json"] =
       R"({"weight_map":{"a":"model.safetensors"}})";
-  host.files["m/list.json"] = R"({"tensors":{"a":{"shape":[2]}}})";
+  host.files["m/list.json"] =
+      R"({"parameters": {"a": {"shape": [2], "dtype": "f32"}}})";
   host.files["alone.safetensors"] = testing::safetensors({{"a", "U8", {2}}});
   CHECK(hidden("m") == "64");
   CHECK(hidden("m/config.json") == "64");
