@@ -369,7 +369,12 @@ class TensorReader {
     Span after_unused;
     for (const DataRange& range : ranges_) {
       if (errors_.stopped()) return;
-      if (range.begin < data_bytes_) {
+      if (range.begin < data_bytes_ && range.name.text() == last->name.text()) {
+        errors_
+            .error(Code::DuplicateKey, range.name,
+                   text_of(range.name) + " is given twice")
+            .label(last->name, "first given here");
+      } else if (range.begin < data_bytes_) {
         errors_
             .malformed(range.name, "the data of " + text_of(range.name) +
                                        " overlaps that of " +

@@ -281,10 +281,6 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
   if (any) manifest.keep(kept);
 }
 
-}  // namespace
-
-namespace {
-
 // A weight without the scales that its method has is stored by another one,
 // such as one scale for all of it, and may be cut anywhere.
 void drop_absent_blocks(const Manifest& own, Manifest& manifest) {

@@ -467,6 +467,13 @@ void HeaderReader::check_ranges() {
       fail(name_of(range), "bytes " + count_text(data_bytes_) + " to " +
                                count_text(range.begin) + " before " +
                                tensor_text(range) + " belong to no tensor");
+    } else if (range.begin < data_bytes_ &&
+               name_of(range).text() == name_of(*last).text()) {
+      ++errors_;
+      diags_
+          .error(Code::DuplicateKey, name_of(range),
+                 tensor_text(range) + " is given twice")
+          .label(name_of(*last), "first given here");
     } else if (range.begin < data_bytes_) {
       ++errors_;
       diags_

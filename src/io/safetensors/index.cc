@@ -291,7 +291,8 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
     used[*number] = true;
   }
   const bool all_used = order.size() == manifest.any_size();
-  // Where each is used once, no two have one name, here or there.
+  // Where each is used once, none stands in a shard or in the index twice, but
+  // with a shard each: whoever reads the whole finds that (check_distinct).
   const bool once_each = lacking.empty() && all_used && !twice;
   if (!once_each &&
       !(check_names(index, diags) && check_distinct(manifest, diags))) {

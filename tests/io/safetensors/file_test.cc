@@ -416,6 +416,12 @@ TEST_CASE("places of any number of digits are read, in known entries too") {
   }));
 }
 
+TEST_CASE("the same tensor twice does not overlap itself") {
+  CHECK(outcome(safetensors_bytes("{" + tensor("a", "U8", "[4]", "[0,4]") +
+                                  "," + tensor("a", "U8", "[4]", "[0,4]") +
+                                  "}")) == "SP003 m:1:54 `a` is given twice");
+}
+
 TEST_CASE("a name that is given twice is refused, in known entries too") {
   testing::MemoryHost host;
   host.files["m.safetensors"] =
