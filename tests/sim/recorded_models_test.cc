@@ -82,7 +82,7 @@ Numbers open(const fs::path& path, Host& host) {
   auto manifest = load_manifest(path, host, diags);
   CAPTURE(messages(diags));
   REQUIRE(manifest);
-  CHECK(has_weights(path, host));
+  CHECK(has_weights(path, *manifest, host));
   auto tensors = open_weights(path, *manifest, host, diags);
   REQUIRE(tensors);
   return {*std::move(manifest), *std::move(tensors)};

@@ -212,15 +212,13 @@ std::optional<StoredTensors> open_weights(const std::string& path,
   return WeightReader(manifest, host, diags).read();
 }
 
-bool has_weights(const std::string& path, Host& host) {
+bool has_weights(const std::string& path, const Manifest& manifest,
+                 Host& host) {
   // A pipe can be read only once, by whoever needs it.
   const std::optional<FileInfo> info = host.file_info(path);
-  if (path == "-" || !info || (!info->directory && info->size == 0)) {
-    return false;
-  }
+  if (!info || (!info->directory && info->size == 0)) return false;
   Diagnostics ignored;
-  const auto manifest = load_manifest(path, host, ignored);
-  return manifest && open_weights(path, *manifest, host, ignored);
+  return open_weights(path, manifest, host, ignored).has_value();
 }
 
 }  // namespace shardplan

@@ -61,9 +61,9 @@ std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
 
 // The numbers of safetensors files, mapped and never read as a whole.
 
-// Whether the model at `path` is a checkpoint that holds numbers: safetensors
-// whose data is there. Reports nothing.
-bool has_weights(const std::string& path, Host& host);
+// Whether `manifest`, which was read from `path`, is of a checkpoint that holds
+// numbers: safetensors whose data is there. Reports nothing.
+bool has_weights(const std::string& path, const Manifest& manifest, Host& host);
 
 // One tensor per parameter of `manifest`, then per buffer, which was read from
 // `path`: a file, a directory, an index. SP001, SP002, SP008 as when the

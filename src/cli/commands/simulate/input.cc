@@ -429,13 +429,14 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
 // What the run computes with: weights where there are any and nothing else is
 // asked for.
 std::optional<ValueSource> value_source(Context& context,
+                                        const Manifest& manifest,
                                         const std::optional<ModelRun>& model) {
   const SimulateRequest& flags = context.options.simulate;
   const std::string& path = context.options.planning.model;
   const bool shrunk = model && model->shrunk;
   const auto wanted = flags.values;
   if (wanted && *wanted != ValueSource::Checkpoint) return wanted;
-  const bool weights = !shrunk && has_weights(path, context.host);
+  const bool weights = !shrunk && has_weights(path, manifest, context.host);
   if (weights) return ValueSource::Checkpoint;
   if (!wanted) return ValueSource::Random;
   return context.diags
@@ -529,7 +530,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                    session.rules ? *session.rules : kNoRules,
                    name_reading(options.planning), context.diags);
   if (!placed) return std::nullopt;
-  const auto source = value_source(context, given->model);
+  const auto source = value_source(context, session.manifest, given->model);
   if (!source) return std::nullopt;
   auto inputs = has_graph ? read_given_inputs(context, *graph, ids, recording)
                           : read_given_inputs(context, *graph, {}, recording,

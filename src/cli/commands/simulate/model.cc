@@ -283,10 +283,10 @@ bool make_smaller(Opened& opened, Recognised& model,
 }
 
 // Whether the run computes with the weights of a checkpoint.
-bool uses_weights(const Context& context) {
+bool uses_weights(const Context& context, const Manifest& manifest) {
   const auto& values = context.options.simulate.values;
   return (!values || *values == ValueSource::Checkpoint) &&
-         has_weights(context.options.planning.model, context.host);
+         has_weights(context.options.planning.model, manifest, context.host);
 }
 
 std::optional<Opened> open(Context& context, Recognised& model,
@@ -304,8 +304,8 @@ std::optional<Opened> open(Context& context, Recognised& model,
   const SimulateRequest& flags = options.simulate;
   const bool large =
       is_large(opened.session.manifest, *pass, opened.session.plan.mesh);
-  opened.by_default =
-      !flags.shrink && !flags.full && large && !uses_weights(context);
+  opened.by_default = !flags.shrink && !flags.full && large &&
+                      !uses_weights(context, opened.session.manifest);
   opened.shrunk = flags.shrink || opened.by_default;
   if (opened.shrunk && !make_smaller(opened, model, flags, context.diags)) {
     return std::nullopt;
