@@ -535,7 +535,7 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
     std::sort(result.begin(), result.end());
     return result;
   }
-  // Of so many, the whole model is gone through faster than they are sorted.
+  // For so many, one pass over the whole model is faster than sorting.
   std::vector<bool> named(all);
   for (const uint32_t number : result) named[number] = true;
   result.clear();

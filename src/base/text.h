@@ -14,7 +14,7 @@ namespace shardplan {
 
 // "293.7 MiB", "4.00 KiB", "512 B": three or four digits, powers of 1024.
 std::string bytes_text(double bytes);
-// Of a count, which may have 128 bits.
+// The same for a count of bytes, which may have 128 bits.
 template <typename Count>
 requires(!std::is_floating_point_v<Count>) std::string bytes_text(Count bytes) {
   return bytes_text(static_cast<double>(bytes));

@@ -180,7 +180,7 @@ bool Manifest::keep(std::span<const Kept> tensors) {
         return false;
       }
     } else {
-      // What the name and the type are has been found before.
+      // Its class and its type are known, and need not be looked up again.
       const Size& bytes = type_sizes_[type_of_[index]];
       uint32_t& type = types[type_of_[index]];
       if (type == kNew) {

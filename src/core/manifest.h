@@ -68,21 +68,21 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-// What is said of a model beside its tensors.
+// Everything that is known about a model besides its tensors.
 struct AboutModel {
   std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
-  // Of a config.json: "llama"; empty where there is none.
+  // The `model_type` of a config.json, such as "llama"; empty without a config.
   std::string model_type;
   std::string format;  // "native", "safetensors", "hf-config", ...
-  // The config.json that the model follows from, or that stands beside its
-  // weights; null where there is none, or none that can be read.
+  // The config.json that the model was made from, or the one beside its
+  // weights; null if there is none, or if it cannot be read.
   std::shared_ptr<const Document> config;
-  bool config_unread = false;  // one is there
-  // How the user wants it read; null: as it says itself.
+  bool config_unread = false;  // there is one, and it cannot be read
+  // The architecture that the user asked for; null: the one the config names.
   std::shared_ptr<const Architecture> architecture;
   ModelFacts facts;
-  // Of parameters that an architecture explains; else empty.
+  // The parameters that an architecture explains; empty without one.
   std::shared_ptr<const ParameterKinds> kinds;
   // What a logical axis was called in older rules of the program that it is of,
   // newest first (settle_labels).

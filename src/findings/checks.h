@@ -20,10 +20,13 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags);
 // Rules from tables that fold digits of names.
 void check_merged_layouts(const LintInput& input, Diagnostics& diags);
 
-// A rule that no line of its file says; what the file names nowhere is so.
+// Whether the dialect made the rule, for what no line of the file names.
 bool is_of_dialect(const LintInput& input, int rule);
 
-// How one lets the rules shard something over an axis.
+// How the rules are written; null: as ours are.
+const RuleForm* form_of(const LintInput& input);
+
+// How to make the rules shard something over an axis.
 std::string help_to_name(const LintInput& input, const AxisName& axis);
 
 // naming_findings.cc: rules for other names, labels or axes.

@@ -317,15 +317,19 @@ bool is_of_dialect(const LintInput& input, int rule) {
   if (rule < 1) return false;  // no rule, or the logical axis rules
   const auto index = static_cast<size_t>(rule) - 1;
   if (input.rules != nullptr) return input.rules->rules[index].by_dialect;
-  // A saved plan has no more than what such a rule looks like.
+  // A saved plan does not say, so the rule is told by how it looks.
   return input.plan.run_as == RunAs::Hooks &&
          index + 1 == input.plan.rules.size() &&
          names_no_axis(input.plan.rules[index].spec) &&
          is_catch_all(input.plan.rules[index].pattern);
 }
 
+const RuleForm* form_of(const LintInput& input) {
+  return input.rules == nullptr ? nullptr : input.rules->form;
+}
+
 std::string help_to_name(const LintInput& input, const AxisName& axis) {
-  const RuleForm* form = input.rules == nullptr ? nullptr : input.rules->form;
+  const RuleForm* form = form_of(input);
   if (form == nullptr || form->unordered.empty()) {
     return "name " + in_backticks(axis) + " in a rule";
   }

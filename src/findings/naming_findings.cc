@@ -116,7 +116,7 @@ void report_unmentioned(const LintInput& input,
   } else if (!is_data_axis(axis)) {
     report.help(help_to_name(input, axis));
   }
-  const bool is_ours = input.rules == nullptr || input.rules->form == nullptr;
+  const bool is_ours = form_of(input) == nullptr;
   report.help("declare it with `--axes " + axis + "`" +
               (is_ours ? ", or below `axes:` in the rules," : "") +
               " where it is only for data parallelism");
@@ -606,7 +606,7 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
   if (labels.empty() && input.manifest.kinds != nullptr) {
     report.help(
         "with `labels: architecture` in " +
-        std::string(input.rules->form == nullptr
+        std::string(form_of(input) == nullptr
                         ? "the rules"
                         : "a YAML rules file given beside these") +
         " they have those of the model's architecture; `--rules @all_models` "

@@ -31,7 +31,7 @@ std::string suggested_pattern(std::string_view name) {
          "$";
 }
 
-// As one types it in the file that has the last rule.
+// Written in the syntax of the file that has the last rule.
 std::string help_to_replicate(const LintInput& input,
                               const std::string& pattern,
                               const std::string& name, bool many) {
@@ -54,16 +54,19 @@ std::string help_to_replicate(const LintInput& input,
   return "a rule `" + text + "` would replicate " + (many ? "them" : "it");
 }
 
-// "rule 3 (rules.yaml:7)"; of files that have entries, the entry as it is
-// written there.
+// Whether the file has entries in no order, and this rule is one of them.
+bool is_entry(const LintInput& input, int number) {
+  if (input.rules == nullptr) return false;
+  const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
+  return rule.form != nullptr && !rule.form->unordered.empty() &&
+         rule.where.file != nullptr;
+}
+
+// "rule 3 (rules.yaml:7)"; an entry is named by its key.
 std::string subject_text(const LintInput& input, int number) {
   const std::string text = rule_text(input.plan, number);
-  if (input.rules == nullptr) return text;
+  if (!is_entry(input, number)) return text;
   const Rule& rule = input.rules->rules[static_cast<size_t>(number) - 1];
-  if (rule.form == nullptr || rule.form->unordered.empty() ||
-      rule.where.file == nullptr) {
-    return text;
-  }
   std::string key(rule.where.text());
   std::erase_if(key, [](char c) { return c == '"' || c == '\''; });
   const size_t place = text.find(" (");
@@ -170,9 +173,10 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
                           : " matches no parameter"));
     report.about({number, -1, ""});
     if (input.summary != nullptr) continue;
-    const bool is_entry = subject_text(input, number).starts_with("the entry");
     report.fact("it places 0 bytes" +
-                (is_entry ? "" : "; pattern " + in_backticks(rule.pattern)));
+                (is_entry(input, number)
+                     ? ""
+                     : "; pattern " + in_backticks(rule.pattern)));
     report.help("remove it");
     report.help("`shardplan inspect` lists the model's names");
   }
@@ -499,7 +503,7 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
     report.help("add a later rule that gives " + in_backticks(lost.label) +
                 " other axes, or none to leave it unsharded on purpose");
   } else {
-    const RuleForm* form = input.rules == nullptr ? nullptr : input.rules->form;
+    const RuleForm* form = form_of(input);
     report.help(form != nullptr && form->logical != nullptr
                     ? form->logical(lost.label)
                     : "add a rule `[" + lost.label +

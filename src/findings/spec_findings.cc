@@ -296,7 +296,7 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
         "meant, or leave it out of the dimension");
     return;
   }
-  const bool is_ours = input.rules == nullptr || input.rules->form == nullptr;
+  const bool is_ours = form_of(input) == nullptr;
   report.fact("the mesh has " + mesh_text(plan.mesh));
   if (is_declared(input, axis)) {
     report.fact("the rules declare it, which is nothing to eFormer and JAX");

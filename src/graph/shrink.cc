@@ -88,7 +88,8 @@ class Shrinking {
       }
       give_part("heads", "key_dim");
       give_part("heads", "value_dim");
-      // What is turned lies beside the latent, so its own rest counts too.
+      // The rotated part is stored beside the latent: its size keeps its own
+      // remainder.
       if (const auto rope = model_size(model_, "rope_dim")) {
         give("rope_dim",
              shrunk_size(*rope, std::lcm(devices_, int64_t{2}), kMinWidth));
@@ -242,8 +243,8 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
     int64_t& known = first[folding.class_of[i]];
     if (layer >= 0) known = std::min(known, layer);
   }
-  const bool many = model_size(model, "experts").value_or(0) >
-                    kManyExperts / mesh.devices();
+  const bool many =
+      model_size(model, "experts").value_or(0) > kManyExperts / mesh.devices();
   int64_t count = many ? 1 : kLeastLayers;
   for (const int64_t layer : first) {
     // Those behind the last are not run.

@@ -6,13 +6,13 @@
 
 namespace shardplan {
 
-// Of files that a program recorded, and nobody edits.
+// For files that a program recorded and nobody edits.
 inline constexpr RuleForm kRecordedForm = {
     nullptr, nullptr, "",
     "the file records what a program ran on: change it there, or write rules "
     "of your own"};
 
-// Of files that place logical axes alone.
+// For files that place only logical axes.
 inline constexpr std::string_view kNoPatterns =
     "the file places logical axes alone: give the parameter `axes` in a "
     "manifest";

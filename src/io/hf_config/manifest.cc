@@ -489,7 +489,7 @@ bool is_module_buffer(std::string_view module, bool bias,
 
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
-  // Most are told by this alone.
+  // This quick test is enough for most weights.
   if (shape.size() != 1 && name.ends_with("weight")) return false;
   const std::string_view leaf = cut_last(name);
   if (leaf == "bias" || leaf == "weight") {

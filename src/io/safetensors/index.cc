@@ -291,8 +291,8 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
     used[*number] = true;
   }
   const bool all_used = order.size() == manifest.any_size();
-  // Where each is used once, none stands in a shard or in the index twice, but
-  // with a shard each: whoever reads the whole finds that (check_distinct).
+  // If every tensor is used exactly once, the only names that can still be
+  // equal are in two shards; check_distinct finds those for all formats.
   const bool once_each = lacking.empty() && all_used && !twice;
   if (!once_each &&
       !(check_names(index, diags) && check_distinct(manifest, diags))) {

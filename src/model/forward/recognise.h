@@ -24,8 +24,8 @@ std::optional<RunnableModel> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags);
 
-// Of the config that was read with the manifest, in the way that the user asked
-// for. One that cannot be read is SP002: by names it might be another model.
+// Uses the config and the architecture that the manifest has. A config that
+// cannot be read is SP002: guessed from names, it might be another model.
 std::optional<RunnableModel> recognise_model(const Manifest& manifest,
                                              Diagnostics& diags);
 
