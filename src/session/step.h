@@ -22,6 +22,7 @@
 #include "core/rules.h"
 #include "memory/budget.h"
 #include "memory/divisions.h"
+#include "memory/fit.h"
 #include "model/forward/runnable.h"
 #include "model/forward/writer.h"
 #include "session/dequantised.h"
@@ -89,6 +90,13 @@ struct StepWorkload {
   int64_t seq = 1;    // tokens of each
 };
 
+// What becomes of a step beside a budget.
+struct JudgedStep {
+  MemoryBracket bracket;
+  std::vector<DivisionProblem> refused;
+  Fit fit;  // of the budget and the bracket, whatever is refused
+};
+
 // Steps under one plan, with any workload and options. What is common to
 // several is made once, so those of one workload and as many micro-batches
 // should follow one another. What it is made of must outlive it.
@@ -108,22 +116,25 @@ class Steps {
 
   // What the framework refuses of such a step, since it does not divide.
   std::vector<DivisionProblem> refused(const StepWorkload& workload,
-                                       int64_t microbatches,
-                                       std::string_view framework) const;
+                                       const StepOptions& step) const;
 
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be
   // partitioned.
-  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
-                                       const BudgetOptions& how,
-                                       const Budget& budget,
-                                       const StepOptions& step,
-                                       Diagnostics& diags);
+  std::optional<JudgedStep> judge(const StepWorkload& workload,
+                                  const BudgetOptions& how,
+                                  const Budget& budget, const StepOptions& step,
+                                  Diagnostics& diags);
   // REQUIRES: shapes tell.
   ShapedModel by_shapes(const StepWorkload& workload,
                         const StepOptions& step) const;
 
  private:
+  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
+                                       const BudgetOptions& how,
+                                       const Budget& budget,
+                                       const StepOptions& step,
+                                       Diagnostics& diags);
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   bool partition(const Pass& pass, Diagnostics& diags);
   // With experts as stacks; false where that does not do.
@@ -178,7 +189,7 @@ struct StepAnswer {
 };
 
 // Empty, with the reason reported, as Steps::bracket. SP301 and SP306 are
-// reported, with changes that were tried (session/step_changes.h). REQUIRES:
+// reported, with changes that were tried (session/ways_out.h). REQUIRES:
 // asks_for_step, check_step_request.
 std::optional<StepAnswer> answer_step(const StepRequest& request,
                                       const Session& session,
