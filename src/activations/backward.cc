@@ -8,59 +8,9 @@
 #include <string>
 
 #include "base/checked.h"
-#include "graph/view_ops.h"
 
 namespace shardplan {
 namespace {
-
-const std::vector<GradientDef>& gradients() {
-  using R = Repeat;
-  static const std::vector<GradientDef> kAll = {
-      {"einsum", R::Dear, true, {}, false, true},
-      {"add", R::Cheap, false, {}, false},
-      {"subtract", R::Cheap, false, {}, false},
-      {"multiply", R::Pointwise, true, {}, false, true},
-      {"divide", R::Cheap, true, {}, false},
-      {"maximum", R::Pointwise, true, {}, false},
-      {"scale", R::Pointwise, false, {}, false},
-      {"shift", R::Pointwise, false, {}, false},
-      {"negate", R::Pointwise, false, {}, false},
-      {"square", R::Pointwise, true, {}, false},
-      {"exp", R::Pointwise, false, {}, true},
-      {"rsqrt", R::Cheap, false, {}, true},
-      {"relu", R::Pointwise, false, {}, true},
-      {"gelu", R::Pointwise, true, {}, false},
-      {"silu", R::Pointwise, true, {}, false},
-      {"tanh", R::Pointwise, false, {}, true},
-      {"sigmoid", R::Pointwise, false, {}, true},
-      {"softplus", R::Pointwise, true, {}, false},
-      {"clamp", R::Pointwise, true, {}, false},
-      {"xielu", R::Pointwise, true, {}, false},
-      {"sum", R::Cheap, false, {}, false},
-      {"mean", R::Cheap, false, {}, false},
-      {"max", R::Cheap, true, {}, true},
-      {"embedding", R::Dear, true, {1}, false},
-      {"causal_mask", R::Cheap, false, {}, false},
-      {"rope", R::Cheap, false, {}, false},
-      {"position_scale", R::Cheap, false, {}, false},
-      {"relative_bias", R::Cheap, false, {}, false},
-      {"alibi", R::Cheap, false, {}, false},
-      {"token_positions", R::Cheap, false, {}, false},
-      {"last_token", R::Cheap, true, {1}, false},
-      {"causal_convolution", R::Dear, true, {}, false, true},
-      {"linear_recurrence", R::Dear, true, {}, false},
-      {"delta_recurrence", R::Dear, true, {}, false},
-      {"decaying_maximum", R::Dear, true, {}, true},
-      {"top_k", R::Dear, false, {}, false},
-      {"choice_mask", R::Cheap, true, {1}, false},
-      {"mixer_shares", R::Cheap, true, {}, false},
-      {"take", R::Cheap, true, {1}, false},
-      {"dispatch", R::Dear, true, {1}, false},
-      {"combine", R::Dear, true, {}, false},
-      {"concatenate", R::Cheap, false, {}, false},
-  };
-  return kAll;
-}
 
 const Value& value_at(const Graph& graph, int value) {
   return graph.values[static_cast<size_t>(value)];
@@ -153,16 +103,14 @@ class Grouping {
   // A product of two activations.
   bool is_product_of_values(int node) const {
     const GraphNode& at = node_at(graph_, node);
-    return at.op->name == "einsum" && !is_weight(at.operands[0]) &&
+    return at.op->is_product && !is_weight(at.operands[0]) &&
            !is_weight(at.operands[1]);
   }
 
   // Whether what an operation makes may stay in the kernel.
   bool is_inside(int node) const {
     const GraphNode& at = node_at(graph_, node);
-    return is_cheap(gradient_of(at.op->name).repeat) ||
-           at.op->name == "reshape" || at.op->name == "slice" ||
-           at.op->name == "transpose";
+    return is_cheap(at.op->repeat) || at.op->repeat == Repeat::View;
   }
 
   void widen_softmaxes() {
@@ -210,7 +158,7 @@ class Grouping {
       const int other = group_of_[static_cast<size_t>(n)];
       // A norm of its own, as of heads, is none of its business.
       if (other >= 0 && other != static_cast<int>(number)) return;
-      if (!biased_flash_ && node_at(graph_, n).op->name == "relative_bias") {
+      if (!biased_flash_ && node_at(graph_, n).op->is_trained_bias) {
         return;
       }
     }
@@ -258,16 +206,6 @@ class Grouping {
 
 }  // namespace
 
-const GradientDef& gradient_of(std::string_view op) {
-  static const GradientDef kOfView = {"view", Repeat::View, false, {}, false};
-  if (is_view_op(op)) return kOfView;
-  for (const GradientDef& each : gradients()) {
-    if (each.op == op) return each;
-  }
-  SHARDPLAN_CHECK(false);
-  return gradients().front();
-}
-
 std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      const std::vector<bool>& weights,
                                      AttentionKind attention,
@@ -279,7 +217,7 @@ namespace {
 
 bool multiplies(const Graph& graph, const GraphNode& node,
                 std::string_view adapter) {
-  return node.op->name == "einsum" && node.operands.size() == 2 &&
+  return node.op->is_product &&
          value_at(graph, node.operands[1]).parameter.find(adapter) !=
              std::string::npos;
 }
@@ -291,7 +229,7 @@ std::vector<bool> adapter_values(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
     found[static_cast<size_t>(node.result)] =
         multiplies(graph, node, ".lora_") ||
-        (node.op->name == "scale" &&
+        (node.op->is_multiple &&
          found[static_cast<size_t>(node.operands.front())]);
   }
   return found;
@@ -325,8 +263,8 @@ std::vector<Share> expert_shares(const Graph& graph, double factor) {
   std::vector<Share> shares(graph.values.size());
   for (const GraphNode& node : graph.nodes) {
     Share& share = shares[static_cast<size_t>(node.result)];
-    if (node.op->name == "combine") continue;
-    if (node.op->name == "dispatch") {
+    if (node.op->exchange == TokenExchange::FromExperts) continue;
+    if (node.op->exchange == TokenExchange::ToExperts) {
       const Shape& choices = value_at(graph, node.operands[1]).shape;
       const Shape& result = value_at(graph, node.result).shape;
       const int64_t places = result[result.size() - 2];

@@ -17,8 +17,8 @@
 // A product reads an operand for the gradient of the other one alone, so that
 // with a frozen weight its input need not be kept: PyTorch's autograd saves
 // what the gradients that are asked for read (should_compute_output), and a
-// compiler removes what nobody reads. Sources: derivatives as in PyTorch's
-// derivatives.yaml and JAX's jvp rules; FlashAttention (Dao et al., 2022) keeps
+// compiler removes what nobody reads. What the gradient of each operation reads
+// is in its row (graph/op.h). FlashAttention (Dao et al., 2022) keeps
 // q, k, v, the result and one number per query, whatever the length.
 #pragma once
 
@@ -33,31 +33,6 @@
 #include "spmd/program.h"
 
 namespace shardplan {
-
-// What it costs to compute a result again.
-enum class Repeat : uint8_t {
-  View,       // nothing: it is the operand, or a part of it
-  Pointwise,  // reads and writes memory, element by element
-  Cheap,      // reads and writes memory
-  Dear,       // products, lookups, exchanges of tokens
-};
-
-struct GradientDef {
-  std::string_view op;
-  Repeat repeat = Repeat::Cheap;
-  bool operands = false;  // reads all operands, but for
-  std::vector<int> only;  // where given, these alone
-  bool result = false;
-  // A product: an operand is read for the gradients of the others alone.
-  bool of_others = false;
-};
-// One per operation (graph/op.h); all that are views (graph/view_ops.h) have
-// one.
-const GradientDef& gradient_of(std::string_view op);
-// Reads and writes memory, and no more.
-inline bool is_cheap(Repeat repeat) {
-  return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
-}
 
 // What belongs together in a forward pass: the operations of a norm, of a
 // softmax, or of attention from the scores to the mixed values, which one

@@ -56,7 +56,7 @@ class Reading {
   }
   bool is_alone_pointwise(int i) const {
     return view_.computes(i) && group_of(i) == nullptr &&
-           gradient_of(view_.op(i)).repeat == Repeat::Pointwise;
+           view_.op(i).repeat == Repeat::Pointwise;
   }
 
   std::vector<BackwardReads> reads;
@@ -104,15 +104,15 @@ class Reading {
   }
 
   void read_alone(int i) {
-    const GradientDef& gradient = gradient_of(view_.op(i));
+    const GradientReads& gradient = view_.op(i).gradient;
     BackwardReads& found = reads[static_cast<size_t>(i)];
     const auto& operands = view_.at(i).operands;
     for (size_t o = 0; o < operands.size(); ++o) {
-      const bool read =
-          gradient.operands &&
-          (gradient.only.empty() ||
-           is_in(gradient.only, static_cast<int>(o))) &&
-          (!gradient.of_others || is_read_for_others(operands, o));
+      const bool read = gradient.operands != ReadOperands::None &&
+                        (gradient.only.empty() ||
+                         is_in(gradient.only, static_cast<int>(o))) &&
+                        (gradient.operands == ReadOperands::All ||
+                         is_read_for_others(operands, o));
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
         keep_quantised(operands[o], found);
@@ -123,7 +123,7 @@ class Reading {
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     const bool may_weigh =
         options_.weighs_in_experts || keeping_ == Keeping::Least;
-    if (may_weigh && view_.op(i) == "combine") {
+    if (may_weigh && view_.op(i).exchange == TokenExchange::FromExperts) {
       read_weighed(i, found);
     }
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
@@ -136,7 +136,7 @@ class Reading {
   // its input so; routers are not.
   bool is_quantised_input(int i) const {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
-           keeping_ == Keeping::Fused && view_.op(i) == "einsum" &&
+           keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
            !part_name(view_.name(view_.at(i).result)).ends_with("logits");
   }
@@ -159,13 +159,15 @@ class Reading {
     if (!options_.weighs_in_experts)
       return;  // at least, whatever the framework
     int product = view_.root(view_.at(i).operands[0]).maker;
-    while (view_.op(product) != "einsum" || !view_.computes(product)) {
+    while (!view_.op(product).is_product || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;
       product = view_.root(view_.at(product).operands[0]).maker;
     }
     const int hidden = view_.reg(view_.at(product).operands[0]).root;
     const int maker = view_.reg(hidden).maker;
-    if (!is_alone_pointwise(maker) || view_.op(maker) == "multiply") return;
+    if (!is_alone_pointwise(maker) ||
+        view_.op(maker).gradient.operands == ReadOperands::OfOthers)
+      return;
     found.extra += view_.reg(hidden).bytes[static_cast<size_t>(keeping_)];
     found.extra_name = view_.name(hidden);
   }
@@ -227,7 +229,7 @@ class Reading {
   // more), the tables of cosines and sines.
   void keep_steps(int i, BackwardReads& found) const {
     const int result = view_.at(i).result;
-    const std::string_view op = view_.op(i);
+    const std::string_view op = view_.op(i).name;
     if (op == "gelu" &&
         text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
       found.extra += options_.gelu_steps *
@@ -461,7 +463,7 @@ class Marking {
     return product;
   }
   bool is_weight_product(int i) const {
-    return view_.op(i) == "einsum" && !view_.multiplies_values(i) &&
+    return view_.op(i).is_product && !view_.multiplies_values(i) &&
            !reading_.is_attention(i);
   }
   bool is_context(int i) const {
@@ -475,7 +477,7 @@ class Marking {
     product_number_.assign(static_cast<size_t>(view_.instructions()), 0);
     std::map<int, int> next;
     for (int i = 0; i < view_.instructions(); ++i) {
-      if (view_.computes(i) && view_.op(i) == "einsum" &&
+      if (view_.computes(i) && view_.op(i).is_product &&
           !view_.multiplies_values(i)) {
         product_number_[static_cast<size_t>(i)] = next[view_.segment(i)]++;
       }
@@ -525,8 +527,7 @@ class Marking {
       return from_pointwise && reading_.is_alone_pointwise(maker);
     }
     return !reading_.is_attention(maker) &&
-           (is_cheap(gradient_of(view_.op(maker)).repeat) ||
-            view_.multiplies_values(maker));
+           (is_cheap(view_.op(maker).repeat) || view_.multiplies_values(maker));
   }
 
   void mark_again(int reg, int segment, int needed) {
@@ -557,7 +558,7 @@ class Marking {
              (policy.other_products && view_.multiplies_values(product) &&
               !reading_.is_attention(product));
     }
-    if (view_.op(product) != "einsum") return false;
+    if (!view_.op(product).is_product) return false;
     if (view_.multiplies_values(product)) return policy.other_products;
     return policy.weight_products &&
            (!policy.every_second_product ||

@@ -62,7 +62,7 @@ struct ProgramView {
   const GraphNode& node(int i) const {
     return program->graph->nodes[static_cast<size_t>(at(i).node)];
   }
-  std::string_view op(int i) const { return node(i).op->name; }
+  const OpDef& op(int i) const { return *node(i).op; }
   bool computes(int i) const {
     return at(i).kind == Instruction::Kind::Compute;
   }

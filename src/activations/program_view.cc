@@ -75,8 +75,8 @@ std::vector<int64_t> experts_of_values(const Graph& graph,
   std::vector<int64_t> experts(graph.values.size(), 1);
   std::vector<int> answers;
   for (const GraphNode& node : graph.nodes) {
-    if (node.op->name == "dispatch") continue;
-    if (node.op->name == "combine") {
+    if (node.op->exchange == TokenExchange::ToExperts) continue;
+    if (node.op->exchange == TokenExchange::FromExperts) {
       answers.push_back(node.operands[0]);
       continue;
     }
@@ -85,7 +85,8 @@ std::vector<int64_t> experts_of_values(const Graph& graph,
       const Value& value = graph.values[static_cast<size_t>(operand)];
       const bool is_dealt =
           value.node >= 0 &&
-          graph.nodes[static_cast<size_t>(value.node)].op->name == "dispatch";
+          graph.nodes[static_cast<size_t>(value.node)].op->exchange ==
+              TokenExchange::ToExperts;
       of = std::max(of, is_dealt ? value.shape.front()
                                  : experts[static_cast<size_t>(operand)]);
     }
@@ -134,7 +135,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
       reg.moment[k] = (reg.bytes[k] + experts[v] - 1) / experts[v];
     }
     if (view.computes(i) && !made.operands.empty() &&
-        gradient_of(view.op(i)).repeat == Repeat::View) {
+        view.op(i).repeat == Repeat::View) {
       reg.root = view.reg(made.operands[0]).root;
     }
     for (const int operand : made.operands) {
@@ -151,10 +152,11 @@ void describe_outputs(ProgramView& view) {
     while (view.reg(number).output) {
       const int maker = view.reg(number).maker;
       if (view.at(maker).operands.empty()) break;
-      const bool sums = view.computes(maker) && view.op(maker) == "add" &&
+      const bool sums = view.computes(maker) &&
+                        view.op(maker).second_sign == 1 &&
                         view.reg(view.at(maker).operands[1]).weight;
       if (view.computes(maker) && !sums &&
-          gradient_of(view.op(maker)).repeat != Repeat::View) {
+          view.op(maker).repeat != Repeat::View) {
         break;
       }
       number = view.at(maker).operands[0];
@@ -198,7 +200,7 @@ bool ProgramView::is_layer(int segment) const {
 }
 
 bool ProgramView::multiplies_values(int i) const {
-  if (!computes(i) || op(i) != "einsum") return false;
+  if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
   return !weights[static_cast<size_t>(operands[0])] &&
          !weights[static_cast<size_t>(operands[1])];

@@ -220,10 +220,9 @@ class Sweep {
       Int128 here = gradients.total;
       // Element by element a gradient may take the place of the one that it is
       // computed from.
-      const bool in_place =
-          values_.reads[static_cast<size_t>(i)].in_place ||
-          (k_ == static_cast<size_t>(Keeping::Least) && view_.computes(i) &&
-           is_cheap(gradient_of(view_.op(i)).repeat));
+      const bool in_place = values_.reads[static_cast<size_t>(i)].in_place ||
+                            (k_ == static_cast<size_t>(Keeping::Least) &&
+                             view_.computes(i) && is_cheap(view_.op(i).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients that several readers give are added up beside one another.
       if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);
@@ -321,7 +320,7 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
   if (is_repeated(view, remat, segment)) return memory.saved;
   std::set<int> read;  // roots
   for (int i = 0; i < view.instructions(); ++i) {
-    if (!view.computes(i) || view.op(i) != "einsum") continue;
+    if (!view.computes(i) || !view.op(i).is_product) continue;
     for (const int reg : values.reads[static_cast<size_t>(i)].registers) {
       const int root = view.reg(reg).root;
       if (values.kept[static_cast<size_t>(root)]) read.insert(root);

@@ -148,10 +148,19 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
 
 }  // namespace
 
+namespace {
+
+bool is_constraint(const DescribedOp& op) {
+  const OpDef* const primitive = find_op(op.op);
+  return primitive != nullptr && primitive->is_constraint;
+}
+
+}  // namespace
+
 bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
   if (!op.shard_map) return true;
   const Span where = op.shard_map_where;
-  if (!mappable || op.op == "constraint") {
+  if (!mappable || is_constraint(op)) {
     auto problem = diags.error(Code::InvalidGraph, where,
                                "`shard_map` on `" + op.op + "`");
     if (mappable) {

@@ -328,7 +328,8 @@ class Simulator {
 
   void bound(int node, const PairedRuns& working) {
     const auto n = static_cast<size_t>(node);
-    if (!bounded_ || n >= graph_.nodes.size() || !is_product(graph_.nodes[n])) {
+    if (!bounded_ || n >= graph_.nodes.size() ||
+        !graph_.nodes[n].op->is_product) {
       return;
     }
     const std::optional<double> ratio = bound_ratio_of(
@@ -346,7 +347,8 @@ class Simulator {
   // Of a node that sends tokens to experts: how many find no room.
   void count_routed(int phase, const Evaluation& unsharded) {
     const auto n = static_cast<size_t>(phase);
-    if (n >= graph_.nodes.size() || graph_.nodes[n].op->name != "dispatch") {
+    if (n >= graph_.nodes.size() ||
+        graph_.nodes[n].op->exchange != TokenExchange::ToExperts) {
       return;
     }
     const GraphNode& node = graph_.nodes[n];
