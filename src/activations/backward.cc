@@ -20,13 +20,6 @@ const GraphNode& node_at(const Graph& graph, int node) {
   return graph.nodes[static_cast<size_t>(node)];
 }
 
-// Names of what composites compute on the way (graph/composites.h).
-bool is_step_of(const std::string& name, const std::string& base) {
-  return name.size() > base.size() && name.starts_with(base) &&
-         name[base.size()] == ':' &&
-         name.find(':', base.size() + 1) == std::string::npos;
-}
-
 class Grouping {
  public:
   Grouping(const Graph& graph, const std::vector<bool>& weights,
@@ -44,20 +37,7 @@ class Grouping {
   }
 
   std::vector<FusedGroup> run(AttentionKind attention) {
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const GraphNode& node = graph_.nodes[n];
-      const std::string& name = value_at(graph_, node.result).name;
-      const size_t colon = name.rfind(':');
-      if (colon == std::string::npos || group_of_[n] >= 0) continue;
-      const std::string base = name.substr(0, colon);
-      if (node.op->name == "rsqrt" && name.substr(colon) == ":rsqrt") {
-        add(FusedGroup::Kind::Norm, static_cast<int>(n), base, node.result);
-      } else if (node.op->name == "subtract" &&
-                 name.substr(colon) == ":shifted") {
-        add(FusedGroup::Kind::Softmax, static_cast<int>(n), base,
-            node.operands[1]);
-      }
-    }
+    for (const Region& region : graph_.regions) add(region);
     if (attention == AttentionKind::Flash) widen_softmaxes();
     std::erase_if(groups_,
                   [](const FusedGroup& group) { return group.nodes.empty(); });
@@ -66,34 +46,23 @@ class Grouping {
   }
 
  private:
-  // The steps around node `at`, and the result that they have.
-  void add(FusedGroup::Kind kind, int at, const std::string& base, int row) {
+  // The operations of a norm or of a softmax, but for those of weights alone.
+  void add(const Region& region) {
     FusedGroup group;
-    group.kind = kind;
-    group.row = row;
-    int first = at;
-    while (first > 0 && is_step_of(name_of(first - 1), base)) --first;
-    int last = at;
-    while (last + 1 < static_cast<int>(graph_.nodes.size()) &&
-           name_of(last) != base &&
-           (is_step_of(name_of(last + 1), base) || name_of(last + 1) == base)) {
-      ++last;
+    if (region.kind == Region::Kind::Softmax) {
+      group.kind = FusedGroup::Kind::Softmax;
+    } else if (region.kind != Region::Kind::Norm) {
+      return;
     }
-    if (name_of(last) != base) return;
-    bool has_mean = false;
-    for (int n = first; n <= last; ++n) {
-      // An offset of the weight, say.
-      if (is_weight(node_at(graph_, n).result)) continue;
+    for (int n = region.first; n <= region.last; ++n) {
+      const GraphNode& node = node_at(graph_, n);
+      if (is_weight(node.result)) continue;
       group.nodes.push_back(n);
       group_of_[static_cast<size_t>(n)] = static_cast<int>(groups_.size());
-      has_mean = has_mean || name_of(n) == base + ":mean";
+      if (node.part == OpPart::Mean) group.numbers = 2;
+      if (node.part == OpPart::RowNumbers) group.row = node.result;
     }
-    group.numbers = has_mean ? 2 : 1;
     groups_.push_back(std::move(group));
-  }
-
-  const std::string& name_of(int node) const {
-    return value_at(graph_, node_at(graph_, node).result).name;
   }
 
   bool is_weight(int value) const {
@@ -211,45 +180,6 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      AttentionKind attention,
                                      bool biased_flash) {
   return Grouping(graph, weights, biased_flash).run(attention);
-}
-
-namespace {
-
-bool multiplies(const Graph& graph, const GraphNode& node,
-                std::string_view adapter) {
-  return node.op->is_product &&
-         value_at(graph, node.operands[1]).parameter.find(adapter) !=
-             std::string::npos;
-}
-
-}  // namespace
-
-std::vector<bool> adapter_values(const Graph& graph) {
-  std::vector<bool> found(graph.values.size());
-  for (const GraphNode& node : graph.nodes) {
-    found[static_cast<size_t>(node.result)] =
-        multiplies(graph, node, ".lora_") ||
-        (node.op->is_multiple &&
-         found[static_cast<size_t>(node.operands.front())]);
-  }
-  return found;
-}
-
-std::vector<bool> learned_values(const Graph& graph) {
-  std::vector<bool> learned(graph.values.size());
-  for (size_t v = 0; v < learned.size(); ++v) {
-    learned[v] = graph.values[v].kind == Value::Kind::Parameter;
-  }
-  for (const GraphNode& node : graph.nodes) {
-    learned[static_cast<size_t>(node.result)] =
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return learned[static_cast<size_t>(v)]; });
-  }
-  return learned;
-}
-
-bool is_adapter_input(const Graph& graph, const GraphNode& node) {
-  return multiplies(graph, node, ".lora_A");
 }
 
 bool is_one_kernel(const FusedGroup& group, bool native) {

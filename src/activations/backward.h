@@ -57,16 +57,6 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      AttentionKind attention,
                                      bool biased_flash = true);
 
-// Per value, whether it is what an adapter makes of an input on the way to what
-// is added to a result: PEFT computes that in the dtype of the adapter, which
-// is float32 unless it is told otherwise (autocast_adapter_dtype).
-std::vector<bool> adapter_values(const Graph& graph);
-// Per value, whether a weight is among what it is made of.
-std::vector<bool> learned_values(const Graph& graph);
-// Whether the operation is the first product of an adapter, with the input of
-// the layer that it adapts.
-bool is_adapter_input(const Graph& graph, const GraphNode& node);
-
 // Of values that are tokens sent to their experts: how many of the places there
 // are tokens take where every expert has as many, times `factor`; 1 of others.
 // A graph has places for all tokens at every expert (graph/ops/experts.cc),

@@ -98,7 +98,7 @@ class Sweep {
       const HeldRegister& of = view_.registers[r];
       if (of.maker < own_.front() && of.segment != segment_ &&
           of.last_read >= own_.front() && is_stored(static_cast<int>(r)) &&
-          view_.learned[static_cast<size_t>(of.value)]) {
+          view_.graph().values[static_cast<size_t>(of.value)].learned) {
         sum += of.bytes[k_];
       }
     }
@@ -139,17 +139,17 @@ class Sweep {
                   const AliveBytes& gradients) {
       if (i != peak.at) return;
       for (const auto& [reg, amount] : registers.bytes) {
-        by[folded_part(view_.name(reg))] += amount;
+        by[folded_part(view_.value(reg).name)] += amount;
       }
       for (const auto& [reg, amount] : gradients.bytes) {
-        by["gradient of " + folded_part(view_.name(reg))] += amount;
+        by["gradient of " + folded_part(view_.value(reg).name)] += amount;
       }
       const Int128 rest = alive - registers.total - gradients.total;
       if (rest > 0) {
         by["numbers of rows, gathered gradients"] += rest;
       } else if (rest < 0) {
-        by["gradient of " + folded_part(view_.name(view_.at(i).result))] +=
-            rest;
+        by["gradient of " +
+           folded_part(view_.value(view_.at(i).result).name)] += rest;
       }
     });
   }
@@ -168,7 +168,7 @@ class Sweep {
   }
   bool has_gradient(int root) const {
     return is_stored(root) && view_.has_gradient(root) &&
-           !view_.integers[static_cast<size_t>(view_.reg(root).value)];
+           view_.value(root).type != NumberType::Integer;
   }
   bool is_read_later(int reg) const {
     const int last = view_.reg(reg).last_read;
@@ -277,7 +277,7 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
   }
   if (of.loaded || !view.is_layer(of.segment)) return false;
   if (policy.offloads_everything) return true;
-  const std::string_view part = part_name(view.name(reg));
+  const std::string_view part = view.part_name(reg);
   if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
       policy.offloaded.end()) {
     return true;
@@ -290,10 +290,11 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
 void sum_saved(const ProgramView& view, const KeptValues& values,
                const Remat& remat, size_t k, int segment,
                SegmentMemory& memory) {
-  const auto add = [&](const std::string& name, Int128 bytes) {
+  const auto add = [&](int value, Int128 bytes) {
     if (bytes == 0) return;
     memory.saved += bytes;
-    memory.saved_by[folded_part(name)] += bytes;
+    const Value& of = view.graph().values[static_cast<size_t>(value)];
+    memory.saved_by[folded_part(of.name)] += bytes;
   };
   for (size_t r = 0; r < view.registers.size(); ++r) {
     const HeldRegister& reg = view.registers[r];
@@ -301,12 +302,12 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
     if (is_offloaded(view, remat, values, static_cast<int>(r))) {
       memory.offloaded += reg.bytes[k];
     } else {
-      add(view.name(static_cast<int>(r)), reg.bytes[k]);
+      add(reg.value, reg.bytes[k]);
     }
   }
   for (int i = 0; i < view.instructions(); ++i) {
     if (view.segment(i) == segment) {
-      add(values.reads[static_cast<size_t>(i)].extra_name,
+      add(values.reads[static_cast<size_t>(i)].extra_of,
           values.extra_kept[static_cast<size_t>(i)]);
     }
   }
@@ -427,7 +428,7 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   for (int i = 0; i < view.instructions(); ++i) {
     const int result = view.at(i).result;
     if (!view.computes(i) || scores.count(view.at(i).node) == 0 ||
-        !part_name(view.name(result)).ends_with("weights")) {
+        !view.part_name(result).ends_with("weights")) {
       continue;
     }
     Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
@@ -457,7 +458,7 @@ std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,
                                  const Remat& remat) {
   const ProgramView view = view_of(program, options);
-  std::vector<Segment> segments(view.labels.size());
+  std::vector<Segment> segments(view.layer_of_segment.size());
   for (size_t k = 0; k < kKeepings; ++k) {
     const KeptValues values =
         kept_values(view, options, remat, static_cast<Keeping>(k));
@@ -470,10 +471,14 @@ std::vector<Segment> segments_of(const Program& program,
   for (size_t s = 0; s < segments.size(); ++s) {
     order_ways(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));
-    segments[s].label = segments[s].is_layer       ? view.labels[s]
-                        : s == 0                   ? "before layers"
-                        : s + 1 == segments.size() ? "behind layers"
-                                                   : "between layers";
+    segments[s].label =
+        segments[s].is_layer
+            ? program.graph
+                  ->layers[static_cast<size_t>(view.layer_of_segment[s])]
+                  .name
+        : s == 0                   ? "before layers"
+        : s + 1 == segments.size() ? "behind layers"
+                                   : "between layers";
   }
   if (options.adapter_bytes > options.element_bytes) {
     // The least converts nothing for adapters and draws masks again, with

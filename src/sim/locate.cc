@@ -48,6 +48,8 @@ Isolated isolate(const Program& program, int node,
   // afresh: only the whole graph shows what is done with it.
   if (only.inner_operand >= 0) only.shard_map.reset();
   only.inner_operand = -1;
+  only.region = -1;
+  only.layer = -1;
   WantedLayouts wanted;
   const auto add = [&](int value, Value::Kind kind) {
     const auto v = static_cast<size_t>(value);
@@ -72,7 +74,9 @@ Isolated isolate(const Program& program, int node,
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};
   if (const int64_t limit = index_limit(graph, only); limit > 0) {
-    graph.values[static_cast<size_t>(only.operands[1])].integers_below = limit;
+    Value& indices = graph.values[static_cast<size_t>(only.operands[1])];
+    indices.integers_below = limit;
+    indices.type = NumberType::Integer;
   }
   one.program = partition(graph, program.mesh, wanted, options);
   return one;

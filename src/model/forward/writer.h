@@ -102,6 +102,12 @@ class ForwardWriter {
   std::string activation(std::string_view name, const std::string& x,
                          std::string result, ValueLabels axes = {});
 
+  // Between the two, operations are of this layer. `handed_on`: what the last
+  // layer gives has this name of the model's, and is computed behind the
+  // layers; empty: none. REQUIRES: not within a layer.
+  void begin_layer(GraphLayer layer, std::string handed_on);
+  void end_layer();
+  bool in_layer() const { return layer_ >= 0; }
   void set_layers(int64_t layers) { layers_ = layers; }
   void probe(std::string value);
   void output(std::string value);
@@ -132,6 +138,8 @@ class ForwardWriter {
   std::map<std::string, size_t, std::less<>> rank_of_;
   std::vector<std::string> missing_;
   int64_t layers_ = 0;
+  int layer_ = -1;  // of the description
+  std::string handed_on_;
   bool good_ = true;
 };
 
