@@ -641,16 +641,17 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     values.contexts.push_back(made >= 0 && all.is_context(made));
   }
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
-  const auto extra = [&](const Reading& reading, int i) {
+  const auto extra = [&](const Reading& reading, int i) -> KeptExtra {
     const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
-    if (modules.any() && reads.extra > 0 &&
-        modules.has_value(view.reg(view.at(i).result), reads.extra_of)) {
-      return Int128{0};
+    if (reads.extra == 0 ||
+        (modules.any() &&
+         modules.has_value(view.reg(view.at(i).result), reads.extra_of))) {
+      return {};
     }
     const bool stays = !is_repeated(view, remat, view.segment(i)) ||
                        remat.policy->by_modules() ||
                        (reads.attention && remat.policy->attention);
-    return stays ? reads.extra : Int128{0};
+    return stays ? KeptExtra{reads.extra, reads.extra_of} : KeptExtra{};
   };
   if (remat.is_none()) {
     for (int i = 0; i < view.instructions(); ++i) {

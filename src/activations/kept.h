@@ -104,6 +104,11 @@ struct BackwardReads {
   bool in_place = false;
 };
 
+struct KeptExtra {
+  Int128 bytes = 0;
+  int of = -1;  // of which value
+};
+
 struct KeptValues {
   // Per register (of those that have storage of their own): there while the
   // backward of its layer runs; there from forward to backward.
@@ -114,7 +119,7 @@ struct KeptValues {
   // Per instruction: what its backward reads, as it runs; of these numbers of
   // rows and copies, what stays from forward to backward.
   std::vector<BackwardReads> reads;
-  std::vector<Int128> extra_kept;
+  std::vector<KeptExtra> extra_kept;
   // Per instruction: only its own group sees what it makes.
   std::vector<bool> inner;
   // Per instruction, of whose operands its backward gives gradients.

@@ -307,8 +307,8 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
   for (int i = 0; i < view.instructions(); ++i) {
     if (view.segment(i) == segment) {
-      add(values.reads[static_cast<size_t>(i)].extra_of,
-          values.extra_kept[static_cast<size_t>(i)]);
+      const KeptExtra& extra = values.extra_kept[static_cast<size_t>(i)];
+      add(extra.of, extra.bytes);
     }
   }
 }
