@@ -16,6 +16,7 @@
 #include "base/shipped.h"
 #include "base/text.h"
 #include "core/mesh.h"
+#include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
@@ -138,14 +139,13 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
     for (size_t i = other; i < manifest.size(); ++i) {
       if (manifest.axes(i) == nullptr) ++others;
     }
-    diags.report(
-        Code::Remark, {},
-        plural(others, "parameter") + (others == 1 ? " does" : " do") +
-        " not follow from the model's config, such as " +
-        in_backticks(std::string(manifest.name(other))) + " " +
-        shape_text(manifest.type(other).shape) +
-        ": rules for the labels of an architecture do not place " +
-        (others == 1 ? "it" : "them"));
+    diags.report(Code::Remark, {},
+                 plural(others, "parameter") + (others == 1 ? " does" : " do") +
+                     " not follow from the model's config, such as " +
+                     in_backticks(std::string(manifest.name(other))) + " " +
+                     shape_text(manifest.type(other).shape) +
+                     ": rules for the labels of an architecture do not place " +
+                     (others == 1 ? "it" : "them"));
   }
   if (rules->architecture_labels && manifest.size() > 0 && !labelled) {
     auto problem = diags.error(
@@ -487,27 +487,21 @@ std::optional<Session> open_session(const PlanRequest& request,
   if (!made) return std::nullopt;
   Plan& plan = made->plan;
 
-  Folding folding = fold(plan.placement_of, manifest);
   LintOptions lint_how =
       lint_options_with(request, memory, std::move(inputs.named_axes));
   lint_how.stages = parameter_stages(manifest, plan, memory.stages);
-  const StagedCounts placed = staged_counts(
-      plan.placement_of, plan.placements.size(), lint_how.stages.get());
-  std::optional<DeviceMemory> held = device_memory(plan, placed, diags);
-  if (!held) return std::nullopt;
-
-  progress.stage("checking the plan");
   lint_how.other_set = other_set(request, manifest);
+  progress.stage("checking the plan");
   const size_t first = diags.all().size();
-  lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
-                       *held, lint_how),
-       diags);
-  if (diags.cannot_run()) return std::nullopt;
-  const Balance ratios = balance(plan, placed, manifest.total_bytes(), *held);
+  auto judged = judge_plan(manifest, rules ? &*rules : nullptr, plan, lint_how,
+                           kPlanSides, diags);
+  if (!judged || diags.cannot_run()) return std::nullopt;
+  const Balance ratios =
+      balance(plan, judged->counts, manifest.total_bytes(), judged->memory);
   Session session = {
-      std::move(manifest),     std::move(rules),    std::move(plan),
-      std::move(folding),      std::move(*held),    ratios,
-      std::move(made->slices), std::move(lint_how), first,
+      std::move(manifest),        std::move(rules),          std::move(plan),
+      std::move(judged->folding), std::move(judged->memory), ratios,
+      std::move(made->slices),    std::move(lint_how),       first,
       diags.all().size()};
   if (request.find_fixes) {
     progress.stage("looking for fixes");
