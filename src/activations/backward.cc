@@ -38,6 +38,12 @@ class Grouping {
 
   std::vector<FusedGroup> run(AttentionKind attention) {
     for (const Region& region : graph_.regions) add(region);
+    for (FusedGroup& group : groups_) {
+      std::set<int> between;
+      group.mixes = group.kind == FusedGroup::Kind::Softmax &&
+                    !group.nodes.empty() &&
+                    product_behind(group.nodes.back(), between) >= 0;
+    }
     if (attention == AttentionKind::Flash) widen_softmaxes();
     std::erase_if(groups_,
                   [](const FusedGroup& group) { return group.nodes.empty(); });

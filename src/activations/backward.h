@@ -45,6 +45,8 @@ struct FusedGroup {
   // it: means and roots, logarithms of sums.
   int row = -1;
   int numbers = 1;
+  // Of a softmax: what it gives is mixed with values, as attention does.
+  bool mixes = false;
 };
 // Whether it is one kernel even where each operation is by itself, of a
 // framework whose own are so (`native`): PyTorch's softmax and layer_norm.

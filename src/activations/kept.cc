@@ -210,9 +210,9 @@ class Reading {
     const std::string& name = view_.value(result).name;
     const std::string_view part = view_.part_name(result);
     const FusedGroup* group = group_of(i);
-    const bool probabilities = group != nullptr &&
-                               group->kind == FusedGroup::Kind::Softmax &&
-                               part.ends_with("weights");
+    const bool probabilities =
+        group != nullptr && group->kind == FusedGroup::Kind::Softmax &&
+        group->mixes && view_.at(i).node == group->nodes.back();
     if (name.find(':') != std::string::npos ||
         !(probabilities || part == "attn.output" || part == "cross.output" ||
           part == "mlp.output" || part.ends_with("embedded"))) {

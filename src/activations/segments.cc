@@ -421,16 +421,11 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   std::set<int> scores;  // nodes
   for (const FusedGroup& group :
        fused_groups(graph, view.weights, AttentionKind::Scores)) {
-    if (group.kind == FusedGroup::Kind::Softmax) {
-      scores.insert(group.nodes.back());
-    }
+    if (group.mixes) scores.insert(group.nodes.back());
   }
   for (int i = 0; i < view.instructions(); ++i) {
     const int result = view.at(i).result;
-    if (!view.computes(i) || scores.count(view.at(i).node) == 0 ||
-        !view.part_name(result).ends_with("weights")) {
-      continue;
-    }
+    if (!view.computes(i) || scores.count(view.at(i).node) == 0) continue;
     Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
     most = std::max(most, local_elements(view, result) * options.element_bytes);
   }

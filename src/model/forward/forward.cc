@@ -606,18 +606,6 @@ class ForwardWalk {
                  frame.scope.filled(one.message));
   }
 
-  // Where what is repeated are layers, the name of their stack; else empty:
-  // those that predict further tokens are no layers of the model.
-  static std::string stack_of(const ForwardStep& one, const ModuleStep& modules,
-                              const Frame& frame) {
-    const std::string index = ".{" + modules.index + "}";
-    std::string stack = joined_name(frame.at, one.as);
-    if (!stack.ends_with(index)) return "";
-    stack.resize(stack.size() - index.size());
-    const bool of_part = stack.ends_with("." + std::string(kMainStack));
-    return stack == kMainStack || of_part ? stack : "";
-  }
-
   void repeat(const ForwardStep& one, Frame& frame) {
     const ModuleStep* modules = nullptr;
     for (const ModuleStep& each : *frame.modules) {
@@ -635,8 +623,6 @@ class ForwardWalk {
     if (!has(all)) return;
     const int64_t count = layers_run(out_.pass(), *all);
     std::string newest = value(one.first, frame, one.where);
-    const std::string stack = stack_of(one, *modules, frame);
-    const bool are_layers = !stack.empty() && !out_.in_layer();
     for (int64_t i = 0; i < count && good(); ++i) {
       if (!counted(one.where, kStepsOfTurn)) return;
       Frame layer = frame;
@@ -649,13 +635,9 @@ class ForwardWalk {
       layer.modules_scope.own.emplace_back(modules->index, ConfigValue::of(i));
       layer.scope.own.emplace_back(modules->index, ConfigValue::of(i));
       layer.values[one.carried] = newest;
-      const bool is_last = i + 1 == count && !one.last.empty();
-      if (is_last) layer.results[one.handed_on] = one.last;
-      if (are_layers) {
-        out_.begin_layer({layer.at, stack, i}, is_last ? one.last : "");
-      }
-      steps(one.steps, layer);
-      if (are_layers) out_.end_layer();
+      const std::string last = i + 1 == count ? one.last : "";
+      if (!last.empty()) layer.results[one.handed_on] = last;
+      out_.in_layer(layer.at, i, last, [&] { steps(one.steps, layer); });
       newest = value(one.handed_on, layer, one.where);
       out_.probe(newest);
     }

@@ -262,13 +262,17 @@ std::string ForwardWriter::activation(std::string_view wanted,
   return x;
 }
 
-void ForwardWriter::begin_layer(GraphLayer layer, std::string handed_on) {
+void ForwardWriter::in_layer(std::string name, int64_t i, std::string handed_on,
+                             const std::function<void()>& write) {
+  std::string stack = name.substr(0, name.rfind('.'));
+  const bool is_layer =
+      name == stack + "." + std::to_string(i) &&
+      (stack == kMainStack || stack.ends_with("." + std::string(kMainStack)));
+  if (layer_ >= 0 || !is_layer) return write();
   layer_ = static_cast<int>(description_.layers.size());
-  description_.layers.push_back(std::move(layer));
+  description_.layers.push_back({std::move(name), std::move(stack), i});
   handed_on_ = std::move(handed_on);
-}
-
-void ForwardWriter::end_layer() {
+  write();
   layer_ = -1;
   handed_on_.clear();
 }

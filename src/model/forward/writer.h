@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -102,12 +103,13 @@ class ForwardWriter {
   std::string activation(std::string_view name, const std::string& x,
                          std::string result, ValueLabels axes = {});
 
-  // Between the two, operations are of this layer. `handed_on`: what the last
-  // layer gives has this name of the model's, and is computed behind the
-  // layers; empty: none. REQUIRES: not within a layer.
-  void begin_layer(GraphLayer layer, std::string handed_on);
-  void end_layer();
-  bool in_layer() const { return layer_ >= 0; }
+  // Operations that `write` adds are of the layer `name`, the i-th of its
+  // stack: "encoder.layers.3". They are of no layer where `name` is none of the
+  // model's, as are blocks that predict further tokens, and of the outer one
+  // within a layer. `handed_on`: what the last layer gives has this name of the
+  // model's, and is computed behind the layers; empty: none.
+  void in_layer(std::string name, int64_t i, std::string handed_on,
+                const std::function<void()>& write);
   void set_layers(int64_t layers) { layers_ = layers; }
   void probe(std::string value);
   void output(std::string value);
