@@ -529,6 +529,20 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
   return absent.empty();
 }
 
+std::shared_ptr<const ForwardModel> WrittenPasses::find(
+    const Manifest& manifest, const RunnableModel& model,
+    const ForwardPass& pass, const std::vector<bool>& frozen) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& each : latest_) {
+    // What is frozen follows from the model.
+    if (each->manifest == &manifest && each->pass == pass) return each;
+  }
+  if (latest_.size() == kMost) latest_.erase(latest_.begin());
+  latest_.push_back(std::make_shared<const ForwardModel>(
+      forward_model(manifest, model, pass, frozen)));
+  return latest_.back();
+}
+
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
   plain_of_.reset();
@@ -536,8 +550,8 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   is_stacked_ = partition_stacked(pass, diags);
   if (is_stacked_) return true;
   program_.reset();
-  forward_.emplace(
-      forward_model(computed(), *model_.runnable, pass.pass, frozen()));
+  forward_ =
+      model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
   auto program = partition_layers(
       *forward_,
       {computed(), computed_plan(), &placed_by_,
@@ -555,8 +569,8 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   const StackedExperts& model = *model_.stacked;
   ForwardPass as_stacks = pass.pass;
   as_stacks.experts_whole = true;
-  forward_.emplace(
-      forward_model(model.manifest, *model_.runnable, as_stacks, model.frozen));
+  forward_ = model_.passes->find(model.manifest, *model_.runnable, as_stacks,
+                                 model.frozen);
   Diagnostics quiet;
   auto program = partition_layers(
       *forward_,

@@ -3,7 +3,10 @@
 // a bracket (activations/step_memory.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +45,23 @@ bool check_step_request(const StepRequest& request, Diagnostics& diags);
 enum class BracketSource : uint8_t { ForwardPass, Shapes };
 std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
 
+// Forward passes that plans asked for last: most plans of a sweep have the same
+// ones, and writing one costs as much as partitioning it. Several threads may
+// ask at once.
+class WrittenPasses {
+ public:
+  // As forward_model().
+  std::shared_ptr<const ForwardModel> find(const Manifest& manifest,
+                                           const RunnableModel& model,
+                                           const ForwardPass& pass,
+                                           const std::vector<bool>& frozen);
+
+ private:
+  static constexpr size_t kMost = 8;  // that are kept
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const ForwardModel>> latest_;
+};
+
 // What is known of a model's steps whatever the mesh is: read once, for any
 // number of plans.
 struct StepModel {
@@ -56,6 +76,7 @@ struct StepModel {
   std::optional<StackedExperts> stacked;
   // What recognising the model said, where shapes tell instead.
   Diagnostics recognised;
+  std::shared_ptr<WrittenPasses> passes = std::make_shared<WrittenPasses>();
 
   BracketSource from() const {
     return runnable ? BracketSource::ForwardPass : BracketSource::Shapes;
@@ -162,7 +183,8 @@ class Steps {
   Diagnostics undequantised_;
   std::optional<Plan> stacked_;  // experts as stacks; none: they are not alike
   bool is_stacked_ = false;      // the program is of these
-  std::optional<ForwardModel> forward_;  // the program refers to its graph
+  // The program refers to its graph.
+  std::shared_ptr<const ForwardModel> forward_;
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of
   // The program's parts where nothing is computed again, and with what.
