@@ -1,44 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Points of a sweep: budgets with margins, per second on one thread.
+// Candidates of a search: a model of 405 billion parameters on 16,384 devices,
+// every mesh of three axes under every way to do a step, with and without ZeRO,
+// and under changed rules; on one thread.
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "base/real_host.h"
 #include "base/text.h"
+#include "evaluate/evaluate.h"
 #include "io/load.h"
 #include "memory/sweep.h"
-#include "resolve/resolve.h"
+#include "session/step.h"
 #include "tests/bench/bench.h"
-#include "tests/support/source_dir.h"
+#include "tests/support/memory_host.h"
 
 namespace shardplan::bench {
 namespace {
 
-constexpr int64_t kPointsPerMesh = 100;
+// Llama 3.1 405B.
+constexpr const char* kConfig = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
+  "num_attention_heads": 128, "num_key_value_heads": 8, "vocab_size": 128256,
+  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "torch_dtype": "bfloat16",
+  "tie_word_embeddings": false, "max_position_embeddings": 131072
+})";
 
-// Points of all cuts of 64 devices over two axes; 0 when something failed.
-int64_t sweep(const Manifest& manifest, const RuleSet& rules,
-              Diagnostics& diags) {
-  const auto meshes = factorizations(64, {"fsdp", "tp"}, 100);
-  const auto matches = match_rules(manifest, rules, {}, diags);
-  if (!meshes || !matches) return 0;
-  int64_t points = 0;
-  for (const Mesh& mesh : *meshes) {
-    auto plan = resolve(manifest, rules, *matches, mesh, {}, diags);
-    if (!plan) return 0;
-    const LayerGroups units = layer_groups(manifest, plan->placement_of);
-    const SweepMesh on{*std::move(plan), {mesh.size_of("tp"), 1, 1}, 0, 0};
-    BudgetOptions options;
-    options.kv_sharding = on.kv_sharding;
-    options.limit =
-        DeviceLimit{"bench", int64_t{80} << 30, int64_t{80} << 30, false};
-    for (int64_t i = 0; i < kPointsPerMesh; ++i) {
-      options.kv = KvRequest{1 + i, 8192, DType::BF16, 16, false};
-      points += sweep_point(manifest, on, units, options, diags).has_value();
+struct Searched {
+  int64_t meshes = 0;
+  int64_t candidates = 0;
+  int64_t fitting = 0;
+};
+
+// Every way to do the step under one plan.
+void search_steps(const StepModel& model, const Manifest& manifest,
+                  const RuleSet& rules, const Plan& plan, Searched& searched) {
+  const PlanRequest planning;
+  const MemoryRequest memory;
+  const WorkloadRequest workload;
+  const LayerGroups groups = layer_groups(manifest, plan.placement_of);
+  Steps steps({planning, memory, workload}, model, manifest, plan, &rules);
+  Diagnostics diags;
+  for (const int64_t microbatches : {1, 2, 4, 8, 16}) {
+    for (const char* remat : {"none", "block", "dots", "full"}) {
+      for (const int zero : {0, 1}) {
+        StepOptions step;
+        step.microbatches = microbatches;
+        step.remat = *read_remat(remat, diags);
+        BudgetOptions how;
+        how.state.optimizer = Optimizer::AdamW;
+        how.state.zero = zero;
+        if (zero > 0) how.state.zero_axes = {"dp"};
+        how.limit =
+            DeviceLimit{"bench", int64_t{80} << 30, int64_t{80} << 30, false};
+        ++searched.candidates;
+        const auto budget = make_budget(manifest, plan, groups, how, diags);
+        if (!budget) continue;
+        const auto judged = steps.judge({2048, 8192}, how, *budget,
+                                        model.sized(step, {}), diags);
+        if (judged && judged->refused.empty() && judged->fit.surely()) {
+          ++searched.fitting;
+        }
+      }
     }
   }
-  return points;
+}
+
+Searched search(const Manifest& manifest, const RuleSet& rules,
+                Diagnostics& diags) {
+  Searched searched;
+  const auto meshes = factorizations(16384, {"dp", "fsdp", "tp"}, 1000);
+  const auto ground = groundwork_of_rules(
+      manifest, rules, fold_by_type(manifest), {}, {}, Places::LeftOut, diags);
+  const auto model = step_model(manifest, {}, diags);
+  if (!meshes || !ground || !model) return searched;
+  RuleChange whole;  // the first rule shards nothing
+  Evaluator evaluator(*ground);
+  for (const auto& edits :
+       {std::vector<RuleChange>{}, std::vector<RuleChange>{whole}}) {
+    for (const Mesh& mesh : *meshes) {
+      Diagnostics found;
+      auto judged =
+          evaluator.judge({edits, mesh, {}, {}}, mesh, kMeshSides, found);
+      if (!judged) continue;
+      ++searched.meshes;
+      search_steps(*model, manifest, judged->matched->rules.rules,
+                   plan_of_all(std::move(judged->plan), ground->groups),
+                   searched);
+    }
+  }
+  return searched;
 }
 
 }  // namespace
@@ -46,26 +97,21 @@ int64_t sweep(const Manifest& manifest, const RuleSet& rules,
 void bench_sweep() {
   std::printf(
       "### sweep\n"
-      "| model | points | points a second |\n|---|---:|---:|\n");
-  const auto host = make_real_host();
-  for (const std::string name : {"llama-3.1-70b", "deepseek-v3"}) {
-    Diagnostics diags;
-    const std::string config =
-        (source_dir() / "tests/data/configs" / (name + ".json")).string();
-    const auto manifest = load_manifest(config, *host, diags);
-    const std::vector<std::string> sets = {
-        name.starts_with("llama") ? "@llama" : "@deepseek_v3"};
-    const auto rules = load_rules(sets, std::nullopt, {}, *host, diags);
-    if (!manifest || !rules) continue;
-    int64_t points = 0;
-    const double seconds =
-        seconds_of([&] { points = sweep(*manifest, *rules, diags); });
-    std::printf(
-        "| %s | %s | %s |\n", name.c_str(),
-        count_text(static_cast<int64_t>(points)).c_str(),
-        count_text(static_cast<int64_t>(static_cast<double>(points) / seconds))
-            .c_str());
-  }
+      "| meshes and rules | candidates | that fit | milliseconds for each "
+      "|\n|---:|---:|---:|---:|\n");
+  testing::MemoryHost host;
+  host.files["405b.json"] = kConfig;
+  Diagnostics diags;
+  const auto manifest = load_manifest("405b.json", host, diags);
+  const auto rules = load_rules({"@llama"}, std::nullopt, {}, host, diags);
+  if (!manifest || !rules) return;
+  Searched searched;
+  const double seconds =
+      seconds_of([&] { searched = search(*manifest, *rules, diags); });
+  std::printf("| %s | %s | %s | %.2f |\n", count_text(searched.meshes).c_str(),
+              count_text(searched.candidates).c_str(),
+              count_text(searched.fitting).c_str(),
+              1000 * seconds / static_cast<double>(searched.candidates));
 }
 
 }  // namespace shardplan::bench
