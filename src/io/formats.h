@@ -9,6 +9,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "base/source.h"
 #include "core/manifest.h"
 #include "io/load.h"
 #include "syntax/document.h"
@@ -25,6 +26,13 @@ extern const ManifestFormat kHfConfig;
 extern const ManifestFormat kMaxtextModel;
 extern const ManifestFormat kStableHlo;
 extern const ManifestFormat kGraph;
+
+// A place for remarks about a file whose bytes cannot be shown.
+inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
+  auto source = std::make_shared<SourceFile>(name, std::string());
+  diags.keep(source);
+  return {source.get(), 0, 0};
+}
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config. `architecture` says how it
@@ -50,11 +58,12 @@ std::optional<Manifest> synthesize_manifest(
     const QuantisationFile* beside = nullptr);
 
 // What a file beside a config, that of `path`, says of quantisation where the
-// config says nothing. Empty where such a file is not known, reported as SP009, or cannot
-// be read.
-std::optional<QuantisationFile> quantisation_beside(
-    const std::string& path, const Document& config, Host& host,
-    Diagnostics& diags);
+// config says nothing. Empty where such a file is not known, reported as SP009,
+// or cannot be read.
+std::optional<QuantisationFile> quantisation_beside(const std::string& path,
+                                                    const Document& config,
+                                                    Host& host,
+                                                    Diagnostics& diags);
 
 // What the architecture of a config says of the tensors of its model, a
 // checkpoint: what they are (Manifest::kinds), and which of them are buffers.
