@@ -51,7 +51,8 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     for (const AxisName& axis : session.rules->declared_axes) {
       // Along which nothing is cut, nothing is saved.
       const bool is_for_experts = axis == "ep" || axis == "expert";
-      const bool has_experts = session.manifest.facts.experts.value_or(0) > 0;
+      const bool has_experts =
+          session.model.manifest.facts.experts.value_or(0) > 0;
       if (!mesh.find(axis) && is_in_specs(*session.rules, axis) &&
           (has_experts || !is_for_experts)) {
         targets.push_back(axis);

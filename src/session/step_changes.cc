@@ -154,8 +154,8 @@ class Trial {
       return std::nullopt;  // no way out
     }
     Diagnostics quiet;
-    const auto budget =
-        make_budget(in_.session.manifest, on_.plan, on_.groups, how, quiet);
+    const auto budget = make_budget(in_.session.model.manifest, on_.plan,
+                                    on_.groups, how, quiet);
     if (!budget) return std::nullopt;
     const auto bracket = steps_.bracket(workload, how, *budget, step, quiet);
     if (!bracket) return std::nullopt;
@@ -288,7 +288,7 @@ constexpr int64_t kMostSteps = 6;
 constexpr int64_t kMostPlaced = 4'000'000;
 
 int64_t most_meshes(const Session& session) {
-  const auto size = static_cast<int64_t>(session.manifest.size());
+  const auto size = static_cast<int64_t>(session.model.manifest.size());
   return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
 }
 
@@ -303,7 +303,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
 int64_t errors_of(const Session& session, const Plan& plan,
                   const UnitFacts& known) {
   Diagnostics found;
-  const Manifest& manifest = session.manifest;
+  const Manifest& manifest = session.model.manifest;
   // No other mesh has another number of stages.
   const LintOptions& how = session.lint_how;
   const auto memory =
@@ -338,11 +338,11 @@ class Replanner {
         memory_(memory),
         session_(session),
         host_(host, std::make_shared<std::mutex>()),
-        known_(unit_facts(session.manifest)),
+        known_(session.model.units(session.folding)),
         errors_(errors_of(session, session.plan, known_)) {
     if (threads() == 1) return;  // it costs the whole text
     if (session.rules) count_lines(session.rules->sources);
-    count_lines(session.manifest.sources);
+    count_lines(session.model.manifest.sources);
   }
 
   std::optional<Replanned> on(const Mesh& mesh) {
@@ -357,18 +357,18 @@ class Replanner {
                                declared.end());
     }
     auto plan =
-        convert_plan(session_.manifest, session_.plan, mesh, how, quiet);
+        convert_plan(session_.model.manifest, session_.plan, mesh, how, quiet);
     if (!plan || quiet.cannot_run() ||
         errors_of(session_, *plan, known_) > errors_ || leaves_idle(*plan)) {
       return std::nullopt;
     }
     NamesRead names = take_names();
-    auto input =
-        budget_input(memory_, planning_, session_.manifest, *plan, names, host_,
-                     quiet, token_axes_of(memory_, planning_, session_, mesh));
+    auto input = budget_input(
+        memory_, planning_, session_.model.manifest, *plan, names, host_, quiet,
+        token_axes_of(memory_, planning_, session_, mesh));
     leave(std::move(names));
     if (!input) return std::nullopt;
-    auto budget = make_budget(session_.manifest, *plan, input->groups,
+    auto budget = make_budget(session_.model.manifest, *plan, input->groups,
                               input->options, quiet);
     if (!budget) return std::nullopt;
     return Replanned{*std::move(plan), *std::move(input), *std::move(budget)};
@@ -504,7 +504,7 @@ void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
              Use use) {
   const auto again = replanner.on(mesh);
   if (!again) return;
-  Steps steps(in.request, in.model, in.session.manifest, again->plan,
+  Steps steps(in.request, in.model, in.session.model.manifest, again->plan,
               in.session.rules ? &*in.session.rules : nullptr);
   const StepOptions& step = in.request.workload.step;
   const StepWorkload workload = {*in.request.memory.batch,
