@@ -13,6 +13,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
 
 namespace shardplan {
 namespace {
