@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "advise/candidates.h"
+#include "advise/possible_fixes.h"
 #include "advise/rule_edit.h"
 #include "base/text.h"
 
@@ -75,31 +75,33 @@ struct Advising {
   int64_t total() const { return work + trial.work(); }
 };
 
-bool is_removal(const Change& change) {
-  return change.rules && change.rules->kind == RuleChange::Kind::Remove;
+bool is_removal(const Candidate& change) {
+  return !change.rules.empty() &&
+         change.rules.front().kind == RuleChange::Kind::Remove;
 }
 
 // The search for fixes of one finding.
 struct Search {
   Diagnostic* finding = nullptr;
   std::vector<uint32_t> parameters;
-  Candidates candidates;
-  size_t next = 0;  // candidate to be tried
+  PossibleFixes possible;
+  size_t next = 0;  // of these, to be tried
   std::vector<Tried> good;
 };
 
-void keep(const Planned& planned, const Advising& how, Candidate& candidate,
+void keep(const Planned& planned, const Advising& how, PossibleFix& possible,
           const Effect& effect, std::vector<Tried>& good) {
-  Fix fix = std::move(candidate.fix);
+  Fix fix = std::move(possible.fix);
   fix.bytes_per_device = effect.bytes_per_device;
   fix.finding_bytes_per_device = effect.finding_bytes_per_device;
-  if (candidate.change.rules) {
-    fix.edits = edits_of(planned.rules, how.places, *candidate.change.rules);
+  if (!possible.change.rules.empty()) {
+    fix.edits =
+        edits_of(planned.rules, how.places, possible.change.rules.front());
   }
   const bool known = std::any_of(
       good.begin(), good.end(),
       [&](const Tried& other) { return other.fix.text == fix.text; });
-  if (!known) good.push_back({candidate.tier, std::move(fix)});
+  if (!known) good.push_back({possible.tier, std::move(fix)});
 }
 
 // Each candidate by itself, as far as the allowance goes. False where it ended
@@ -108,13 +110,13 @@ bool try_alone(const Planned& planned, Search& search, Advising& how) {
   const int64_t limit = how.allowance.next_limit(how.total());
   const bool settled = how.removable.contains(search.finding);
   if (!settled && how.allowance.is_spent(how.total())) return false;
-  search.candidates =
-      candidates_for({planned, *search.finding, search.parameters, how.work});
+  search.possible = possible_fixes_for(
+      {planned, *search.finding, search.parameters, how.work});
   int64_t tried = 0;
-  for (; search.next < search.candidates.size(); ++search.next) {
-    Candidate& candidate = search.candidates[search.next];
+  for (; search.next < search.possible.size(); ++search.next) {
+    PossibleFix& possible = search.possible[search.next];
     std::optional<Effect> effect;
-    if (settled && is_removal(candidate.change)) {
+    if (settled && is_removal(possible.change)) {
       effect = Effect{};
     } else {
       if (how.allowance.must_stop(tried++, how.total(), limit)) {
@@ -122,10 +124,10 @@ bool try_alone(const Planned& planned, Search& search, Advising& how) {
         return false;
       }
       how.allowance.spend();
-      effect = how.trial.effect(candidate.change, *search.finding,
-                                search.parameters);
+      effect =
+          how.trial.effect(possible.change, *search.finding, search.parameters);
     }
-    if (effect) keep(planned, how, candidate, *effect, search.good);
+    if (effect) keep(planned, how, possible, *effect, search.good);
   }
   return true;
 }
@@ -199,20 +201,20 @@ struct Joint {
 void try_batch(std::span<Search* const> batch, Joint& joint) {
   if (batch.empty() || joint.trials == 0) return;
   --joint.trials;
-  const auto candidate_of = [](Search& search) -> Candidate& {
-    return search.candidates[search.next];
+  const auto next_of = [](Search& search) -> PossibleFix& {
+    return search.possible[search.next];
   };
   if (batch.size() == 1) {
     Search& only = *batch.front();
-    const auto effect = joint.how.trial.effect(candidate_of(only).change,
+    const auto effect = joint.how.trial.effect(next_of(only).change,
                                                *only.finding, only.parameters);
     if (!effect) return;
-    keep(joint.planned, joint.how, candidate_of(only), *effect, only.good);
+    keep(joint.planned, joint.how, next_of(only), *effect, only.good);
     return;
   }
   std::vector<AskedChange> asked;
   for (Search* search : batch) {
-    asked.push_back({&*candidate_of(*search).change.rules, search->finding,
+    asked.push_back({&next_of(*search).change.rules.front(), search->finding,
                      search->parameters});
   }
   const auto effects = joint.how.trial.effects_together(asked);
@@ -223,7 +225,7 @@ void try_batch(std::span<Search* const> batch, Joint& joint) {
   }
   for (size_t i = 0; i < batch.size(); ++i) {
     if (!(*effects)[i]) continue;
-    keep(joint.planned, joint.how, candidate_of(*batch[i]), *(*effects)[i],
+    keep(joint.planned, joint.how, next_of(*batch[i]), *(*effects)[i],
          batch[i]->good);
   }
 }
@@ -233,24 +235,25 @@ void try_batch(std::span<Search* const> batch, Joint& joint) {
 // it still has them, has other rules.
 void try_together(std::span<Search> searches, Joint& joint) {
   for (Search& search : searches) {
-    if (search.candidates.empty()) {
-      search.candidates = candidates_for(
+    if (search.possible.empty()) {
+      search.possible = possible_fixes_for(
           {joint.planned, *search.finding, search.parameters, joint.how.work});
     }
-    const auto begin = search.candidates.begin();
-    search.candidates.erase(begin,
-                            begin + static_cast<std::ptrdiff_t>(search.next));
+    const auto begin = search.possible.begin();
+    search.possible.erase(begin,
+                          begin + static_cast<std::ptrdiff_t>(search.next));
     search.next = 0;
-    std::erase_if(search.candidates, [](const Candidate& c) {
-      return !c.change.rules || is_removal(c.change);
+    std::erase_if(search.possible, [](const PossibleFix& c) {
+      return c.change.rules.empty() || is_removal(c.change);
     });
   }
   for (int64_t round = 0; round < kMaxTrials; ++round) {
     std::vector<Search*> batch;
     std::set<int> taken;
     for (Search& search : searches) {
-      if (search.next >= search.candidates.size()) continue;
-      const RuleChange& change = *search.candidates[search.next].change.rules;
+      if (search.next >= search.possible.size()) continue;
+      const RuleChange& change =
+          search.possible[search.next].change.rules.front();
       if (change.kind == RuleChange::Kind::Insert ||
           taken.insert(change.rule).second) {
         batch.push_back(&search);

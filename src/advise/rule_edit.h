@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RuleChange: one step from a rule set to another, before it is text.
-//
-// The advisor tries changes on rules as data (advise/what_if.h) and only then
-// spells those that help as edits of a file (advise/rule_edit.h).
+// Rules changed (evaluate/candidate.h) as edits of a file: where rules stand in
+// it, and what of its text is replaced.
 #pragma once
 
 #include <cstdint>
@@ -16,39 +14,9 @@
 
 #include "base/diagnostic.h"
 #include "core/rules.h"
+#include "evaluate/candidate.h"
 
 namespace shardplan {
-
-struct NewRule {
-  std::string pattern;
-  PartitionSpec spec;
-  std::vector<std::string> names = {};  // of its parameters, `*` for numbers
-};
-
-struct RuleChange {
-  enum class Kind : uint8_t { SetSpec, SetPattern, Insert, Remove, Move };
-  Kind kind = Kind::SetSpec;
-  // 1-based: the rule that is changed. Insert: the rule that the new ones come
-  // to stand before; one more than there are rules means the end.
-  int rule = 1;
-  int before = 1;              // Move: the rule that it comes to stand before
-  PartitionSpec spec;          // SetSpec
-  std::string pattern;         // SetPattern
-  std::vector<NewRule> added;  // Insert
-};
-
-struct ChangedRules {
-  RuleSet rules;
-  // Per rule the 0-based number of the one it was; -1 where the pattern is new.
-  std::vector<int> origin;
-  // Per rule the number of the change that wrote or moved it; -1 for none.
-  std::vector<int> by;
-};
-ChangedRules changed(const RuleSet& rules, const RuleChange& change);
-// All changes at once, each of the rules as they were. REQUIRES: no two set,
-// remove or move the same rule.
-ChangedRules changed(const RuleSet& rules,
-                     std::span<const RuleChange* const> changes);
 
 // A rule whose file is the user's own and can be edited.
 bool is_editable(const Rule& rule);

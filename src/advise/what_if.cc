@@ -2,6 +2,7 @@
 #include "advise/what_if.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string_view>
@@ -9,46 +10,10 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "evaluate/evaluate.h"
 
 namespace shardplan {
 namespace {
-
-// Rules without their places: nobody reads where the findings of a trial are,
-// and finding a line costs time.
-RuleSet without_places(const RuleSet& rules) {
-  RuleSet result = rules;
-  result.sources.clear();
-  for (Rule& rule : result.rules) {
-    rule.where = rule.spec_where = rule.item_where = {};
-    rule.dim_where.clear();
-  }
-  for (LogicalRule& rule : result.logical_rules) {
-    rule.where = rule.axes_where = {};
-  }
-  return result;
-}
-
-// The model with one dimension of some parameters padded. Empty when that
-// exceeds 63 bits.
-std::optional<Manifest> padded(const Manifest& manifest,
-                               std::span<const uint32_t> parameters, int dim,
-                               int64_t size) {
-  Manifest result;
-  result.facts = manifest.facts;
-  size_t next = 0;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    TensorType type = manifest.type(i);
-    if (next < parameters.size() && parameters[next] == i) {
-      type.shape[static_cast<size_t>(dim)] = size;
-      ++next;
-    }
-    if (!result.add(manifest.name(i), type, manifest.where(i))) {
-      return std::nullopt;
-    }
-    if (const AxisLabels* axes = manifest.axes(i)) result.set_axes(i, *axes);
-  }
-  return result;
-}
 
 // What an error is, apart from the parameters: its code, dimension, axis, and
 // the pattern where it names no parameter.
@@ -63,15 +28,71 @@ std::string error_key(const Diagnostic& diagnostic, const Plan& plan) {
   return key;
 }
 
-std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
-  std::vector<Axis> axes = mesh.axes();
-  int64_t devices = 1;
-  for (Axis& axis : axes) {
-    if (axis.name == wanted.name) axis.size = wanted.size;
-    if (axis.size > kMaxDevices / devices) return std::nullopt;
-    devices *= axis.size;
+// Numbers of parameters by their names. Findings have the names of a class or
+// of a placement, or of several of these, each in the order of the model: so
+// the next one is mostly where it is expected, and no table of all need be
+// made.
+class NumbersByName {
+ public:
+  // Both must outlive it.
+  NumbersByName(const Manifest& all, const Folding& folding)
+      : all_(all), folding_(folding) {}
+  // Empty where no parameter is called so.
+  std::optional<uint32_t> find(std::string_view name);
+
+ private:
+  uint32_t go_to(uint32_t number);
+  void order();
+
+  const Manifest& all_;
+  const Folding& folding_;
+  // The next one of its class, and of its placement; else the parameters'
+  // count.
+  std::vector<uint32_t> behind_in_class_;
+  std::vector<uint32_t> behind_in_placement_;
+  std::array<uint32_t, 3> expected_ = {};
+  std::unordered_map<std::string_view, uint32_t> numbers_;  // once needed
+};
+
+std::optional<uint32_t> NumbersByName::find(std::string_view name) {
+  if (behind_in_class_.empty()) order();
+  for (const uint32_t number : expected_) {
+    if (number < all_.size() && all_.name(number) == name) return go_to(number);
   }
-  return Mesh(std::move(axes));
+  if (numbers_.empty()) {
+    for (uint32_t i = 0; i < all_.size(); ++i)
+      numbers_.emplace(all_.name(i), i);
+  }
+  const auto found = numbers_.find(name);
+  if (found == numbers_.end()) return std::nullopt;
+  return go_to(found->second);
+}
+
+uint32_t NumbersByName::go_to(uint32_t number) {
+  // Or the first of the class behind.
+  const size_t behind = folding_.class_of[number] + size_t{1};
+  const size_t next = behind == folding_.classes.size() ? 0 : behind;
+  expected_ = {behind_in_class_[number], behind_in_placement_[number],
+               static_cast<uint32_t>(folding_.classes[next].first)};
+  return number;
+}
+
+void NumbersByName::order() {
+  const auto count = static_cast<uint32_t>(all_.size());
+  std::vector<uint32_t> of_class(folding_.classes.size(), count);
+  uint32_t placements = 0;
+  for (const ParameterClass& c : folding_.classes) {
+    placements = std::max(placements, c.kind + 1);
+  }
+  std::vector<uint32_t> of_placement(placements, count);
+  behind_in_class_.assign(count, count);
+  behind_in_placement_.assign(count, count);
+  for (uint32_t i = count; i-- > 0;) {
+    const uint32_t number = folding_.class_of[i];
+    behind_in_class_[i] = std::exchange(of_class[number], i);
+    behind_in_placement_[i] =
+        std::exchange(of_placement[folding_.classes[number].kind], i);
+  }
 }
 
 // The groups that findings are about, ascending, by what the findings are
@@ -116,17 +137,25 @@ struct Sought {
   std::vector<std::pair<uint32_t, int64_t>> groups;  // with their parameters
 };
 
-// A change of the model as a whole, which several findings may ask for.
-std::string shared_key(const Change& change) {
-  if (change.axis) {
-    return change.axis->name + "=" + std::to_string(change.axis->size);
-  }
+// What tells a change of the model as a whole apart, for which several findings
+// may ask; "" for changes of rules and paddings, which are of one finding.
+std::string shared_key(const Candidate& change) {
+  if (change.mesh) return mesh_text(*change.mesh);
   if (!change.declared) return "";
   std::string key = "declare";
   for (const std::string& text : declaration_texts(*change.declared)) {
     key += " " + text;
   }
   return key;
+}
+
+Groundwork groundwork_of(const Planned& planned) {
+  Diagnostics ignored;
+  auto ground = groundwork_of_rules(planned.manifest, planned.rules,
+                                    planned.folding, planned.resolving,
+                                    planned.linting, Places::LeftOut, ignored);
+  SHARDPLAN_CHECK(ground);  // the plan was made with these rules
+  return *std::move(ground);
 }
 
 }  // namespace
@@ -136,15 +165,12 @@ struct WhatIf::Impl {
        const Diagnostics& how)
       : planned(made),
         severities(how.fresh()),
-        grouping(grouped(made)),
-        model(firsts_of(made.manifest, grouping)),
-        known(unit_facts(made.manifest, made.folding)),
-        rules(without_places(made.rules)),
+        ground(groundwork_of(made)),
+        evaluator(ground),
         numbers(made.manifest, made.folding) {
-    counts_of_groups = staged_counts(grouping.group_of, grouping.groups.size(),
-                                     made.linting.stages.get());
-    for (uint32_t g = 0; g < model.size(); ++g) {
-      group_named.emplace(model.name(g), g);
+    const Manifest& firsts = ground.groups.firsts;
+    for (uint32_t g = 0; g < firsts.size(); ++g) {
+      group_named.emplace(firsts.name(g), g);
     }
     for (const Diagnostic* finding : findings) {
       (finding->severity == Severity::Error     ? counts.errors
@@ -157,19 +183,16 @@ struct WhatIf::Impl {
     }
     sort_groups(before);
     sort_groups(errors_before);
-    RuleChange nothing;
-    nothing.kind = RuleChange::Kind::Insert;
     // What is copied and gone through for each change.
+    const RuleSet& rules = made.rules;
     size = static_cast<int64_t>(rules.logical_rules.size());
     for (const Rule& rule : rules.rules) {
       size += 1 + static_cast<int64_t>(rule.spec.dims.size());
     }
-    for (size_t g = 0; g < model.size(); ++g) {
-      size += 1 + static_cast<int64_t>(model.type(g).shape.size());
+    for (size_t g = 0; g < firsts.size(); ++g) {
+      size += 1 + static_cast<int64_t>(firsts.type(g).shape.size());
     }
-    unchanged.rules = changed(rules, nothing);
-    unchanged.matches = *rematch(planned, grouping, unchanged.rules, work);
-    work += static_cast<int64_t>(made.manifest.size());
+    visited += static_cast<int64_t>(made.manifest.size());
   }
 
   void add_group(uint32_t g, std::vector<uint32_t>& groups) const {
@@ -182,7 +205,7 @@ struct WhatIf::Impl {
     sighting.worst = std::max(sighting.worst, diagnostic.severity);
     for (const std::string& name : diagnostic.parameters) {
       const auto number = numbers.find(name);
-      if (number) add_group(grouping.group_of[*number], sighting.groups);
+      if (number) add_group(ground.groups.group_of[*number], sighting.groups);
     }
   }
 
@@ -199,67 +222,21 @@ struct WhatIf::Impl {
     }
   }
 
-  // The groups, with the parameters of `padding` padded. Empty when that
-  // exceeds 63 bits, or pads a part of a group.
-  std::optional<Manifest> padded_model(const Padding& padding) const {
-    std::vector<int64_t> some(grouping.groups.size());
-    for (const uint32_t i : padding.parameters) ++some[grouping.group_of[i]];
-    std::vector<uint32_t> whole;
-    Int128 elements = 0;
-    Int128 bytes = 0;
-    for (uint32_t g = 0; g < some.size(); ++g) {
-      if (some[g] == 0) continue;
-      if (some[g] != counts_of_groups.all[g]) return std::nullopt;
-      whole.push_back(g);
-    }
-    auto result = padded(model, whole, padding.dim, padding.size);
-    if (!result) return std::nullopt;
-    for (size_t g = 0; g < some.size(); ++g) {
-      const TensorType& type = result->type(g);
-      elements +=
-          static_cast<Int128>(type.elements()) * counts_of_groups.all[g];
-      bytes += static_cast<Int128>(type.bytes()) * counts_of_groups.all[g];
-    }
-    if (elements > INT64_MAX || bytes > INT64_MAX) return std::nullopt;
-    return result;
-  }
-
   // Of `count` parameters of a group, those of the stage that has the most: a
   // part of a group is taken to be spread as all of it is.
   int64_t held_of(size_t g, int64_t count) const {
-    const Int128 most = counts_of_groups.most_of(g);
-    return static_cast<int64_t>(count * most / counts_of_groups.all[g]);
+    const Int128 most = ground.counts.most_of(g);
+    return static_cast<int64_t>(count * most / ground.counts.all[g]);
   }
 
-  int64_t bytes_of_all(const Manifest& firsts) const {
-    int64_t bytes = 0;
-    for (size_t g = 0; g < firsts.size(); ++g) {
-      bytes += firsts.type(g).bytes() * counts_of_groups.all[g];
-    }
-    return bytes;
-  }
-
-  // What lints make of a plan of the groups.
-  std::optional<Outcome> judged(const Manifest& firsts, const UnitFacts& facts,
-                                const RuleSet& by, const Plan& plan,
-                                Diagnostics& diags) {
+  // What became of a change: its judgement, and how its findings compare.
+  Outcome outcome_of(const Plan& plan, const DeviceMemory& memory,
+                     const Diagnostics& diags) {
     Outcome outcome;
-    for (size_t g = 0; g < firsts.size(); ++g) {
-      outcome.bytes.push_back(plan.of(g).bytes_per_device);
+    for (const uint32_t placement : plan.placement_of) {
+      outcome.bytes.push_back(plan.placements[placement].bytes_per_device);
     }
-    const auto memory = device_memory(
-        plan, placed_counts(plan, counts_of_groups), diags, &work);
-    if (!memory) return std::nullopt;
-    outcome.fullest = memory->max;
-    const Folding folding =
-        refold(planned.folding, grouping, plan.placement_of);
-    const Summary summary = {
-        counts_of_groups, bytes_of_all(firsts), facts,
-        [this](const std::string& pattern) { return catches_all(pattern); }};
-    LintInput input =
-        make_lint_input(firsts, plan, folding, &by, *memory, planned.linting);
-    input.summary = &summary;
-    lint(input, diags);
+    outcome.fullest = memory.max;
     // Visits that resolving and telling one are worth.
     constexpr int64_t kPlacement = 4;
     constexpr int64_t kFinding = 8;
@@ -270,19 +247,19 @@ struct WhatIf::Impl {
           return rule.found > 0 && !names_no_axis(rule.spec);
         });
     if (is_sought) {
-      work += kPattern *
-              static_cast<int64_t>(std::min<size_t>(1000, plan.rules.size()));
+      visited += kPattern * static_cast<int64_t>(
+                                std::min<size_t>(1000, plan.rules.size()));
     }
     const size_t axes = plan.mesh.axes().size();
     for (const Placement& placement : plan.placements) {
       const size_t entries = placement.requested
                                  ? placement.requested->dims.size()
                                  : placement.spec.dims.size();
-      work += kPlacement + static_cast<int64_t>(axes + entries);
+      visited += kPlacement + static_cast<int64_t>(axes + entries);
     }
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
-      work += kFinding + static_cast<int64_t>(diagnostic.parameters.size());
+      visited += kFinding + static_cast<int64_t>(diagnostic.parameters.size());
       add_tried(diagnostic, plan, outcome.findings);
       if (diagnostic.severity != Severity::Error) continue;
       add_tried(diagnostic, plan, errors);
@@ -295,55 +272,22 @@ struct WhatIf::Impl {
   }
 
   // Empty where the change cannot be made at all.
-  std::optional<Outcome> outcome_of(const Change& change,
-                                    const Rematched& rematched) {
-    work += size;
-    std::optional<Manifest> other;
-    std::optional<UnitFacts> other_facts;
-    if (change.padding) {
-      other = padded_model(*change.padding);
-      if (!other) return std::nullopt;
-      // Shapes tell facts: those of all parameters, numbers included.
-      const Padding& padding = *change.padding;
-      const auto all = padded(planned.manifest, padding.parameters, padding.dim,
-                              padding.size);
-      work += static_cast<int64_t>(planned.manifest.size());
-      if (!all) return std::nullopt;
-      other_facts = unit_facts(*all);
-    }
-    const Manifest& firsts = other ? *other : model;
-    const UnitFacts& facts = other_facts ? *other_facts : known;
-    const auto mesh = change.axis ? resized(planned.plan.mesh, *change.axis)
-                                  : std::optional<Mesh>(planned.plan.mesh);
-    if (!mesh) return std::nullopt;
-    ResolveOptions how = planned.resolving;
-    if (change.declared) how.declarations = *change.declared;
+  struct Made {
+    Judgement judgement;
+    Outcome outcome;
+  };
+  std::optional<Made> made(const Candidate& change) {
+    visited += size;
     Diagnostics diags = severities.fresh();
-    const std::optional<Plan> plan =
-        resolve(firsts, rematched.rules.rules, rematched.matches, *mesh, how,
-                facts, diags);
-    if (!plan) return std::nullopt;
-    return judged(firsts, facts, rematched.rules.rules, *plan, diags);
-  }
-
-  std::optional<Rematched> rematched(
-      std::span<const RuleChange* const> changes) {
-    Rematched result{changed(rules, changes), {}};
-    auto matches = rematch(planned, grouping, result.rules, work);
-    if (!matches) return std::nullopt;
-    result.matches = *std::move(matches);
-    return result;
-  }
-
-  std::optional<Outcome> outcome_of(const RuleChange& change) {
-    const RuleChange* const one = &change;
-    const auto made = rematched({&one, 1});
-    if (!made) return std::nullopt;
-    return outcome_of(Change{}, *made);
+    auto judgement =
+        evaluator.judge(change, planned.plan.mesh, kPlanSides, diags);
+    if (!judgement) return std::nullopt;
+    Outcome outcome = outcome_of(judgement->plan, judgement->memory, diags);
+    return Made{*std::move(judgement), std::move(outcome)};
   }
 
   // The same, remembered where other findings may ask for the same change.
-  const Outcome* tried(const Change& change) {
+  const Outcome* tried(const Candidate& change) {
     constexpr size_t kRemembered = 64;
     const std::string key = shared_key(change);
     if (!key.empty()) {
@@ -352,9 +296,8 @@ struct WhatIf::Impl {
         return known_one->second ? &*known_one->second : nullptr;
       }
     }
-    std::optional<Outcome> outcome = change.rules
-                                         ? outcome_of(*change.rules)
-                                         : outcome_of(change, unchanged);
+    std::optional<Outcome> outcome;
+    if (auto one = made(change)) outcome = std::move(one->outcome);
     if (!key.empty() && remembered.size() < kRemembered) {
       const auto entry = remembered.emplace(key, std::move(outcome)).first;
       return entry->second ? &*entry->second : nullptr;
@@ -367,19 +310,21 @@ struct WhatIf::Impl {
                      std::span<const uint32_t> parameters) {
     if (sought.finding == &finding) return sought;
     sought = {&finding, error_key(finding, planned.plan), {}};
-    const size_t all = grouping.groups.size();
+    const size_t all = ground.groups.groups.size();
     if (parameters.size() >= all) {
       std::vector<int64_t> of_groups(all);
-      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
+      for (const uint32_t i : parameters)
+        ++of_groups[ground.groups.group_of[i]];
       for (uint32_t g = 0; g < all; ++g) {
         if (of_groups[g] > 0) sought.groups.emplace_back(g, of_groups[g]);
       }
     } else {
       std::map<uint32_t, int64_t> of_groups;
-      for (const uint32_t i : parameters) ++of_groups[grouping.group_of[i]];
+      for (const uint32_t i : parameters)
+        ++of_groups[ground.groups.group_of[i]];
       sought.groups.assign(of_groups.begin(), of_groups.end());
     }
-    work += static_cast<int64_t>(parameters.size());
+    visited += static_cast<int64_t>(parameters.size());
     return sought;
   }
 
@@ -403,8 +348,8 @@ struct WhatIf::Impl {
     std::vector<bool> is_entangled;
   };
   Deciders deciders(std::span<const AskedChange> asked,
-                    const Rematched& after) const {
-    std::vector<int> of_rule(rules.rules.size(), kNone);
+                    const Groundwork::Matched& after) const {
+    std::vector<int> of_rule(planned.rules.rules.size(), kNone);
     for (size_t i = 0; i < asked.size(); ++i) {
       const RuleChange& change = *asked[i].change;
       if (change.kind == RuleChange::Kind::Insert) continue;
@@ -414,8 +359,8 @@ struct WhatIf::Impl {
       return winner < 0 ? kNone : of[static_cast<size_t>(winner)];
     };
     Deciders result{{}, std::vector<bool>(asked.size())};
-    for (size_t g = 0; g < grouping.groups.size(); ++g) {
-      const int then = at(of_rule, unchanged.matches.winner[g]);
+    for (size_t g = 0; g < ground.groups.groups.size(); ++g) {
+      const int then = at(of_rule, ground.unchanged->matches.winner[g]);
       const int now = at(after.rules.by, after.matches.winner[g]);
       const bool is_one = then == now || then == kNone || now == kNone;
       result.decider.push_back(is_one ? std::max(then, now) : kSeveral);
@@ -429,12 +374,12 @@ struct WhatIf::Impl {
   // Whether all that is asked of the rules as a whole holds without what
   // changes: that some shard (SP115), that each axis is named (SP208) and
   // shards something (SP204). Else one change could rest on another.
-  bool is_apart(std::span<const RuleChange* const> changes,
-                const Deciders& by) const {
+  bool is_apart(std::span<const RuleChange> changes, const Deciders& by) const {
+    const RuleSet& rules = planned.rules;
     std::vector<bool> is_changed(rules.rules.size());
-    for (const RuleChange* change : changes) {
-      if (change->kind == RuleChange::Kind::Insert) continue;
-      is_changed[static_cast<size_t>(change->rule) - 1] = true;
+    for (const RuleChange& change : changes) {
+      if (change.kind == RuleChange::Kind::Insert) continue;
+      is_changed[static_cast<size_t>(change.rule) - 1] = true;
     }
     using Axes = std::set<std::string_view>;
     const auto add = [](const PartitionSpec& spec, Axes& axes) {
@@ -454,9 +399,9 @@ struct WhatIf::Impl {
     }
     Axes used;
     Axes still_used;
-    for (size_t g = 0; g < grouping.groups.size(); ++g) {
+    for (size_t g = 0; g < ground.groups.groups.size(); ++g) {
       const PartitionSpec& spec =
-          planned.plan.of(grouping.groups[g].first).spec;
+          planned.plan.of(ground.groups.groups[g].first).spec;
       add(spec, used);
       if (by.decider[g] == kNone) add(spec, still_used);
     }
@@ -486,29 +431,20 @@ struct WhatIf::Impl {
     return worst;
   }
 
-  bool catches_all(const std::string& pattern) {
-    const auto [entry, is_new] = catch_all.try_emplace(pattern, false);
-    if (is_new) entry->second = is_catch_all(pattern);
-    return entry->second;
-  }
+  int64_t work() const { return visited + evaluator.work(); }
 
   const Planned planned;
   const Diagnostics severities;
-  int64_t work = 0;
-  int64_t size = 0;  // of the rules and groups
-  const Grouping grouping;
-  const Manifest model;  // of the groups' firsts
-  const UnitFacts known;
-  const RuleSet rules;
-  StagedCounts counts_of_groups;
+  int64_t visited = 0;  // beside what the evaluator visits
+  int64_t size = 0;     // of the rules and groups
+  const Groundwork ground;
+  Evaluator evaluator;
   FindingCounts counts;
   Findings before;
   Findings errors_before;
-  Rematched unchanged;
   std::map<std::string, std::optional<Outcome>> remembered;
   std::optional<Outcome> last;
   Sought sought;
-  std::unordered_map<std::string, bool> catch_all;
   NumbersByName numbers;
   std::unordered_map<std::string_view, uint32_t> group_named;  // by its first
 };
@@ -520,7 +456,7 @@ WhatIf::WhatIf(const Planned& planned,
 
 WhatIf::~WhatIf() = default;
 
-int64_t WhatIf::work() const { return impl_->work; }
+int64_t WhatIf::work() const { return impl_->work(); }
 
 std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   std::vector<uint32_t> result;
@@ -545,12 +481,12 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   return result;
 }
 
-std::optional<Effect> WhatIf::effect(const Change& change,
+std::optional<Effect> WhatIf::effect(const Candidate& change,
                                      const Diagnostic& finding,
                                      std::span<const uint32_t> parameters) {
   const Sought& sought = impl_->seek(finding, parameters);
   const Outcome* outcome = impl_->tried(change);
-  impl_->work += static_cast<int64_t>(sought.groups.size()) + 1;
+  impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
   if (outcome == nullptr || !outcome->is_better ||
       !Impl::is_gone(sought, *outcome)) {
     return std::nullopt;
@@ -558,7 +494,7 @@ std::optional<Effect> WhatIf::effect(const Change& change,
   const Plan& before = impl_->planned.plan;
   Effect effect{outcome->fullest - impl_->planned.memory.max, 0};
   for (const auto& [g, count] : sought.groups) {
-    const size_t first = impl_->grouping.groups[g].first;
+    const size_t first = impl_->ground.groups.groups[g].first;
     effect.finding_bytes_per_device +=
         impl_->held_of(g, count) *
         (outcome->bytes[g] - before.of(first).bytes_per_device);
@@ -568,25 +504,23 @@ std::optional<Effect> WhatIf::effect(const Change& change,
 
 std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     std::span<const AskedChange> asked) {
-  std::vector<const RuleChange*> changes;
-  for (const AskedChange& each : asked) changes.push_back(each.change);
-  const auto rematched = impl_->rematched(changes);
-  if (!rematched) return std::nullopt;
-  const auto outcome = impl_->outcome_of(Change{}, *rematched);
-  if (!outcome) return std::nullopt;
-  const Impl::Deciders by = impl_->deciders(asked, *rematched);
-  if (!impl_->is_apart(changes, by)) return std::nullopt;
-  const auto news = impl_->new_findings(*outcome, by);
+  Candidate together;
+  for (const AskedChange& each : asked) together.rules.push_back(*each.change);
+  const auto made = impl_->made(together);
+  if (!made) return std::nullopt;
+  const Outcome& outcome = made->outcome;
+  const Impl::Deciders by = impl_->deciders(asked, *made->judgement.matched);
+  if (!impl_->is_apart(together.rules, by)) return std::nullopt;
+  const auto news = impl_->new_findings(outcome, by);
   if (!news) return std::nullopt;
 
   // Where all devices hold the same, what a change adds is what its groups do.
   const Planned& planned = impl_->planned;
-  const std::vector<ParameterGroup>& groups = impl_->grouping.groups;
+  const std::vector<ParameterGroup>& groups = impl_->ground.groups.groups;
   std::vector<int64_t> added(asked.size());
   int64_t of_all = 0;
   const auto more = [&](uint32_t g) {
-    return outcome->bytes[g] -
-           planned.plan.of(groups[g].first).bytes_per_device;
+    return outcome.bytes[g] - planned.plan.of(groups[g].first).bytes_per_device;
   };
   for (uint32_t g = 0; g < groups.size(); ++g) {
     const int64_t bytes = groups[g].count * more(g);
@@ -594,7 +528,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const int change = by.decider[g];
     if (change >= 0) added[static_cast<size_t>(change)] += bytes;
   }
-  if (of_all != outcome->fullest - planned.memory.max) return std::nullopt;
+  if (of_all != outcome.fullest - planned.memory.max) return std::nullopt;
 
   // Findings that name no parameter are told apart by patterns; of equal ones
   // a change removes its own alone.
@@ -608,7 +542,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const Diagnostic& finding = *asked[i].finding;
     const RuleChange& change = *asked[i].change;
     const Sought& sought = impl_->seek(finding, asked[i].parameters);
-    impl_->work += static_cast<int64_t>(sought.groups.size()) + 1;
+    impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
     // What is gone must be its own doing.
     const bool is_own =
         sought.groups.empty()
@@ -620,7 +554,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
                                    static_cast<int>(i);
                           });
     if (!is_own || by.is_entangled[i] || (*news)[i] >= finding.severity ||
-        !Impl::is_gone(sought, *outcome)) {
+        !Impl::is_gone(sought, outcome)) {
       continue;
     }
     effects[i] = Effect{added[i], 0};
@@ -635,7 +569,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
 bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   const Plan& plan = impl_->planned.plan;
   std::set<int> removed;
-  std::vector<RuleChange> removals;
+  Candidate without;
   for (const Diagnostic* finding : findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;
@@ -644,12 +578,10 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
     // them.
     if (idle.won > 0 || !idle.shadowed_by.empty()) return false;
     if (!removed.insert(rule).second) return false;
-    removals.emplace_back();
-    removals.back().kind = RuleChange::Kind::Remove;
-    removals.back().rule = rule;
+    without.rules.emplace_back();
+    without.rules.back().kind = RuleChange::Kind::Remove;
+    without.rules.back().rule = rule;
   }
-  std::vector<const RuleChange*> changes;
-  for (const RuleChange& removal : removals) changes.push_back(&removal);
   // Whether rules are for other names (SP115) is reported of all together,
   // unless one that shards is found and stays.
   bool stays = false;
@@ -660,16 +592,14 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
                   !removed.contains(static_cast<int>(i) + 1));
   }
   if (!stays) return false;
-  const auto rematched = impl_->rematched(changes);
-  if (!rematched) return false;
-  const auto outcome = impl_->outcome_of(Change{}, *rematched);
-  if (!outcome || !outcome->is_better ||
-      !are_among(outcome->findings, impl_->before)) {
+  const auto made = impl_->made(without);
+  if (!made || !made->outcome.is_better ||
+      !are_among(made->outcome.findings, impl_->before)) {
     return false;
   }
   return std::none_of(
       findings.begin(), findings.end(), [&](const Diagnostic* finding) {
-        return outcome->findings.contains(error_key(*finding, plan));
+        return made->outcome.findings.contains(error_key(*finding, plan));
       });
 }
 

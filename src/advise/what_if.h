@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What-if: what a change would make of a plan and of its findings.
+// What-if: what a change would make of the findings of a plan.
 //
-// Every change is really made: rules decide anew, specs are corrected,
-// placements measured and lints reported. Parameters that no change tells apart
-// (alike but for numbers in their names, of one placement, found by the same
-// rules) are tried as one, so a trial costs as much as there are kinds of
-// parameters, rules and findings, however many layers a model has; what does
-// not depend on the change (names, facts, what is found where) is read once.
-// Matching is done once too: a change of the order, the specs, the mesh or a
-// shape asks no pattern again, and a new pattern is asked for one name of those
-// that differ in numbers only; such patterns must treat numbers alike.
+// Every change is really made and judged (evaluate/evaluate.h): rules decide
+// anew, specs are corrected, placements measured and findings told. What is
+// left of them, for which groups of parameters, is compared with what was.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +16,27 @@
 #include <unordered_set>
 #include <vector>
 
-#include "advise/groups.h"
-#include "advise/rule_edit.h"
 #include "base/diagnostic.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "evaluate/candidate.h"
 #include "findings/findings.h"
 #include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
 
-// Dimension `dim` of some parameters gets another size. Of parameters that are
-// tried as one, all or none.
-struct Padding {
-  std::vector<uint32_t> parameters;  // ascending
-  int dim = 0;
-  int64_t size = 0;
-};
-
-// Exactly one of them is set.
-struct Change {
-  std::optional<RuleChange> rules;
-  std::optional<Axis> axis;  // of the mesh, with its new size
-  std::optional<Padding> padding;
-  std::optional<Declarations> declared;  // instead of those in force
+// A plan with all that it was made from.
+struct Planned {
+  const Manifest& manifest;
+  const RuleSet& rules;
+  const Plan& plan;
+  const Folding& folding;  // by placement
+  const DeviceMemory& memory;
+  const ResolveOptions& resolving;
+  const LintOptions& linting;
 };
 
 // Differences: after minus before.
@@ -76,7 +64,8 @@ class WhatIf {
   // What the change does, if it removes `finding`, brings no new error, and
   // leaves fewer findings than there were: first fewer errors, then warnings,
   // then notes. Empty otherwise. `parameters` are those of the finding.
-  std::optional<Effect> effect(const Change& change, const Diagnostic& finding,
+  std::optional<Effect> effect(const Candidate& change,
+                               const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
 
   // What each of several changes of rules does for its finding, from one trial

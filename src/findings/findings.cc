@@ -21,7 +21,7 @@ namespace shardplan {
 namespace {
 
 template <typename Input>
-void run_checks(const Input& input, std::initializer_list<Needs> sides,
+void run_checks(const Input& input, std::span<const Needs> sides,
                 Diagnostics& diags) {
   const auto contains = [](const auto& all, auto one) {
     return std::find(all.begin(), all.end(), one) != all.end();
@@ -131,8 +131,7 @@ std::span<const RaisedElsewhere> raised_elsewhere() {
 
 UnitFacts unit_facts_of(const LintInput& input) {
   if (input.summary != nullptr) return input.summary->known;
-  return input.known != nullptr ? *input.known
-                                : unit_facts(input.manifest, input.folding);
+  return unit_facts(input.manifest, input.folding);
 }
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
@@ -152,35 +151,29 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
   return input;
 }
 
-void lint(const LintInput& input, std::initializer_list<Needs> sides,
+void lint(const LintInput& input, std::span<const Needs> sides,
           Diagnostics& diags) {
   run_checks(input, sides, diags);
 }
 
-void lint(const LintInput& input, Diagnostics& diags) {
-  run_checks(input,
-             {Needs::Names, Needs::Labels, Needs::Specs, Needs::WholePlan},
-             diags);
-}
-
 void lint(const MemoryInput& input, Diagnostics& diags) {
-  run_checks(input, {Needs::Budget}, diags);
+  run_checks(input, std::array{Needs::Budget}, diags);
 }
 
 void lint(const ServeInput& input, Diagnostics& diags) {
-  run_checks(input, {Needs::Serving}, diags);
+  run_checks(input, std::array{Needs::Serving}, diags);
 }
 
 void lint(const ProgramInput& input, Diagnostics& diags) {
-  run_checks(input, {Needs::Program}, diags);
+  run_checks(input, std::array{Needs::Program}, diags);
 }
 
 void lint(const RunInput& input, Diagnostics& diags) {
-  run_checks(input, {Needs::Run}, diags);
+  run_checks(input, std::array{Needs::Run}, diags);
 }
 
 void lint(const RecordedInput& input, Diagnostics& diags) {
-  run_checks(input, {Needs::Recording}, diags);
+  run_checks(input, std::array{Needs::Recording}, diags);
 }
 
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {

@@ -11,9 +11,9 @@
 // hand, give the places.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -94,8 +94,8 @@ struct NamingMismatch {
 };
 
 // A model of which parameters that are alike in all that a change can touch are
-// one, with how many they are (advise/what_if.h). What is reported of it is
-// counted and compared, never shown.
+// one, with how many they are (evaluate/parameter_groups.h). What is reported
+// of it is counted and compared, never shown.
 struct Summary {
   StagedCounts counts;  // per parameter of the manifest
   int64_t total_bytes = 0;
@@ -115,9 +115,6 @@ struct LintInput {
   Members of_class;
   NamingMismatch naming;
   const Summary* summary = nullptr;  // null: every parameter is there
-  // unit_facts() of the manifest, where several plans are looked at; null: they
-  // are worked out.
-  const UnitFacts* known = nullptr;
 };
 
 // Of the summary, where there is one.
@@ -200,6 +197,11 @@ enum class Needs : uint8_t {
   Run,
   Recording,
 };
+// All sides of a plan, and those that differ from mesh to mesh: names are the
+// same on all.
+inline constexpr std::array kPlanSides = {Needs::Names, Needs::Labels,
+                                          Needs::Specs, Needs::WholePlan};
+inline constexpr std::array kMeshSides = {Needs::Specs, Needs::WholePlan};
 
 template <typename Input>
 using CheckOf = void (*)(const Input&, Diagnostics&);
@@ -227,15 +229,13 @@ struct RaisedElsewhere {
 std::span<const RaisedElsewhere> raised_elsewhere();
 
 // Reports what all checks find that need this input, in the table's order.
-void lint(const LintInput& input, Diagnostics& diags);
 void lint(const MemoryInput& input, Diagnostics& diags);
 void lint(const ServeInput& input, Diagnostics& diags);
 void lint(const ProgramInput& input, Diagnostics& diags);
 void lint(const RunInput& input, Diagnostics& diags);
 void lint(const RecordedInput& input, Diagnostics& diags);
-// Only those that look at these sides of a plan: rules of training state have
-// names and specs, and on many meshes names are the same.
-void lint(const LintInput& input, std::initializer_list<Needs> sides,
+// Only those that look at these sides of a plan.
+void lint(const LintInput& input, std::span<const Needs> sides,
           Diagnostics& diags);
 
 // How findings name parameters, rules, values, places and costs.

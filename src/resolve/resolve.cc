@@ -336,25 +336,32 @@ static bool activations_compile(const RuleSet& rules, Diagnostics& diags) {
          compile_activations(rules, diags).has_value();
 }
 
+std::optional<FoundSets> find_rules(const Manifest& manifest,
+                                    const RuleSet& rules,
+                                    const ResolveOptions& options,
+                                    Diagnostics& diags) {
+  const std::optional<Matcher> matcher =
+      Matcher::compile(rules, manifest.names_are_plain(), diags);
+  if (!matcher || !activations_compile(rules, diags)) return std::nullopt;
+  auto found = matcher->find_sets(manifest, options.jobs);
+  if (found) return found;
+  return diags
+      .error(Code::UnsupportedPattern, rules.rules.front().where,
+             "these rules take too long to be searched for in the names")
+      .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") + " for " +
+            plural(static_cast<int64_t>(manifest.size()), "name"))
+      .help(
+          "use fewer rules, or patterns without large repetition counts "
+          "behind `.*` and its like");
+}
+
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,
                                    Diagnostics& diags) {
-  const std::optional<Matcher> matcher =
-      Matcher::compile(rules, manifest.names_are_plain(), diags);
-  if (!matcher || !activations_compile(rules, diags)) return std::nullopt;
-  const auto found = matcher->find_sets(manifest, options.jobs);
-  if (!found) {
-    return diags
-        .error(Code::UnsupportedPattern, rules.rules.front().where,
-               "these rules take too long to be searched for in the names")
-        .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") +
-              " for " + plural(static_cast<int64_t>(manifest.size()), "name"))
-        .help(
-            "use fewer rules, or patterns without large repetition counts "
-            "behind `.*` and its like");
-  }
-  return matches_of(*found, matcher->rules(), [&](size_t i) {
+  const auto found = find_rules(manifest, rules, options, diags);
+  if (!found) return std::nullopt;
+  return matches_of(*found, rules.rules.size(), [&](size_t i) {
     return !options.strict || !manifest.type(i).shape.empty();
   });
 }
@@ -374,9 +381,8 @@ static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
 static RuleSet as_eformer(const RuleSet& rules) {
   RuleSet result = rules;
   for (Rule& rule : result.rules) {
-    const bool is_call =
-        rule.spec_where &&
-        rule.spec_where.text().find('(') != std::string_view::npos;
+    const bool is_call = rule.spec_where && rule.spec_where.text().find('(') !=
+                                                std::string_view::npos;
     if (is_call) continue;
     for (AxisNames& axes : rule.spec.dims) {
       for (AxisName& name : axes) {

@@ -60,7 +60,14 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);
 
-// The same in two steps: names are matched once for any number of meshes.
+// The same in steps: names are searched once for any number of meshes.
+
+// SP105 where a pattern cannot be compiled, or where these rules take too long
+// to be searched for.
+std::optional<FoundSets> find_rules(const Manifest& manifest,
+                                    const RuleSet& rules,
+                                    const ResolveOptions& options,
+                                    Diagnostics& diags);
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,

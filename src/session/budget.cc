@@ -2,17 +2,17 @@
 #include "session/budget.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
-#include "core/fold.h"
+#include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "memory/zero.h"
-#include "resolve/device_memory.h"
 #include "session/session.h"
 #include "session/step.h"
 #include "session/step_changes.h"
@@ -185,19 +185,6 @@ bool check_stage_axis(const MemoryRequest& memory, const KvAxes& axes,
   return true;
 }
 
-// Findings about rules of leaves, as about those of parameters.
-bool lint_state(const StateSpecs& specs, const RuleSet& rules,
-                const LintOptions& how, Diagnostics& diags) {
-  const Folding folding = fold(specs.plan.placement_of,
-                               [&](size_t i) { return specs.leaves.name(i); });
-  const auto memory = device_memory(specs.leaves, specs.plan, diags);
-  if (!memory) return false;
-  const LintInput input =
-      make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
-  lint(input, {Needs::Names, Needs::Specs}, diags);
-  return true;
-}
-
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
                       const Manifest& manifest, const Plan& plan, Host& host,
                       BudgetInput& input, Diagnostics& diags) {
@@ -223,7 +210,10 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
   how.strict = request.strict;
   auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
                                    how, input.trained, input.group_of, diags);
-  if (!specs || !lint_state(*specs, *rules, lint_options(request), diags)) {
+  // Findings about rules of leaves, as about those of parameters.
+  if (!specs ||
+      !judge_plan(specs->leaves, &*rules, specs->plan, lint_options(request),
+                  std::array{Needs::Names, Needs::Specs}, diags)) {
     return false;
   }
   for (const SourcePtr& source : rules->sources) diags.keep(source);

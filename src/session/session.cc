@@ -16,6 +16,7 @@
 #include "base/shipped.h"
 #include "base/text.h"
 #include "core/mesh.h"
+#include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
@@ -485,28 +486,21 @@ std::optional<Session> open_session(const PlanRequest& request,
   if (!made) return std::nullopt;
   Plan& plan = made->plan;
 
-  Folding folding = fold(plan.placement_of, manifest);
   LintOptions lint_how =
       lint_options_with(request, memory, std::move(inputs.named_axes));
   lint_how.stages = parameter_stages(manifest, plan, memory.stages);
-  const StagedCounts placed = staged_counts(
-      plan.placement_of, plan.placements.size(), lint_how.stages.get());
-  std::optional<DeviceMemory> held = device_memory(plan, placed, diags);
-  if (!held) return std::nullopt;
-
-  progress.stage("checking the plan");
   lint_how.other_set = other_set(request, manifest);
+  progress.stage("checking the plan");
   const size_t first = diags.all().size();
-  LintInput input = make_lint_input(manifest, plan, folding,
-                                    rules ? &*rules : nullptr, *held, lint_how);
-  input.known = &inputs.model.units(folding);
-  lint(input, diags);
-  if (diags.cannot_run()) return std::nullopt;
-  const Balance ratios = balance(plan, placed, manifest.total_bytes(), *held);
+  auto judged = judge_plan(manifest, rules ? &*rules : nullptr, plan, lint_how,
+                           kPlanSides, diags);
+  if (!judged || diags.cannot_run()) return std::nullopt;
+  const Balance ratios =
+      balance(plan, judged->counts, manifest.total_bytes(), judged->memory);
   Session session = {
-      std::move(inputs.model), std::move(rules),    std::move(plan),
-      std::move(folding),      std::move(*held),    ratios,
-      std::move(made->slices), std::move(lint_how), first,
+      std::move(inputs.model),    std::move(rules),          std::move(plan),
+      std::move(judged->folding), std::move(judged->memory), ratios,
+      std::move(made->slices),    std::move(lint_how),       first,
       diags.all().size()};
   if (request.find_fixes) {
     progress.stage("looking for fixes");

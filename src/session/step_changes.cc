@@ -11,10 +11,7 @@
 #include "base/parallel.h"
 #include "base/passing_host.h"
 #include "base/text.h"
-#include "core/fold.h"
-#include "findings/findings.h"
-#include "model/units.h"
-#include "resolve/device_memory.h"
+#include "evaluate/evaluate.h"
 #include "session/fit.h"
 #include "session/other_meshes.h"
 
@@ -300,26 +297,22 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
   return flags;
 }
 
-int64_t errors_of(const Session& session, const Plan& plan,
-                  const UnitFacts& known) {
-  Diagnostics found;
-  const Manifest& manifest = session.model.manifest;
-  // No other mesh has another number of stages.
-  const LintOptions& how = session.lint_how;
-  const auto memory =
-      device_memory(plan,
-                    staged_counts(plan.placement_of, plan.placements.size(),
-                                  how.stages.get()),
-                    found);
-  if (!memory) return 1;
-  const Folding folding =
-      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  LintInput input =
-      make_lint_input(manifest, plan, folding,
-                      session.rules ? &*session.rules : nullptr, *memory, how);
-  input.known = &known;
-  lint(input, {Needs::Specs, Needs::WholePlan}, found);
-  return found.count(Severity::Error);
+// Of the session's rules, or of its saved plan.
+Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
+                         Host& host) {
+  if (session.rules) {
+    Diagnostics ignored;
+    auto ground =
+        groundwork_of_rules(session.model.manifest, *session.rules,
+                            session.folding, resolve_options(planning, host),
+                            session.lint_how, Places::LeftOut, ignored);
+    SHARDPLAN_CHECK(ground);  // the plan was made with these rules
+    return *std::move(ground);
+  }
+  return groundwork_of_plan(
+      session.model.manifest, session.plan, session.folding,
+      {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
+      session.lint_how);
 }
 
 struct Replanned {
@@ -338,8 +331,8 @@ class Replanner {
         memory_(memory),
         session_(session),
         host_(host, std::make_shared<std::mutex>()),
-        known_(session.model.units(session.folding)),
-        errors_(errors_of(session, session.plan, known_)) {
+        ground_(groundwork_of(planning, session, host)),
+        errors_(errors_on(session.plan.mesh)) {
     if (threads() == 1) return;  // it costs the whole text
     if (session.rules) count_lines(session.rules->sources);
     count_lines(session.model.manifest.sources);
@@ -347,36 +340,34 @@ class Replanner {
 
   std::optional<Replanned> on(const Mesh& mesh) {
     Diagnostics quiet;
-    ConvertOptions how;
-    how.declared_axes = planning_.axes;
-    how.auto_unmatched = planning_.unmatched == Unmatched::Auto;
-    how.parity = planning_.parity;
-    if (session_.rules) {
-      const AxisNames& declared = session_.rules->declared_axes;
-      how.declared_axes.insert(how.declared_axes.end(), declared.begin(),
-                               declared.end());
-    }
-    auto plan =
-        convert_plan(session_.model.manifest, session_.plan, mesh, how, quiet);
-    if (!plan || quiet.cannot_run() ||
-        errors_of(session_, *plan, known_) > errors_ || leaves_idle(*plan)) {
+    auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, quiet);
+    if (!judged || quiet.cannot_run() ||
+        quiet.count(Severity::Error) > errors_) {
       return std::nullopt;
     }
+    Plan plan = plan_of_all(std::move(judged->plan), ground_.groups);
+    if (leaves_idle(plan)) return std::nullopt;
     NamesRead names = take_names();
     auto input = budget_input(
-        memory_, planning_, session_.model.manifest, *plan, names, host_, quiet,
+        memory_, planning_, session_.model.manifest, plan, names, host_, quiet,
         token_axes_of(memory_, planning_, session_, mesh));
     leave(std::move(names));
     if (!input) return std::nullopt;
-    auto budget = make_budget(session_.model.manifest, *plan, input->groups,
+    auto budget = make_budget(session_.model.manifest, plan, input->groups,
                               input->options, quiet);
     if (!budget) return std::nullopt;
-    return Replanned{*std::move(plan), *std::move(input), *std::move(budget)};
+    return Replanned{std::move(plan), *std::move(input), *std::move(budget)};
   }
 
   int threads() const { return thread_count(planning_.jobs); }
 
  private:
+  int64_t errors_on(const Mesh& mesh) const {
+    Diagnostics found;
+    const auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, found);
+    return judged ? found.count(Severity::Error) : 1;
+  }
+
   // Whether an axis that is longer than in the mesh asked for shards nothing:
   // neither parameters nor the batch or tokens, state or layers.
   bool leaves_idle(const Plan& plan) const {
@@ -416,8 +407,8 @@ class Replanner {
   const MemoryRequest& memory_;
   const Session& session_;
   SharedHost host_;
-  const UnitFacts known_;  // the same on every mesh
-  int64_t errors_ = 0;
+  const Groundwork ground_;
+  const int64_t errors_;
   std::mutex mutex_;
   std::vector<NamesRead> names_;
 };

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "advise/candidates.h"
+#include "advise/possible_fixes.h"
 #include "advise/what_if.h"
 #include "tests/support/advised.h"
 #include "tests/support/generators.h"
@@ -192,14 +192,14 @@ TEST_CASE("advice is what trying each change on the whole model gives") {
 // change one rule the first.
 struct Asking {
   std::vector<std::vector<uint32_t>> parameters;
-  std::vector<Candidate> candidates;
+  std::vector<PossibleFix> candidates;
   std::vector<const Diagnostic*> findings;
 
   std::vector<AskedChange> all() const {
     std::vector<AskedChange> asked;
     for (size_t i = 0; i < candidates.size(); ++i) {
       asked.push_back(
-          {&*candidates[i].change.rules, findings[i], parameters[i]});
+          {&candidates[i].change.rules.front(), findings[i], parameters[i]});
     }
     return asked;
   }
@@ -211,15 +211,15 @@ Asking asking(const Planned& planned, std::span<const Diagnostic* const> all,
   int64_t work = 0;
   for (const Diagnostic* finding : all) {
     std::vector<uint32_t> parameters = trial.parameters_of(*finding);
-    Candidates candidates =
-        candidates_for({planned, *finding, parameters, work});
-    std::erase_if(candidates, [](const Candidate& c) {
-      return !c.change.rules ||
-             c.change.rules->kind == RuleChange::Kind::Remove;
+    PossibleFixes candidates =
+        possible_fixes_for({planned, *finding, parameters, work});
+    std::erase_if(candidates, [](const PossibleFix& c) {
+      return c.change.rules.empty() ||
+             c.change.rules.front().kind == RuleChange::Kind::Remove;
     });
     if (number >= candidates.size()) continue;
-    Candidate& candidate = candidates[number];
-    const RuleChange& change = *candidate.change.rules;
+    PossibleFix& candidate = candidates[number];
+    const RuleChange& change = candidate.change.rules.front();
     if (change.kind != RuleChange::Kind::Insert &&
         !taken.insert(change.rule).second) {
       continue;

@@ -41,22 +41,22 @@ TEST_CASE("each change says which rule became which") {
   change.rule = 3;
   change.before = 1;
   change.kind = RuleChange::Kind::Move;
-  CHECK(patterns(changed(three(), change)) == "c2 a0 b1 ");
+  CHECK(patterns(changed(three(), {&change, 1})) == "c2 a0 b1 ");
   change.rule = 2;
   change.kind = RuleChange::Kind::Remove;
-  CHECK(patterns(changed(three(), change)) == "a0 c2 ");
+  CHECK(patterns(changed(three(), {&change, 1})) == "a0 c2 ");
   change.kind = RuleChange::Kind::SetPattern;
   change.pattern = "x";
-  CHECK(patterns(changed(three(), change)) == "a0 x-1 c2 ");
+  CHECK(patterns(changed(three(), {&change, 1})) == "a0 x-1 c2 ");
   change.kind = RuleChange::Kind::Insert;
   change.added = {{"x", {}}, {"y", {}}};
-  CHECK(patterns(changed(three(), change)) == "a0 x-1 y-1 b1 c2 ");
+  CHECK(patterns(changed(three(), {&change, 1})) == "a0 x-1 y-1 b1 c2 ");
   change.rule = 4;
-  CHECK(patterns(changed(three(), change)) == "a0 b1 c2 x-1 y-1 ");
+  CHECK(patterns(changed(three(), {&change, 1})) == "a0 b1 c2 x-1 y-1 ");
   change.rule = 2;
   change.kind = RuleChange::Kind::SetSpec;
   change.spec = spec("None, tp");
-  const ChangedRules set = changed(three(), change);
+  const ChangedRules set = changed(three(), {&change, 1});
   CHECK(patterns(set) == "a0 b1 c2 ");
   CHECK(set.rules.rules[1].spec == spec("None, tp"));
   CHECK(set.rules.rules[2].spec == spec("tp"));
@@ -222,7 +222,7 @@ TEST_CASE("an edited file reads as the changed rules") {
         const std::string text_after = edited(text, edits);
         testing::case_log() << text << "\n---\n" << text_after;
         ENSURE(entries_of(read_rules(text_after)) ==
-               entries_of(changed(rules, change).rules));
+               entries_of(changed(rules, {&change, 1}).rules));
         if (change.kind != RuleChange::Kind::Remove) {
           ENSURE(remarks_in(text_after) == remarks_in(text));
         }

@@ -19,7 +19,7 @@ using testing::spec;
 
 // The effect of a change on the first finding with a code.
 std::optional<Effect> effect_of(const Advised& plan, Code code,
-                                const Change& change) {
+                                const Candidate& change) {
   const auto memory = [&] {
     Diagnostics ignored;
     return *device_memory(plan.manifest, plan.plan, ignored);
@@ -50,23 +50,22 @@ TEST_CASE("a trial measures what a change does") {
   const Advised plan =
       advised(testing::manifest({{"a/w", "u8[9, 8]"}, {"b/w", "u8[9, 8]"}}),
               "rules:\n  - [w, [tp]]\n", testing::mesh("tp=2"));
-  Change change;
-  change.rules = set_spec("None, tp");
+  Candidate change;
+  change.rules = {set_spec("None, tp")};
   const auto moved = effect_of(plan, Code::IndivisibleDimension, change);
   REQUIRE(moved);
   CHECK(moved->bytes_per_device == -72);  // both 72 bytes halved
   CHECK(moved->finding_bytes_per_device == -72);
 
-  change.rules.reset();
-  change.axis = Axis{"tp", 3};
+  change.rules.clear();
+  change.mesh = resized(plan.mesh, {"tp", 3});
   CHECK(effect_of(plan, Code::IndivisibleDimension, change)->bytes_per_device ==
         -96);
-  change.axis = Axis{"tp", 4};  // does not divide either
+  change.mesh = resized(plan.mesh, {"tp", 4});  // does not divide either
   CHECK_FALSE(effect_of(plan, Code::IndivisibleDimension, change));
-  change.axis = Axis{"tp", int64_t{1} << 50};  // no mesh
-  CHECK_FALSE(effect_of(plan, Code::IndivisibleDimension, change));
+  CHECK_FALSE(resized(plan.mesh, {"tp", int64_t{1} << 50}));
 
-  change.axis.reset();
+  change.mesh.reset();
   change.padding = Padding{{0, 1}, 0, 10};
   CHECK(effect_of(plan, Code::IndivisibleDimension, change)->bytes_per_device ==
         -64);                            // 2 x (72 - 40)
@@ -80,12 +79,12 @@ TEST_CASE("a change that brings an error is refused") {
   const Advised plan =
       advised(testing::manifest({{"w", "u8[9, 8]"}}), "rules:\n  - [w, [tp]]\n",
               testing::mesh("tp=2"));
-  Change change;
-  change.rules = set_spec("None, tq");  // SP201
+  Candidate change;
+  change.rules = {set_spec("None, tq")};  // SP201
   CHECK_FALSE(effect_of(plan, Code::IndivisibleDimension, change));
-  change.rules = set_spec("None, tp");
-  change.rules->kind = RuleChange::Kind::SetPattern;
-  change.rules->pattern = "(";  // cannot be compiled
+  change.rules = {set_spec("None, tp")};
+  change.rules.front().kind = RuleChange::Kind::SetPattern;
+  change.rules.front().pattern = "(";  // cannot be compiled
   CHECK_FALSE(effect_of(plan, Code::IndivisibleDimension, change));
 }
 
@@ -106,9 +105,9 @@ TEST_CASE("a changed rule set is matched as it would be from scratch") {
         text += "  - [never, [nowhere]]\n";
         const Advised plan =
             advised(testing::draw_manifest(), text, testing::mesh("tp=2"));
-        Change change;
-        change.rules = set_spec("");
-        change.rules->rule = 5;
+        Candidate change;
+        change.rules = {set_spec("")};
+        change.rules.front().rule = 5;
         const auto effect = effect_of(plan, Code::UnknownAxis, change);
         ENSURE(effect.has_value());
         ENSURE(effect->bytes_per_device == 0);

@@ -68,7 +68,7 @@ inline Advised advised(Manifest manifest, const std::string& text, Mesh mesh,
   const size_t first = result.diags.all().size();
   lint(make_lint_input(result.manifest, result.plan, folding, &result.rules,
                        *memory, result.linting),
-       result.diags);
+       kPlanSides, result.diags);
   result.work = advise({result.manifest, result.rules, result.plan, folding,
                         *memory, result.resolving, result.linting},
                        {first, result.diags.all().size()}, result.diags);

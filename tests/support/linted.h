@@ -41,7 +41,7 @@ inline Linted lint_of(const Manifest& manifest, RuleSet rules,
       fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
   lint(make_lint_input(manifest, *plan, folding, &result.rules, *memory,
                        options),
-       result.diags);
+       kPlanSides, result.diags);
   return result;
 }
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "advise/candidates.h"
+#include "advise/possible_fixes.h"
 #include "tests/support/advised.h"
 
 namespace shardplan::testing {
@@ -60,27 +60,21 @@ inline std::optional<Manifest> slowly_padded(const Manifest& manifest,
 }
 
 inline std::optional<Effect> slow_effect(const Advised& before,
-                                         const Change& change,
+                                         const Candidate& change,
                                          const Diagnostic& finding,
                                          std::span<const uint32_t> parameters) {
-  const RuleSet rules =
-      change.rules ? changed(before.rules, *change.rules).rules : before.rules;
+  const RuleSet rules = changed(before.rules, change.rules).rules;
   std::optional<Manifest> other;
   if (change.padding) {
     other = slowly_padded(before.manifest, *change.padding);
     if (!other) return std::nullopt;
   }
   const Manifest& manifest = other ? *other : before.manifest;
-  std::vector<Axis> axes = before.mesh.axes();
-  for (Axis& axis : axes) {
-    if (change.axis && axis.name == change.axis->name) {
-      axis.size = change.axis->size;
-    }
-  }
   ResolveOptions how = before.resolving;
   if (change.declared) how.declarations = *change.declared;
   Diagnostics diags = before.diags.fresh();
-  const auto plan = resolve(manifest, rules, Mesh(std::move(axes)), how, diags);
+  const auto plan = resolve(
+      manifest, rules, change.mesh ? *change.mesh : before.mesh, how, diags);
   if (!plan) return std::nullopt;
   const auto memory = device_memory(manifest, *plan, diags);
   if (!memory) return std::nullopt;
@@ -88,7 +82,7 @@ inline std::optional<Effect> slow_effect(const Advised& before,
       fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
   lint(make_lint_input(manifest, *plan, folding, &rules, *memory,
                        before.linting),
-       diags);
+       kPlanSides, diags);
   if (finding_counts(diags) >= finding_counts(before.diags) ||
       !FindingsLeft(diags, *plan).is_gone(finding, before.plan)) {
     return std::nullopt;
@@ -136,15 +130,15 @@ inline std::vector<FixText> slow_fixes(const Advised& before,
   Diagnostics ignored;
   const auto memory = device_memory(before.manifest, before.plan, ignored);
   int64_t work = 0;
-  Candidates candidates =
-      candidates_for({{before.manifest, before.rules, before.plan, folding,
-                       *memory, before.resolving, before.linting},
-                      finding,
-                      parameters,
-                      work});
+  PossibleFixes candidates =
+      possible_fixes_for({{before.manifest, before.rules, before.plan, folding,
+                           *memory, before.resolving, before.linting},
+                          finding,
+                          parameters,
+                          work});
   if (candidates.size() > kTrials) candidates.resize(kTrials);
   std::vector<std::pair<int, FixText>> good;
-  for (const Candidate& candidate : candidates) {
+  for (const PossibleFix& candidate : candidates) {
     const auto effect =
         slow_effect(before, candidate.change, finding, parameters);
     if (!effect) continue;

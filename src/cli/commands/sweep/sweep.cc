@@ -3,6 +3,7 @@
 #include "cli/commands/sweep/sweep.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -25,11 +26,9 @@
 #include "cli/views/sweep_tables.h"
 #include "cli/views/tables.h"
 #include "core/fold.h"
+#include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "memory/sweep.h"
-#include "resolve/device_memory.h"
-#include "resolve/match.h"
-#include "resolve/resolve.h"
 #include "session/budget.h"
 #include "session/fit.h"
 #include "session/serving.h"
@@ -43,20 +42,9 @@ namespace {
 constexpr size_t kSweepRowsForPeople = 40;
 constexpr size_t kMaxPoints = 200'000;
 
-// The model once for parameters that no mesh tells apart: of one type, decided
-// alike, and named alike but for numbers. Resolving and telling findings then
-// costs as much as there are kinds of parameters, for every mesh.
-struct Kinds {
-  Manifest firsts;
-  Matches matches;  // of the firsts
-  Folding folding;  // of all parameters
-  UnitFacts known;
-  std::vector<int64_t> counts;  // of parameters
-};
-
 struct Sweep {
-  Inputs inputs;
-  Kinds kinds;
+  std::unique_ptr<const Inputs> inputs;  // the ground refers to them
+  Groundwork ground;
   NamesRead names;
   std::vector<Workload> workloads;
   std::vector<StepOptions> steps;  // none: no training step is asked for
@@ -96,103 +84,12 @@ class Findings {
   Diagnostics diags_;
 };
 
-Kinds sweep_kinds_of(const Manifest& manifest, const Matches& matches) {
-  std::map<std::tuple<uint32_t, int32_t, AxisLabels>, uint32_t> numbers;
-  std::vector<uint32_t> kinds;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const AxisLabels* labels = manifest.axes(i);
-    kinds.push_back(
-        numbers
-            .try_emplace({manifest.type_number(i), matches.winner[i],
-                          labels ? *labels : AxisLabels()},
-                         static_cast<uint32_t>(numbers.size()))
-            .first->second);
-  }
-  Kinds result;
-  result.folding = fold(kinds, [&](size_t i) { return manifest.name(i); });
-  result.known = unit_facts(manifest);
-  result.firsts.facts = manifest.facts;
-  result.matches.rules = matches.rules;
-  for (const ParameterClass& c : result.folding.classes) {
-    SHARDPLAN_CHECK(result.firsts.add(manifest.name(c.first),
-                                      manifest.type(c.first),
-                                      manifest.where(c.first)));
-    if (const AxisLabels* labels = manifest.axes(c.first)) {
-      result.firsts.set_axes(result.firsts.size() - 1, *labels);
-    }
-    result.matches.winner.push_back(matches.winner[c.first]);
-    result.counts.push_back(c.count);
-  }
-  return result;
-}
-
-// The plan of all parameters, from that of their kinds.
-Plan unfolded(Plan plan, const Kinds& kinds) {
-  std::vector<uint32_t> placement_of;
-  placement_of.reserve(kinds.folding.class_of.size());
-  for (const uint32_t kind : kinds.folding.class_of) {
-    placement_of.push_back(plan.placement_of[kind]);
-  }
-  plan.placement_of = std::move(placement_of);
-  return plan;
-}
-
-// The folding of the kinds by placement; classes count parameters.
-Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
-  Folding folding;
-  folding.folded_names = kinds.folding.folded_names;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
-  for (size_t i = 0; i < kinds.counts.size(); ++i) {
-    const uint32_t folded = kinds.folding.classes[i].folded;
-    const auto [entry, is_new] =
-        numbers.try_emplace({folded, plan.placement_of[i]},
-                            static_cast<uint32_t>(folding.classes.size()));
-    if (is_new) {
-      folding.classes.push_back({folded, plan.placement_of[i], i, 0});
-    }
-    folding.classes[entry->second].count += kinds.counts[i];
-    folding.class_of.push_back(entry->second);
-  }
-  return folding;
-}
-
-// What the rules are to the names is the same on every mesh: reported once.
-bool lint_names(const LintOptions& how, const Sweep& sweep, const Plan& plan,
-                Diagnostics& diags) {
-  const Manifest& manifest = sweep.inputs.model.manifest;
-  const auto memory = device_memory(manifest, plan, diags);
-  if (!memory) return false;
-  const Folding folding =
-      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintInput input = make_lint_input(manifest, plan, folding,
-                                          &sweep.inputs.rules, *memory, how);
-  lint(input, {Needs::Names}, diags);
-  return true;
-}
-
-// `plan` is of the kinds of parameters.
-bool lint_mesh(const LintOptions& how, const Sweep& sweep, const Plan& plan,
-               Diagnostics& diags) {
-  const Kinds& kinds = sweep.kinds;
-  const StagedCounts counts = {kinds.counts};
-  const auto memory = device_memory(plan, placed_counts(plan, counts), diags);
-  if (!memory) return false;
-  const Folding folding = folded_by_placement(kinds, plan);
-  const Summary summary = {counts, sweep.inputs.model.manifest.total_bytes(),
-                           kinds.known, is_catch_all};
-  LintInput input = make_lint_input(kinds.firsts, plan, folding,
-                                    &sweep.inputs.rules, *memory, how);
-  input.summary = &summary;
-  lint(input, {Needs::Specs, Needs::WholePlan}, diags);
-  return true;
-}
-
 bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
                 std::vector<SweepPoint>& points, Diagnostics& diags) {
   const auto add = [&](const SweepDevice& device) {
     input.options.limit = device.limit;
     input.options.reserve = device.reserve;
-    auto point = sweep_point(sweep.inputs.model.manifest, mesh, input.groups,
+    auto point = sweep_point(sweep.inputs->model.manifest, mesh, input.groups,
                              input.options, diags);
     if (!point) return false;
     points.push_back(*std::move(point));
@@ -230,10 +127,10 @@ CategoryBytes estimated_bytes(const MemoryBracket& bracket) {
 bool add_steps(const Options& options, const SweepMesh& mesh,
                BudgetInput& input, const Sweep& sweep,
                std::vector<SweepPoint>& points, Diagnostics& diags) {
-  const Manifest& manifest = sweep.inputs.model.manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   const StepRequest request = {options.planning, options.memory,
                                options.workload};
-  Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs.rules);
+  Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs->rules);
   for (const Workload& workload : sweep.workloads) {
     for (const StepOptions& step : sweep.steps) {
       for (const SweepDevice& device : sweep.devices) {
@@ -270,11 +167,11 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
 void report_source(const Options& options, const SweepMesh& mesh,
                    const Sweep& sweep, Diagnostics& diags) {
   if (sweep.model->from() != BracketSource::Shapes) return;
-  const Manifest& manifest = sweep.inputs.model.manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   const StepRequest request = {options.planning, options.memory,
                                options.workload};
   const Steps steps(request, *sweep.model, manifest, mesh.plan,
-                    &sweep.inputs.rules);
+                    &sweep.inputs->rules);
   const Workload& workload = sweep.workloads.front();
   const StepOptions& step = sweep.steps.front();
   report_by_shapes(manifest,
@@ -385,18 +282,16 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
                  NamesRead& names, Host& host, Diagnostics* of_all) {
   Swept swept{Findings(options)};
   Diagnostics& diags = swept.findings.diags();
-  auto plan =
-      resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
-              sweep.inputs.how, sweep.kinds.known, diags);
+  auto judged = Evaluator(sweep.ground).judge({}, mesh, kMeshSides, diags);
   const PlanRequest& planning = options.planning;
-  const LintOptions how = lint_options_with(planning, options.memory, {});
   MemoryRequest memory = options.memory;
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
-  if (!plan || !lint_mesh(how, sweep, *plan, diags)) return swept;
+  if (!judged) return swept;
+  Plan& plan = judged->plan;
   if (sweep.served) {
-    SweepMesh added{*std::move(plan),
+    SweepMesh added{std::move(plan),
                     {},
                     diags.count(Severity::Error),
                     diags.count(Severity::Warning),
@@ -406,26 +301,29 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
     if (!swept.stopped) swept.mesh = kept(std::move(added));
     return swept;
   }
-  plan = unfolded(*std::move(plan), sweep.kinds);
-  if (of_all != nullptr && !lint_names(how, sweep, *plan, *of_all)) {
+  plan = plan_of_all(std::move(plan), sweep.ground.groups);
+  // What the rules are to the names is the same on every mesh: reported once.
+  if (of_all != nullptr &&
+      !judge_plan(sweep.inputs->model.manifest, &sweep.inputs->rules, plan,
+                  sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
   AxisNames token_axes;
   if (!sweep.steps.empty()) {
-    token_axes = step_token_axes(memory, &sweep.inputs.rules, mesh);
+    token_axes = step_token_axes(memory, &sweep.inputs->rules, mesh);
   }
   std::optional<BudgetInput> input =
-      budget_input(memory, planning, sweep.inputs.model.manifest, *plan, names,
+      budget_input(memory, planning, sweep.inputs->model.manifest, plan, names,
                    host, diags, token_axes);
   if (!input) return swept;
-  SweepMesh added{*std::move(plan), input->options.kv_sharding,
+  SweepMesh added{std::move(plan), input->options.kv_sharding,
                   diags.count(Severity::Error), diags.count(Severity::Warning),
                   codes_of_errors(diags)};
   if (sweep.steps.empty()) {
     if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
   } else {
     if (!sweep.model && of_all != nullptr) {
-      sweep.model = step_model(sweep.inputs.model, *input, *of_all);
+      sweep.model = step_model(sweep.inputs->model, *input, *of_all);
     }
     swept.stopped = !sweep.model || !add_steps(options, added, *input, sweep,
                                                swept.points, swept.of_steps);
@@ -475,8 +373,8 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     swept[static_cast<size_t>(i)] = std::move(one);
     return true;
   };
-  count_lines(sweep.inputs.rules.sources);
-  count_lines(sweep.inputs.model.manifest.sources);
+  count_lines(sweep.inputs->rules.sources);
+  count_lines(sweep.inputs->model.manifest.sources);
   int64_t begun = 0;
   while (sweep_next(sweep.names, &context.diags) &&
          !swept[static_cast<size_t>(begun)]->mesh) {
@@ -547,12 +445,14 @@ std::optional<Sweep> run(Context& context) {
   auto devices =
       sweep_devices(options.sweep, options.memory, context.host, context.diags);
   if (!meshes || !devices) return std::nullopt;
-  auto matches = match_rules(inputs->model.manifest, inputs->rules, inputs->how,
-                             context.diags);
-  if (!matches) return std::nullopt;
-  Kinds kinds = sweep_kinds_of(inputs->model.manifest, *matches);
-  Sweep sweep{*std::move(inputs),
-              std::move(kinds),
+  auto kept = std::make_unique<const Inputs>(*std::move(inputs));
+  auto ground = groundwork_of_rules(
+      kept->model.manifest, kept->rules, fold_by_type(kept->model.manifest),
+      kept->how, lint_options_with(options.planning, options.memory, {}),
+      Places::Kept, context.diags);
+  if (!ground) return std::nullopt;
+  Sweep sweep{std::move(kept),
+              *std::move(ground),
               {},
               sweep_workloads(options.sweep),
               {},
@@ -561,7 +461,7 @@ std::optional<Sweep> run(Context& context) {
               {},
               {}};
   if (options.engine.name) {
-    sweep.served = served_models(options.engine, sweep.inputs.model.manifest,
+    sweep.served = served_models(options.engine, sweep.inputs->model.manifest,
                                  context.host, context.diags);
     if (!sweep.served) return std::nullopt;
   }
@@ -574,7 +474,7 @@ std::optional<Sweep> run(Context& context) {
 }
 
 std::string trained_text(const Sweep& sweep) {
-  const Manifest& manifest = sweep.inputs.model.manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   Budget::Part trained;
   Budget::Part frozen;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -605,7 +505,7 @@ std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
 std::string sweep_headline(const Sweep& sweep, int64_t fitting,
                            int64_t perhaps) {
   const auto points = static_cast<int64_t>(sweep.points.size());
-  const Manifest& manifest = sweep.inputs.model.manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   std::string line =
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
@@ -646,8 +546,8 @@ Exit run_sweep(Context& context) {
   report.diagnostics = &context.diags;
   report.summary = {
       {"total_parameters",
-       Count{sweep->inputs.model.manifest.total_elements()}},
-      {"total_bytes", ByteSize{sweep->inputs.model.manifest.total_bytes()}},
+       Count{sweep->inputs->model.manifest.total_elements()}},
+      {"total_bytes", ByteSize{sweep->inputs->model.manifest.total_bytes()}},
       {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
       {"points", Count{static_cast<int64_t>(sweep->points.size())}},
       {"fitting", limited ? Cell(Count{fitting}) : Cell()},

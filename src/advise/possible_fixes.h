@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates: changes that may remove a finding, to be tried in turn.
+// PossibleFixes: changes that may remove a finding, to be tried in turn.
 //
 // Each function looks at the placements of the finding's parameters only, and
 // proposes a handful; advise/what_if.h says which of them help, and what they
@@ -19,14 +19,14 @@
 
 namespace shardplan {
 
-struct Candidate {
-  Change change;
+struct PossibleFix {
+  Candidate change;
   Fix fix;  // without effect and edits
   // Which to prefer before bytes are compared: 0 does what the rules seem to
   // mean, 1 needs another mesh, 2 gives up what was asked for.
   int tier = 0;
 };
-using Candidates = std::vector<Candidate>;
+using PossibleFixes = std::vector<PossibleFix>;
 
 // The finding and its parameters, by number.
 struct Found {
@@ -42,22 +42,22 @@ struct Found {
 };
 
 // Everything below, by the finding's code.
-Candidates candidates_for(const Found& found);
+PossibleFixes possible_fixes_for(const Found& found);
 
 // SP203, SP206, SP303: sizes of axes, padding, other dimensions.
-void add_size_candidates(const Found& found, Candidates& all);
+void add_size_fixes(const Found& found, PossibleFixes& all);
 // SP304: what its largest losses need.
-void add_loss_candidates(const Found& found, Candidates& all);
+void add_loss_fixes(const Found& found, PossibleFixes& all);
 // SP104, SP201, SP202, SP204, SP302: entries of specs.
-void add_spec_candidates(const Found& found, Candidates& all);
+void add_spec_fixes(const Found& found, PossibleFixes& all);
 // SP101, SP102, SP103, SP106, SP107: patterns and the order of rules.
-void add_rule_candidates(const Found& found, Candidates& all);
+void add_rule_fixes(const Found& found, PossibleFixes& all);
 
 // What they share.
 
 // `change` with words for it.
 void add_rule_change(const Found& found, RuleChange change, int tier,
-                     Candidates& all);
+                     PossibleFixes& all);
 // A rule decides it, with a spec of mesh axes: what fixes can edit. Specs of
 // semantic or logical axes are changed where those are defined.
 bool asks_by_axes(const Placement& placement);
@@ -66,7 +66,7 @@ bool asks_by_axes(const Placement& placement);
 // the others then have too.
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
-                int tier, Candidates& all);
+                int tier, PossibleFixes& all);
 // The names of parameters, with `*` for numbers, each once. Empty where a rule
 // that is to stand before `place` is not written by them.
 std::vector<std::string> folded_names_of(const Found& found,

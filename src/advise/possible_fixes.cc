@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "advise/candidates.h"
+#include "advise/possible_fixes.h"
 
 #include <algorithm>
 #include <numeric>
@@ -97,14 +97,14 @@ bool next_choice(std::vector<size_t>& chosen, size_t choices) {
 }  // namespace
 
 void add_rule_change(const Found& found, RuleChange change, int tier,
-                     Candidates& all) {
-  Candidate candidate;
-  candidate.tier = tier;
-  candidate.fix.kind = FixKind::RuleEdit;
-  candidate.fix.text = text_of(found.planned, change);
-  if (candidate.fix.text.empty()) return;
-  candidate.change.rules = std::move(change);
-  all.push_back(std::move(candidate));
+                     PossibleFixes& all) {
+  PossibleFix possible;
+  possible.tier = tier;
+  possible.fix.kind = FixKind::RuleEdit;
+  possible.fix.text = text_of(found.planned, change);
+  if (possible.fix.text.empty()) return;
+  possible.change.rules.push_back(std::move(change));
+  all.push_back(std::move(possible));
 }
 
 bool asks_by_axes(const Placement& placement) {
@@ -113,7 +113,7 @@ bool asks_by_axes(const Placement& placement) {
 
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
-                int tier, Candidates& all) {
+                int tier, PossibleFixes& all) {
   if (rule == 0) return;  // its size or its logical axes decide
   const Planned& planned = found.planned;
   const bool others = has_others(planned, rule, parameters.size());
@@ -252,8 +252,8 @@ std::vector<PartitionSpec> spread(const Planned& planned,
   return specs;
 }
 
-Candidates candidates_for(const Found& found) {
-  Candidates all;
+PossibleFixes possible_fixes_for(const Found& found) {
+  PossibleFixes all;
   const int rule = found.diagnostic.subject.rule;
   if (rule > 0) {  // candidates are copies of its spec
     const auto index = static_cast<size_t>(rule) - 1;
@@ -264,10 +264,10 @@ Candidates candidates_for(const Found& found) {
     case Code::IndivisibleDimension:
     case Code::SplitUnit:
     case Code::UnevenShards:
-      add_size_candidates(found, all);
+      add_size_fixes(found, all);
       break;
     case Code::ShardingLost:
-      add_loss_candidates(found, all);
+      add_loss_fixes(found, all);
       break;
     case Code::SpecLongerThanRank:
     case Code::UnknownAxis:
@@ -275,10 +275,10 @@ Candidates candidates_for(const Found& found) {
     case Code::UnusedAxis:
     case Code::UnmentionedAxis:
     case Code::LargeReplicatedParameter:
-      add_spec_candidates(found, all);
+      add_spec_fixes(found, all);
       break;
     default:
-      add_rule_candidates(found, all);
+      add_rule_fixes(found, all);
   }
   return all;
 }
@@ -295,7 +295,7 @@ constexpr int64_t kLeastLimit = 64;
 // the dimension. Where units are cut, sizes that cut none are among its
 // divisors; which they are is for the trial to say.
 void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
-                    size_t tried, Candidates& all) {
+                    size_t tried, PossibleFixes& all) {
   const Mesh& mesh = found.planned.plan.mesh;
   for (const AxisName& axis : axes) {
     const int64_t now = mesh.size_of(axis);
@@ -314,42 +314,43 @@ void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
       near.push_back(*--below);
     }
     for (const int64_t other : near) {
-      Candidate candidate;
-      candidate.tier = 1;
-      candidate.change.axis = Axis{axis, other};
-      candidate.fix.kind = FixKind::AxisSize;
-      candidate.fix.axis = axis;
-      candidate.fix.size = other;
-      candidate.fix.text = "use `" + axis + "=" + std::to_string(other) + "`";
-      all.push_back(std::move(candidate));
+      PossibleFix possible;
+      possible.tier = 1;
+      possible.change.mesh = resized(mesh, {axis, other});
+      if (!possible.change.mesh) continue;
+      possible.fix.kind = FixKind::AxisSize;
+      possible.fix.axis = axis;
+      possible.fix.size = other;
+      possible.fix.text = "use `" + axis + "=" + std::to_string(other) + "`";
+      all.push_back(std::move(possible));
     }
   }
 }
 
 void add_padding(const Found& found, std::span<const uint32_t> parameters,
                  int dim, int64_t size, std::string_view remark,
-                 Candidates& all) {
-  Candidate candidate;
-  candidate.change.padding =
+                 PossibleFixes& all) {
+  PossibleFix possible;
+  possible.change.padding =
       Padding{{parameters.begin(), parameters.end()}, dim, size};
-  candidate.fix.kind = FixKind::PadDimension;
-  candidate.fix.dim = dim;
-  candidate.fix.size = size;
-  candidate.fix.text = "pad dimension " + std::to_string(dim) + " to " +
-                       std::to_string(size) + std::string(remark);
+  possible.fix.kind = FixKind::PadDimension;
+  possible.fix.dim = dim;
+  possible.fix.size = size;
+  possible.fix.text = "pad dimension " + std::to_string(dim) + " to " +
+                      std::to_string(size) + std::string(remark);
   if (found.diagnostic.code == Code::ShardingLost) {
-    candidate.fix.parameters = names_of(found.planned.manifest, parameters);
-    candidate.fix.text = "pad dimension " + std::to_string(dim) + " of " +
-                         names_text(candidate.fix.parameters) + " to " +
-                         std::to_string(size) + std::string(remark);
+    possible.fix.parameters = names_of(found.planned.manifest, parameters);
+    possible.fix.text = "pad dimension " + std::to_string(dim) + " of " +
+                        names_text(possible.fix.parameters) + " to " +
+                        std::to_string(size) + std::string(remark);
   }
-  all.push_back(std::move(candidate));
+  all.push_back(std::move(possible));
 }
 
 // The smallest size that the shards divide, and the smallest that 128 divides
 // too, which matrix units like and Megatron pads vocabularies to.
 void add_paddings(const Found& found, std::span<const uint32_t> parameters,
-                  int dim, int64_t size, int64_t shards, Candidates& all) {
+                  int dim, int64_t size, int64_t shards, PossibleFixes& all) {
   constexpr int64_t kTile = 128;
   const auto smallest = checked_mul(ceil_div(size, shards), shards);
   if (!smallest) return;
@@ -371,7 +372,7 @@ AxisNames known_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
 // The axes of one dimension elsewhere, and at last nowhere.
 void add_other_dimensions(const Found& found,
                           std::span<const uint32_t> parameters, int dim,
-                          const AxisNames& axes, Candidates& all) {
+                          const AxisNames& axes, PossibleFixes& all) {
   const Placement& placement = found.planned.plan.of(parameters.front());
   if (!asks_by_axes(placement)) return;
   PartitionSpec base = *placement.requested;
@@ -389,7 +390,7 @@ void add_other_dimensions(const Found& found,
 }
 
 // What a framework may do instead, if it can have to do with the finding.
-void add_declarations(const Found& found, Candidates& all) {
+void add_declarations(const Found& found, PossibleFixes& all) {
   const bool cuts_unit = found.diagnostic.code == Code::SplitUnit;
   const Declarations& now = found.planned.resolving.declarations;
   const std::vector<std::string> texts =
@@ -403,19 +404,19 @@ void add_declarations(const Found& found, Candidates& all) {
         then == now) {
       continue;
     }
-    Candidate candidate;
-    candidate.tier = 1;
-    candidate.change.declared = then;
-    candidate.fix.kind = FixKind::Declare;
-    candidate.fix.declaration = text;
-    candidate.fix.text = "`--declare " + text + "`";
-    all.push_back(std::move(candidate));
+    PossibleFix possible;
+    possible.tier = 1;
+    possible.change.declared = then;
+    possible.fix.kind = FixKind::Declare;
+    possible.fix.declaration = text;
+    possible.fix.text = "`--declare " + text + "`";
+    all.push_back(std::move(possible));
   }
 }
 
 // Other orders of a dimension's axes: under `prefix` the first ones are kept.
 void add_orders(const Found& found, std::span<const uint32_t> parameters,
-                int dim, AxisNames axes, Candidates& all) {
+                int dim, AxisNames axes, PossibleFixes& all) {
   constexpr size_t kMaxAxes = 3;
   const Plan& plan = found.planned.plan;
   if (plan.on_indivisible != OnIndivisible::Prefix || axes.size() < 2 ||
@@ -436,7 +437,7 @@ void add_orders(const Found& found, std::span<const uint32_t> parameters,
 
 }  // namespace
 
-void add_size_candidates(const Found& found, Candidates& all) {
+void add_size_fixes(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty() || !found.placement().requested) return;
   const Placement& placement = found.placement();
   const Mesh& mesh = found.planned.plan.mesh;
@@ -455,7 +456,7 @@ void add_size_candidates(const Found& found, Candidates& all) {
   add_axis_sizes(found, size, axes, cuts_unit ? 3 : 1, all);
 }
 
-void add_loss_candidates(const Found& found, Candidates& all) {
+void add_loss_fixes(const Found& found, PossibleFixes& all) {
   constexpr size_t kLosses = 3;
   const Planned& planned = found.planned;
   std::vector<std::pair<int64_t, uint32_t>> losses;  // bytes, placement

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "advise/candidates.h"
 #include "advise/name_pattern.h"
+#include "advise/possible_fixes.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -59,7 +59,7 @@ std::vector<NewRule> rules_for(const Found& found,
 }
 
 void add_insert(const Found& found, std::vector<NewRule> rules, int place,
-                int tier, Candidates& all) {
+                int tier, PossibleFixes& all) {
   if (rules.empty()) return;
   RuleChange change;
   change.kind = RuleChange::Kind::Insert;
@@ -169,7 +169,7 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
 }
 
 // SP101: as its like are placed, else over all axes; or replicated.
-void add_unmatched(const Found& found, Candidates& all) {
+void add_unmatched(const Found& found, PossibleFixes& all) {
   const auto rules = static_cast<int>(found.planned.rules.rules.size());
   const int place = insertion_place(found.planned.rules, rules + 1);
   const auto append = [&](const PartitionSpec& spec, int tier) {
@@ -195,7 +195,7 @@ void add_unmatched(const Found& found, Candidates& all) {
   }
 }
 
-void add_remove(const Found& found, int rule, int tier, Candidates& all) {
+void add_remove(const Found& found, int rule, int tier, PossibleFixes& all) {
   const auto index = static_cast<size_t>(rule) - 1;
   if (!is_editable(found.planned.rules.rules[index])) return;
   RuleChange change;
@@ -207,7 +207,7 @@ void add_remove(const Found& found, int rule, int tier, Candidates& all) {
 // SP102: the pattern with the words that were meant, or none. Rules that match
 // nothing may be many, and so may be names: words are compared for the first
 // rules only.
-void add_unused_rule(const Found& found, Candidates& all) {
+void add_unused_rule(const Found& found, PossibleFixes& all) {
   constexpr int64_t kMostWork = 200000;  // names looked at, over all findings
   const int rule = found.diagnostic.subject.rule;
   if (rule < 1) return;
@@ -230,7 +230,7 @@ void add_unused_rule(const Found& found, Candidates& all) {
 
 // The pattern for whole components or for the end of names only. Patterns with
 // more than plain words may look at numbers, which a trial must not.
-void add_anchored(const Found& found, int rule, Candidates& all) {
+void add_anchored(const Found& found, int rule, PossibleFixes& all) {
   const std::string& pattern = rule_of(found, rule).pattern;
   const bool plain = std::all_of(pattern.begin(), pattern.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -252,7 +252,7 @@ void add_anchored(const Found& found, int rule, Candidates& all) {
 }
 
 // SP103: above those that take its names, or a narrower one of these.
-void add_shadowed(const Found& found, Candidates& all) {
+void add_shadowed(const Found& found, PossibleFixes& all) {
   if (found.diagnostic.severity == Severity::Note) return;  // a spare catch-all
   const int rule = found.diagnostic.subject.rule;
   const std::vector<int>& takers = rule_of(found, rule).shadowed_by;
@@ -267,7 +267,7 @@ void add_shadowed(const Found& found, Candidates& all) {
 
 // SP106: all ranks but the one that takes the most bytes get rules of their
 // own, with the spec that they have.
-void add_broad(const Found& found, Candidates& all) {
+void add_broad(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const Plan& plan = found.planned.plan;
   std::map<size_t, int64_t> bytes;  // by rank
@@ -298,7 +298,7 @@ void add_broad(const Found& found, Candidates& all) {
 
 // SP107: the names in the place of the catch-all's pattern, or rules for them
 // in front of it.
-void add_catch_all(const Found& found, Candidates& all) {
+void add_catch_all(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const auto index = static_cast<size_t>(rule) - 1;
   if (found.planned.rules.rules[index].by_dialect) return;
@@ -318,7 +318,7 @@ void add_catch_all(const Found& found, Candidates& all) {
 
 }  // namespace
 
-void add_rule_candidates(const Found& found, Candidates& all) {
+void add_rule_fixes(const Found& found, PossibleFixes& all) {
   switch (found.diagnostic.code) {
     case Code::UnmatchedParameter:
       if (!found.parameters.empty()) add_unmatched(found, all);
@@ -354,7 +354,7 @@ const PartitionSpec& spec_of(const Found& found) {
 
 // A rule that decides nothing has no parameters to write another rule for.
 void respec(const Found& found, const PartitionSpec& spec, int tier,
-            Candidates& all) {
+            PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   if (!found.parameters.empty()) {
     add_respec(found, rule, found.parameters, spec, tier, all);
@@ -370,7 +370,7 @@ void respec(const Found& found, const PartitionSpec& spec, int tier,
 }
 
 // SP201: the axis that was meant, or none.
-void add_unknown(const Found& found, Candidates& all) {
+void add_unknown(const Found& found, PossibleFixes& all) {
   const Plan& plan = found.planned.plan;
   const Subject& subject = found.diagnostic.subject;
   const auto dim = static_cast<size_t>(subject.dim);
@@ -395,7 +395,7 @@ void add_unknown(const Found& found, Candidates& all) {
 }
 
 // SP202: the later use goes, or the earlier one.
-void add_repeated(const Found& found, Candidates& all) {
+void add_repeated(const Found& found, PossibleFixes& all) {
   const auto dim = static_cast<size_t>(found.diagnostic.subject.dim);
   const PartitionSpec& asked = spec_of(found);
   AxisNames earlier;
@@ -432,7 +432,7 @@ void add_repeated(const Found& found, Candidates& all) {
 }
 
 // SP104: nothing beyond the rank.
-void add_too_long(const Found& found, Candidates& all) {
+void add_too_long(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty()) return;
   PartitionSpec spec = spec_of(found);
   spec.dims.resize(
@@ -441,7 +441,7 @@ void add_too_long(const Found& found, Candidates& all) {
 }
 
 // SP302: the axes that are free, where they divide.
-void add_replicated(const Found& found, Candidates& all) {
+void add_replicated(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty() || !asks_by_axes(found.placement())) return;
   const Placement& placement = found.placement();
   const AxisNames free = free_axes(found.planned.plan, placement.spec);
@@ -452,7 +452,7 @@ void add_replicated(const Found& found, Candidates& all) {
 }
 
 // SP204, SP208: the axis in the rules whose parameters take the most.
-void add_unused(const Found& found, Candidates& all) {
+void add_unused(const Found& found, PossibleFixes& all) {
   // An axis that is meant for copies, or that is called otherwise in the rules.
   if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
@@ -492,7 +492,7 @@ void add_unused(const Found& found, Candidates& all) {
 
 }  // namespace
 
-void add_spec_candidates(const Found& found, Candidates& all) {
+void add_spec_fixes(const Found& found, PossibleFixes& all) {
   // What logical or semantic axes ask for is changed where they are defined.
   const Code code = found.diagnostic.code;
   const bool is_of_entry = code == Code::UnknownAxis ||

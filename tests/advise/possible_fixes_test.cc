@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "advise/candidates.h"
+#include "advise/possible_fixes.h"
 
 #include <algorithm>
 #include <set>

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/candidate.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+// What comes to stand before a rule: the rules of an insertion, or one that is
+// moved. In the order of places, then of changes.
+struct Arrival {
+  int before = 1;
+  int change = 0;
+};
+
+}  // namespace
+
+ChangedRules changed(const RuleSet& rules,
+                     std::span<const RuleChange> changes) {
+  const auto count = static_cast<int>(rules.rules.size());
+  ChangedRules result{rules, std::vector<int>(rules.rules.size()),
+                      std::vector<int>(rules.rules.size(), -1)};
+  std::iota(result.origin.begin(), result.origin.end(), 0);
+  std::vector<Arrival> arrivals;
+  std::vector<bool> leaves(rules.rules.size());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const RuleChange& change = changes[i];
+    const auto number = static_cast<int>(i);
+    const size_t at = static_cast<size_t>(change.rule) - 1;
+    switch (change.kind) {
+      case RuleChange::Kind::SetSpec:
+        result.rules.rules[at].spec = change.spec;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::SetPattern:
+        result.rules.rules[at].pattern = change.pattern;
+        result.origin[at] = -1;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::Insert:
+        arrivals.push_back({change.rule, number});
+        break;
+      case RuleChange::Kind::Remove:
+        leaves[at] = true;
+        break;
+      case RuleChange::Kind::Move:
+        arrivals.push_back({change.before, number});
+        leaves[at] = true;
+        break;
+    }
+  }
+  if (std::none_of(leaves.begin(), leaves.end(), [](bool b) { return b; }) &&
+      arrivals.empty()) {
+    return result;
+  }
+  std::stable_sort(
+      arrivals.begin(), arrivals.end(),
+      [](const Arrival& a, const Arrival& b) { return a.before < b.before; });
+  std::vector<Rule> old = std::move(result.rules.rules);
+  const std::vector<int> origin = std::move(result.origin);
+  const std::vector<int> by = std::move(result.by);
+  result.rules.rules.clear();
+  result.origin.clear();
+  result.by.clear();
+  const auto add = [&](Rule rule, int of, int change) {
+    result.rules.rules.push_back(std::move(rule));
+    result.origin.push_back(of);
+    result.by.push_back(change);
+  };
+  auto next = arrivals.begin();
+  for (int number = 1; number <= count + 1; ++number) {
+    for (; next != arrivals.end() && next->before <= number; ++next) {
+      const RuleChange& change = changes[static_cast<size_t>(next->change)];
+      if (change.kind == RuleChange::Kind::Move) {
+        const size_t from = static_cast<size_t>(change.rule) - 1;
+        add(std::move(old[from]), change.rule - 1, next->change);
+        continue;
+      }
+      for (const NewRule& rule : change.added) {
+        add({rule.pattern, rule.spec, {}, {}, {}, false}, -1, next->change);
+      }
+    }
+    const size_t at = static_cast<size_t>(number) - 1;
+    if (number <= count && !leaves[at]) {
+      add(std::move(old[at]), origin[at], by[at]);
+    }
+  }
+  return result;
+}
+
+std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
+  std::vector<Axis> axes = mesh.axes();
+  int64_t devices = 1;
+  for (Axis& axis : axes) {
+    if (axis.name == wanted.name) axis.size = wanted.size;
+    if (axis.size > kMaxDevices / devices) return std::nullopt;
+    devices *= axis.size;
+  }
+  return Mesh(std::move(axes));
+}
+
+}  // namespace shardplan

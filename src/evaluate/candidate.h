@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidate: one way to place and run a model that a search may try.
+//
+// It says what differs from what was asked for; what it does not say stays. A
+// search makes candidates, and evaluate/evaluate.h judges them all alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/mesh.h"
+#include "core/rules.h"
+#include "core/spec.h"
+
+namespace shardplan {
+
+struct NewRule {
+  std::string pattern;
+  PartitionSpec spec;
+  std::vector<std::string> names = {};  // of its parameters, `*` for numbers
+};
+
+// One step from a rule set to another, before it is text.
+struct RuleChange {
+  enum class Kind : uint8_t { SetSpec, SetPattern, Insert, Remove, Move };
+  Kind kind = Kind::SetSpec;
+  // 1-based: the rule that is changed. Insert: the rule that the new ones come
+  // to stand before; one more than there are rules means the end.
+  int rule = 1;
+  int before = 1;              // Move: the rule that it comes to stand before
+  PartitionSpec spec;          // SetSpec
+  std::string pattern;         // SetPattern
+  std::vector<NewRule> added;  // Insert
+};
+
+struct ChangedRules {
+  RuleSet rules;
+  // Per rule the 0-based number of the one it was; -1 where the pattern is new.
+  std::vector<int> origin;
+  // Per rule the number of the change that wrote or moved it; -1 for none.
+  std::vector<int> by;
+};
+// All changes at once, each of the rules as they were. REQUIRES: no two set,
+// remove or move the same rule.
+ChangedRules changed(const RuleSet& rules, std::span<const RuleChange> changes);
+
+// Dimension `dim` of some parameters gets another size. All parameters of a
+// group (evaluate/parameter_groups.h) get it, or none.
+struct Padding {
+  std::vector<uint32_t> parameters;  // ascending
+  int dim = 0;
+  int64_t size = 0;
+};
+
+struct Candidate {
+  std::vector<RuleChange> rules = {};  // made at once
+  std::optional<Mesh> mesh = {};
+  std::optional<Padding> padding = {};
+  std::optional<Declarations> declared = {};
+};
+
+// The mesh with another size of one of its axes. Empty where that is more
+// devices than a mesh may have.
+std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted);
+
+}  // namespace shardplan

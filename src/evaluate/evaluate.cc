@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/evaluate.h"
+
+#include <utility>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+// Without their places.
+RuleSet without_places(const RuleSet& rules) {
+  RuleSet result = rules;
+  result.sources.clear();
+  for (Rule& rule : result.rules) {
+    rule.where = rule.spec_where = rule.item_where = {};
+    rule.dim_where.clear();
+  }
+  for (LogicalRule& rule : result.logical_rules) {
+    rule.where = rule.axes_where = {};
+  }
+  return result;
+}
+
+// Rules are found in all parameters of a placement that asked for something,
+// by its number.
+FoundSets sets_of(const Plan& plan) {
+  FoundSets found;
+  for (size_t p = 0; p < plan.placements.size(); ++p) {
+    found.sets.emplace_back();
+    if (plan.placements[p].requested) {
+      found.sets.back().push_back(static_cast<int>(p));
+    }
+  }
+  found.of = plan.placement_of;
+  return found;
+}
+
+StagedCounts counts_of(const ParameterGroups& groups, const LintOptions& how) {
+  return staged_counts(groups.group_of, groups.groups.size(), how.stages.get());
+}
+
+int64_t bytes_of_all(const Manifest& firsts, const StagedCounts& counts) {
+  int64_t bytes = 0;
+  for (size_t g = 0; g < firsts.size(); ++g) {
+    bytes += firsts.type(g).bytes() * counts.all[g];
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
+                                     const RuleSet* rules, const Plan& plan,
+                                     const LintOptions& how,
+                                     std::span<const Needs> sides,
+                                     Diagnostics& diags) {
+  StagedCounts counts = staged_counts(plan.placement_of, plan.placements.size(),
+                                      how.stages.get());
+  auto memory = device_memory(plan, counts, diags);
+  if (!memory) return std::nullopt;
+  JudgedPlan judged{fold(plan.placement_of, manifest), std::move(counts),
+                    *std::move(memory)};
+  lint(make_lint_input(manifest, plan, judged.folding, rules, judged.memory,
+                       how),
+       sides, diags);
+  return judged;
+}
+
+std::optional<Groundwork> groundwork_of_rules(
+    const Manifest& manifest, const RuleSet& rules, const Folding& folding,
+    const ResolveOptions& resolving, const LintOptions& linting, Places places,
+    Diagnostics& diags) {
+  auto found = find_rules(manifest, rules, resolving, diags);
+  if (!found) return std::nullopt;
+  const bool kept = places == Places::Kept;
+  Groundwork ground{manifest, &rules, {}, {}, resolving,
+                    linting,  {},     {}, {}, {}};
+  ground.groups = parameter_groups(manifest, folding, *std::move(found),
+                                   resolving.strict, kept);
+  ground.counts = counts_of(ground.groups, linting);
+  ground.known = unit_facts(manifest, folding);
+  Groundwork::Matched matched{changed(kept ? rules : without_places(rules), {}),
+                              {}};
+  int64_t ignored = 0;
+  matched.matches =
+      *match_groups(ground.groups, rules.rules.size(), matched.rules, ignored);
+  ground.unchanged =
+      std::make_shared<const Groundwork::Matched>(std::move(matched));
+  return ground;
+}
+
+Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
+                              const Folding& folding,
+                              const ConvertOptions& converting,
+                              const LintOptions& linting) {
+  Groundwork ground{manifest, nullptr, plan, converting, {},
+                    linting,  {},      {},   {},         {}};
+  ground.groups =
+      parameter_groups(manifest, folding, sets_of(plan), plan.strict, false);
+  ground.counts = counts_of(ground.groups, linting);
+  ground.known = unit_facts(manifest, folding);
+  std::vector<uint32_t> placement_of;
+  for (const ParameterGroup& group : ground.groups.groups) {
+    placement_of.push_back(plan.placement_of[group.first]);
+  }
+  ground.saved->placement_of = std::move(placement_of);
+  return ground;
+}
+
+std::shared_ptr<const Groundwork::Matched> Evaluator::matched(
+    std::span<const RuleChange> changes) {
+  if (changes.empty()) return ground_.unchanged;
+  const RuleSet& rules = ground_.unchanged->rules.rules;
+  Groundwork::Matched made{changed(rules, changes), {}};
+  auto matches =
+      match_groups(ground_.groups, rules.rules.size(), made.rules, work_);
+  if (!matches) return nullptr;
+  made.matches = *std::move(matches);
+  return std::make_shared<const Groundwork::Matched>(std::move(made));
+}
+
+std::optional<Plan> Evaluator::placed(const Candidate& candidate,
+                                      const Mesh& mesh, const Manifest& firsts,
+                                      const UnitFacts& known,
+                                      const Groundwork::Matched* by,
+                                      Diagnostics& diags) {
+  if (by == nullptr) {
+    return convert_plan(firsts, *ground_.saved, mesh, ground_.converting,
+                        diags);
+  }
+  ResolveOptions how = ground_.resolving;
+  if (candidate.declared) how.declarations = *candidate.declared;
+  return resolve(firsts, by->rules.rules, by->matches, mesh, how, known, diags);
+}
+
+std::optional<Judgement> Evaluator::judge(const Candidate& candidate,
+                                          const Mesh& mesh,
+                                          std::span<const Needs> sides,
+                                          Diagnostics& diags) {
+  std::shared_ptr<const Groundwork::Matched> by;
+  if (ground_.rules != nullptr) {
+    by = matched(candidate.rules);
+    if (by == nullptr) return std::nullopt;
+  }
+  std::optional<Manifest> other;
+  std::optional<UnitFacts> other_facts;
+  if (candidate.padding) {
+    other = padded_firsts(ground_.groups, *candidate.padding);
+    if (!other) return std::nullopt;
+    // Shapes tell facts: those of all parameters, numbers included.
+    const auto all = padded(ground_.manifest, *candidate.padding);
+    work_ += static_cast<int64_t>(ground_.manifest.size());
+    if (!all) return std::nullopt;
+    other_facts = unit_facts(*all);
+  }
+  const Manifest& firsts = other ? *other : ground_.groups.firsts;
+  const UnitFacts& known = other_facts ? *other_facts : ground_.known;
+  auto plan = placed(candidate, candidate.mesh ? *candidate.mesh : mesh, firsts,
+                     known, by.get(), diags);
+  if (!plan) return std::nullopt;
+  auto memory =
+      device_memory(*plan, placed_counts(*plan, ground_.counts), diags, &work_);
+  if (!memory) return std::nullopt;
+  Judgement judgement{std::move(by), *std::move(plan), *std::move(memory)};
+  const Folding folding =
+      fold_groups(ground_.groups, judgement.plan.placement_of);
+  const Summary summary = {
+      ground_.counts, bytes_of_all(firsts, ground_.counts), known,
+      [this](const std::string& pattern) { return catches_all(pattern); }};
+  const RuleSet* const rules =
+      judgement.matched ? &judgement.matched->rules.rules : nullptr;
+  LintInput input = make_lint_input(firsts, judgement.plan, folding, rules,
+                                    judgement.memory, ground_.linting);
+  input.summary = &summary;
+  lint(input, sides, diags);
+  return judgement;
+}
+
+bool Evaluator::catches_all(const std::string& pattern) {
+  const auto [entry, is_new] = catch_all_.try_emplace(pattern, false);
+  if (is_new) entry->second = is_catch_all(pattern);
+  return entry->second;
+}
+
+Plan plan_of_all(Plan plan, const ParameterGroups& groups) {
+  std::vector<uint32_t> placement_of;
+  placement_of.reserve(groups.group_of.size());
+  for (const uint32_t group : groups.group_of) {
+    placement_of.push_back(plan.placement_of[group]);
+  }
+  plan.placement_of = std::move(placement_of);
+  return plan;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/parameter_groups.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "base/checked.h"
+
+namespace shardplan {
+
+ParameterGroups parameter_groups(const Manifest& manifest,
+                                 const Folding& folding, FoundSets found,
+                                 bool strict, bool places) {
+  ParameterGroups result;
+  result.sets = std::move(found.sets);
+  result.folded_names = folding.folded_names;
+  result.firsts.facts = manifest.facts;
+  result.plain_names = manifest.names_are_plain();
+  std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
+  // Parameters of a class are mostly of one group.
+  struct Latest {
+    uint32_t set = 0;
+    uint32_t label = 0;
+    uint32_t group = UINT32_MAX;
+  };
+  std::vector<Latest> latest(folding.classes.size());
+  result.group_of.reserve(manifest.size());
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const uint32_t set = found.of[i];
+    const AxisLabels* const axes = manifest.axes(i);
+    uint32_t label = 0;
+    if (axes != nullptr) {
+      label =
+          labels.try_emplace(*axes, static_cast<uint32_t>(labels.size() + 1))
+              .first->second;
+    }
+    const uint32_t number = folding.class_of[i];
+    Latest& last = latest[number];
+    if (last.group == UINT32_MAX || last.set != set || last.label != label) {
+      const auto [entry, is_new] = known.try_emplace(
+          {set, number, label}, static_cast<uint32_t>(result.groups.size()));
+      if (is_new) {
+        const TensorType& type = manifest.type(i);
+        result.groups.push_back({set, folding.classes[number].folded,
+                                 static_cast<uint32_t>(i), 0,
+                                 !strict || !type.shape.empty()});
+        SHARDPLAN_CHECK(result.firsts.add(manifest.name(i), type,
+                                          places ? manifest.where(i) : Span()));
+        if (axes != nullptr) {
+          result.firsts.set_axes(result.firsts.size() - 1, *axes);
+        }
+      }
+      last = {set, label, entry->second};
+    }
+    ++result.groups[last.group].count;
+    result.group_of.push_back(last.group);
+  }
+  return result;
+}
+
+Folding fold_groups(const ParameterGroups& groups,
+                    const std::vector<uint32_t>& kinds) {
+  Folding result;
+  result.folded_names = groups.folded_names;
+  result.class_of.reserve(kinds.size());
+  std::unordered_map<uint64_t, uint32_t> known;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const ParameterGroup& members = groups.groups[i];
+    const auto [entry, is_new] =
+        known.try_emplace((uint64_t{members.folded} << 32U) | kinds[i],
+                          static_cast<uint32_t>(result.classes.size()));
+    if (is_new) result.classes.push_back({members.folded, kinds[i], i, 0});
+    result.classes[entry->second].count += members.count;
+    result.class_of.push_back(entry->second);
+  }
+  return result;
+}
+
+namespace {
+
+// Per folded name the rules with new patterns that are found in it, by their
+// new numbers; no entries where no pattern is new. Empty when a pattern cannot
+// be compiled.
+using FoundByName = std::vector<std::vector<int>>;
+std::optional<FoundByName> find_new(const ParameterGroups& groups,
+                                    const ChangedRules& change, int64_t& work) {
+  FoundByName result;
+  RuleSet fresh;
+  std::vector<int> numbers;
+  for (size_t i = 0; i < change.origin.size(); ++i) {
+    if (change.origin[i] >= 0) continue;
+    fresh.rules.push_back(change.rules.rules[i]);
+    numbers.push_back(static_cast<int>(i));
+  }
+  if (fresh.rules.empty()) return result;
+  result.resize(groups.folded_names.size());
+  Diagnostics ignored;
+  const auto matcher = Matcher::compile(fresh, groups.plain_names, ignored);
+  if (!matcher) return std::nullopt;
+  std::vector<bool> asked(result.size());
+  std::vector<int> found;
+  for (size_t g = 0; g < groups.groups.size(); ++g) {
+    const size_t folded = groups.groups[g].folded;
+    if (asked[folded]) continue;
+    asked[folded] = true;
+    ++work;
+    matcher->find(groups.firsts.name(g), found);
+    for (const int rule : found) {
+      result[folded].push_back(numbers[static_cast<size_t>(rule)]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Matches> match_groups(const ParameterGroups& groups,
+                                    size_t rules_before,
+                                    const ChangedRules& change, int64_t& work) {
+  const std::optional<FoundByName> added = find_new(groups, change, work);
+  if (!added) return std::nullopt;
+  std::vector<int> now(rules_before, -1);  // old to new numbers
+  for (size_t i = 0; i < change.origin.size(); ++i) {
+    if (change.origin[i] < 0) continue;
+    now[static_cast<size_t>(change.origin[i])] = static_cast<int>(i);
+  }
+  Matches matches;
+  matches.rules.resize(change.origin.size());
+  matches.winner.reserve(groups.groups.size());
+  for (const ParameterGroup& members : groups.groups) {
+    std::vector<int> found;
+    if (!added->empty()) found = (*added)[members.folded];
+    for (const int rule : groups.sets[members.set]) {
+      if (now[static_cast<size_t>(rule)] >= 0) {
+        found.push_back(now[static_cast<size_t>(rule)]);
+      }
+    }
+    work += static_cast<int64_t>(found.size());
+    for (const int rule : found) {
+      matches.rules[static_cast<size_t>(rule)].found += members.count;
+    }
+    if (found.empty() || !members.may_decide) {
+      matches.winner.push_back(-1);
+      continue;
+    }
+    const int winner = *std::min_element(found.begin(), found.end());
+    matches.winner.push_back(winner);
+    matches.rules[static_cast<size_t>(winner)].won += members.count;
+    for (const int rule : found) {
+      std::vector<int>& winners =
+          matches.rules[static_cast<size_t>(rule)].winners;
+      if (rule != winner && (winners.empty() || winners.back() != winner)) {
+        winners.push_back(winner);
+      }
+    }
+  }
+  for (RuleUse& use : matches.rules) {
+    std::sort(use.winners.begin(), use.winners.end());
+    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
+                      use.winners.end());
+  }
+  return matches;
+}
+
+std::optional<Manifest> padded(const Manifest& manifest,
+                               const Padding& padding) {
+  Manifest result;
+  result.facts = manifest.facts;
+  size_t next = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    TensorType type = manifest.type(i);
+    if (next < padding.parameters.size() && padding.parameters[next] == i) {
+      type.shape[static_cast<size_t>(padding.dim)] = padding.size;
+      ++next;
+    }
+    if (!result.add(manifest.name(i), type, manifest.where(i))) {
+      return std::nullopt;
+    }
+    if (const AxisLabels* axes = manifest.axes(i)) result.set_axes(i, *axes);
+  }
+  return result;
+}
+
+std::optional<Manifest> padded_firsts(const ParameterGroups& groups,
+                                      const Padding& padding) {
+  std::vector<int64_t> some(groups.groups.size());
+  for (const uint32_t i : padding.parameters) ++some[groups.group_of[i]];
+  Padding of_firsts = {{}, padding.dim, padding.size};
+  for (uint32_t g = 0; g < some.size(); ++g) {
+    if (some[g] == 0) continue;
+    if (some[g] != groups.groups[g].count) return std::nullopt;
+    of_firsts.parameters.push_back(g);
+  }
+  auto result = padded(groups.firsts, of_firsts);
+  if (!result) return std::nullopt;
+  Int128 elements = 0;
+  Int128 bytes = 0;
+  for (size_t g = 0; g < some.size(); ++g) {
+    const TensorType& type = result->type(g);
+    elements += Int128{type.elements()} * groups.groups[g].count;
+    bytes += Int128{type.bytes()} * groups.groups[g].count;
+  }
+  if (elements > INT64_MAX || bytes > INT64_MAX) return std::nullopt;
+  return result;
+}
+
+}  // namespace shardplan
