@@ -45,16 +45,18 @@ struct ModelDiff {
 };
 
 // What a saved plan holds cannot be changed by rules.
-bool is_no_plan(const std::string& path, Context& context) {
+bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
   const auto info = path == "-" || path.starts_with('@')
                         ? std::nullopt
                         : context.host.file_info(path);
   // A pipe can be read once only.
   if (!info || info->directory || info->size == 0) return true;
-  constexpr int64_t kHeadBytes = 4096;
+  constexpr int64_t kHeadBytes = 1 << 16;
   Diagnostics unread;  // whoever reads the model says why
   const SourcePtr head = read_source(path, kHeadBytes, context.host, unread);
-  if (head == nullptr || !is_plan(head->text())) return true;
+  if (head == nullptr) return true;
+  if (head->text().size() < static_cast<size_t>(kHeadBytes)) file = head;
+  if (!is_plan(head->text())) return true;
   context.diags
       .error(Code::Usage, {},
              in_backticks(path) + " is a saved plan, and no MODEL")
@@ -318,12 +320,13 @@ FailOn fail_on_of(const DiffRequest& request) {
 
 Exit diff_model(Context& context) {
   const Options& options = context.options;
+  PlanRequest request = options.planning;
   if (!is_stdin_read_once(options, context.diags) ||
-      !is_no_plan(options.planning.model, context)) {
+      !is_no_plan(options.planning.model, context, request.reading.file)) {
     return Exit::CouldNotRun;
   }
-  const auto model = read_model(options.planning, context.host, context.diags,
-                                context.progress);
+  const auto model =
+      read_model(request, context.host, context.diags, context.progress);
   if (!model) return Exit::CouldNotRun;
   ModelDiff diff;
   count_lines(model->manifest.sources);
