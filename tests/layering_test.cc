@@ -191,6 +191,33 @@ TEST_CASE("each folder includes only the layers below it, and all of them") {
   }
 }
 
+TEST_CASE("layering: no file includes itself, through any number of others") {
+  const std::vector<File> files = files_below("src");
+  std::map<std::string, std::vector<std::string>> included;
+  for (const File& file : files) {
+    for (const Include& include : includes_of(file)) {
+      if (include.own) included[file.path].push_back(include.path);
+    }
+  }
+  // A file that includes only files that are done is done.
+  std::set<std::string> done;
+  for (size_t before = 1; before != done.size();) {
+    before = done.size();
+    for (const File& file : files) {
+      const auto& others = included[file.path];
+      if (std::all_of(others.begin(), others.end(), [&](const auto& other) {
+            return done.count(other) == 1;
+          })) {
+        done.insert(file.path);
+      }
+    }
+  }
+  for (const File& file : files) {
+    CHECK_MESSAGE(done.count(file.path) == 1, file.path << " is in a circle");
+  }
+  CHECK(done.size() > 500);
+}
+
 TEST_CASE("leaves include no leaves") {
   for (const std::string& folder : kLeafFiles) {
     CHECK_MESSAGE(fs::is_directory(kRoot / "src" / folder), folder);

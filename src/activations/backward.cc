@@ -8,59 +8,9 @@
 #include <string>
 
 #include "base/checked.h"
-#include "graph/view_ops.h"
 
 namespace shardplan {
 namespace {
-
-const std::vector<GradientDef>& gradients() {
-  using R = Repeat;
-  static const std::vector<GradientDef> kAll = {
-      {"einsum", R::Dear, true, {}, false, true},
-      {"add", R::Cheap, false, {}, false},
-      {"subtract", R::Cheap, false, {}, false},
-      {"multiply", R::Pointwise, true, {}, false, true},
-      {"divide", R::Cheap, true, {}, false},
-      {"maximum", R::Pointwise, true, {}, false},
-      {"scale", R::Pointwise, false, {}, false},
-      {"shift", R::Pointwise, false, {}, false},
-      {"negate", R::Pointwise, false, {}, false},
-      {"square", R::Pointwise, true, {}, false},
-      {"exp", R::Pointwise, false, {}, true},
-      {"rsqrt", R::Cheap, false, {}, true},
-      {"relu", R::Pointwise, false, {}, true},
-      {"gelu", R::Pointwise, true, {}, false},
-      {"silu", R::Pointwise, true, {}, false},
-      {"tanh", R::Pointwise, false, {}, true},
-      {"sigmoid", R::Pointwise, false, {}, true},
-      {"softplus", R::Pointwise, true, {}, false},
-      {"clamp", R::Pointwise, true, {}, false},
-      {"xielu", R::Pointwise, true, {}, false},
-      {"sum", R::Cheap, false, {}, false},
-      {"mean", R::Cheap, false, {}, false},
-      {"max", R::Cheap, true, {}, true},
-      {"embedding", R::Dear, true, {1}, false},
-      {"causal_mask", R::Cheap, false, {}, false},
-      {"rope", R::Cheap, false, {}, false},
-      {"position_scale", R::Cheap, false, {}, false},
-      {"relative_bias", R::Cheap, false, {}, false},
-      {"alibi", R::Cheap, false, {}, false},
-      {"token_positions", R::Cheap, false, {}, false},
-      {"last_token", R::Cheap, true, {1}, false},
-      {"causal_convolution", R::Dear, true, {}, false, true},
-      {"linear_recurrence", R::Dear, true, {}, false},
-      {"delta_recurrence", R::Dear, true, {}, false},
-      {"decaying_maximum", R::Dear, true, {}, true},
-      {"top_k", R::Dear, false, {}, false},
-      {"choice_mask", R::Cheap, true, {1}, false},
-      {"mixer_shares", R::Cheap, true, {}, false},
-      {"take", R::Cheap, true, {1}, false},
-      {"dispatch", R::Dear, true, {1}, false},
-      {"combine", R::Dear, true, {}, false},
-      {"concatenate", R::Cheap, false, {}, false},
-  };
-  return kAll;
-}
 
 const Value& value_at(const Graph& graph, int value) {
   return graph.values[static_cast<size_t>(value)];
@@ -68,13 +18,6 @@ const Value& value_at(const Graph& graph, int value) {
 
 const GraphNode& node_at(const Graph& graph, int node) {
   return graph.nodes[static_cast<size_t>(node)];
-}
-
-// Names of what composites compute on the way (graph/composites.h).
-bool is_step_of(const std::string& name, const std::string& base) {
-  return name.size() > base.size() && name.starts_with(base) &&
-         name[base.size()] == ':' &&
-         name.find(':', base.size() + 1) == std::string::npos;
 }
 
 class Grouping {
@@ -94,19 +37,12 @@ class Grouping {
   }
 
   std::vector<FusedGroup> run(AttentionKind attention) {
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const GraphNode& node = graph_.nodes[n];
-      const std::string& name = value_at(graph_, node.result).name;
-      const size_t colon = name.rfind(':');
-      if (colon == std::string::npos || group_of_[n] >= 0) continue;
-      const std::string base = name.substr(0, colon);
-      if (node.op->name == "rsqrt" && name.substr(colon) == ":rsqrt") {
-        add(FusedGroup::Kind::Norm, static_cast<int>(n), base, node.result);
-      } else if (node.op->name == "subtract" &&
-                 name.substr(colon) == ":shifted") {
-        add(FusedGroup::Kind::Softmax, static_cast<int>(n), base,
-            node.operands[1]);
-      }
+    for (const Region& region : graph_.regions) add(region);
+    for (FusedGroup& group : groups_) {
+      std::set<int> between;
+      group.mixes = group.kind == FusedGroup::Kind::Softmax &&
+                    !group.nodes.empty() &&
+                    product_behind(group.nodes.back(), between) >= 0;
     }
     if (attention == AttentionKind::Flash) widen_softmaxes();
     std::erase_if(groups_,
@@ -116,34 +52,23 @@ class Grouping {
   }
 
  private:
-  // The steps around node `at`, and the result that they have.
-  void add(FusedGroup::Kind kind, int at, const std::string& base, int row) {
+  // The operations of a norm or of a softmax, but for those of weights alone.
+  void add(const Region& region) {
     FusedGroup group;
-    group.kind = kind;
-    group.row = row;
-    int first = at;
-    while (first > 0 && is_step_of(name_of(first - 1), base)) --first;
-    int last = at;
-    while (last + 1 < static_cast<int>(graph_.nodes.size()) &&
-           name_of(last) != base &&
-           (is_step_of(name_of(last + 1), base) || name_of(last + 1) == base)) {
-      ++last;
+    if (region.kind == Region::Kind::Softmax) {
+      group.kind = FusedGroup::Kind::Softmax;
+    } else if (region.kind != Region::Kind::Norm) {
+      return;
     }
-    if (name_of(last) != base) return;
-    bool has_mean = false;
-    for (int n = first; n <= last; ++n) {
-      // An offset of the weight, say.
-      if (is_weight(node_at(graph_, n).result)) continue;
+    for (int n = region.first; n <= region.last; ++n) {
+      const GraphNode& node = node_at(graph_, n);
+      if (is_weight(node.result)) continue;
       group.nodes.push_back(n);
       group_of_[static_cast<size_t>(n)] = static_cast<int>(groups_.size());
-      has_mean = has_mean || name_of(n) == base + ":mean";
+      if (node.part == OpPart::Mean) group.numbers = 2;
+      if (node.part == OpPart::RowNumbers) group.row = node.result;
     }
-    group.numbers = has_mean ? 2 : 1;
     groups_.push_back(std::move(group));
-  }
-
-  const std::string& name_of(int node) const {
-    return value_at(graph_, node_at(graph_, node).result).name;
   }
 
   bool is_weight(int value) const {
@@ -153,16 +78,14 @@ class Grouping {
   // A product of two activations.
   bool is_product_of_values(int node) const {
     const GraphNode& at = node_at(graph_, node);
-    return at.op->name == "einsum" && !is_weight(at.operands[0]) &&
+    return at.op->is_product && !is_weight(at.operands[0]) &&
            !is_weight(at.operands[1]);
   }
 
   // Whether what an operation makes may stay in the kernel.
   bool is_inside(int node) const {
     const GraphNode& at = node_at(graph_, node);
-    return is_cheap(gradient_of(at.op->name).repeat) ||
-           at.op->name == "reshape" || at.op->name == "slice" ||
-           at.op->name == "transpose";
+    return is_cheap(at.op->repeat) || at.op->repeat == Repeat::View;
   }
 
   void widen_softmaxes() {
@@ -210,7 +133,7 @@ class Grouping {
       const int other = group_of_[static_cast<size_t>(n)];
       // A norm of its own, as of heads, is none of its business.
       if (other >= 0 && other != static_cast<int>(number)) return;
-      if (!biased_flash_ && node_at(graph_, n).op->name == "relative_bias") {
+      if (!biased_flash_ && node_at(graph_, n).op->is_trained_bias) {
         return;
       }
     }
@@ -258,60 +181,11 @@ class Grouping {
 
 }  // namespace
 
-const GradientDef& gradient_of(std::string_view op) {
-  static const GradientDef kOfView = {"view", Repeat::View, false, {}, false};
-  if (is_view_op(op)) return kOfView;
-  for (const GradientDef& each : gradients()) {
-    if (each.op == op) return each;
-  }
-  SHARDPLAN_CHECK(false);
-  return gradients().front();
-}
-
 std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      const std::vector<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash) {
   return Grouping(graph, weights, biased_flash).run(attention);
-}
-
-namespace {
-
-bool multiplies(const Graph& graph, const GraphNode& node,
-                std::string_view adapter) {
-  return node.op->name == "einsum" && node.operands.size() == 2 &&
-         value_at(graph, node.operands[1]).parameter.find(adapter) !=
-             std::string::npos;
-}
-
-}  // namespace
-
-std::vector<bool> adapter_values(const Graph& graph) {
-  std::vector<bool> found(graph.values.size());
-  for (const GraphNode& node : graph.nodes) {
-    found[static_cast<size_t>(node.result)] =
-        multiplies(graph, node, ".lora_") ||
-        (node.op->name == "scale" &&
-         found[static_cast<size_t>(node.operands.front())]);
-  }
-  return found;
-}
-
-std::vector<bool> learned_values(const Graph& graph) {
-  std::vector<bool> learned(graph.values.size());
-  for (size_t v = 0; v < learned.size(); ++v) {
-    learned[v] = graph.values[v].kind == Value::Kind::Parameter;
-  }
-  for (const GraphNode& node : graph.nodes) {
-    learned[static_cast<size_t>(node.result)] =
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return learned[static_cast<size_t>(v)]; });
-  }
-  return learned;
-}
-
-bool is_adapter_input(const Graph& graph, const GraphNode& node) {
-  return multiplies(graph, node, ".lora_A");
 }
 
 bool is_one_kernel(const FusedGroup& group, bool native) {
@@ -325,8 +199,8 @@ std::vector<Share> expert_shares(const Graph& graph, double factor) {
   std::vector<Share> shares(graph.values.size());
   for (const GraphNode& node : graph.nodes) {
     Share& share = shares[static_cast<size_t>(node.result)];
-    if (node.op->name == "combine") continue;
-    if (node.op->name == "dispatch") {
+    if (node.op->exchange == TokenExchange::FromExperts) continue;
+    if (node.op->exchange == TokenExchange::ToExperts) {
       const Shape& choices = value_at(graph, node.operands[1]).shape;
       const Shape& result = value_at(graph, node.result).shape;
       const int64_t places = result[result.size() - 2];

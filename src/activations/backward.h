@@ -17,8 +17,8 @@
 // A product reads an operand for the gradient of the other one alone, so that
 // with a frozen weight its input need not be kept: PyTorch's autograd saves
 // what the gradients that are asked for read (should_compute_output), and a
-// compiler removes what nobody reads. Sources: derivatives as in PyTorch's
-// derivatives.yaml and JAX's jvp rules; FlashAttention (Dao et al., 2022) keeps
+// compiler removes what nobody reads. What the gradient of each operation reads
+// is in its row (graph/op.h). FlashAttention (Dao et al., 2022) keeps
 // q, k, v, the result and one number per query, whatever the length.
 #pragma once
 
@@ -34,31 +34,6 @@
 
 namespace shardplan {
 
-// What it costs to compute a result again.
-enum class Repeat : uint8_t {
-  View,       // nothing: it is the operand, or a part of it
-  Pointwise,  // reads and writes memory, element by element
-  Cheap,      // reads and writes memory
-  Dear,       // products, lookups, exchanges of tokens
-};
-
-struct GradientDef {
-  std::string_view op;
-  Repeat repeat = Repeat::Cheap;
-  bool operands = false;  // reads all operands, but for
-  std::vector<int> only;  // where given, these alone
-  bool result = false;
-  // A product: an operand is read for the gradients of the others alone.
-  bool of_others = false;
-};
-// One per operation (graph/op.h); all that are views (graph/view_ops.h) have
-// one.
-const GradientDef& gradient_of(std::string_view op);
-// Reads and writes memory, and no more.
-inline bool is_cheap(Repeat repeat) {
-  return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
-}
-
 // What belongs together in a forward pass: the operations of a norm, of a
 // softmax, or of attention from the scores to the mixed values, which one
 // kernel may compute without writing down what is between.
@@ -70,6 +45,8 @@ struct FusedGroup {
   // it: means and roots, logarithms of sums.
   int row = -1;
   int numbers = 1;
+  // Of a softmax: what it gives is mixed with values, as attention does.
+  bool mixes = false;
 };
 // Whether it is one kernel even where each operation is by itself, of a
 // framework whose own are so (`native`): PyTorch's softmax and layer_norm.
@@ -81,16 +58,6 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      const std::vector<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash = true);
-
-// Per value, whether it is what an adapter makes of an input on the way to what
-// is added to a result: PEFT computes that in the dtype of the adapter, which
-// is float32 unless it is told otherwise (autocast_adapter_dtype).
-std::vector<bool> adapter_values(const Graph& graph);
-// Per value, whether a weight is among what it is made of.
-std::vector<bool> learned_values(const Graph& graph);
-// Whether the operation is the first product of an adapter, with the input of
-// the layer that it adapts.
-bool is_adapter_input(const Graph& graph, const GraphNode& node);
 
 // Of values that are tokens sent to their experts: how many of the places there
 // are tokens take where every expert has as many, times `factor`; 1 of others.

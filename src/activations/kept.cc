@@ -56,7 +56,7 @@ class Reading {
   }
   bool is_alone_pointwise(int i) const {
     return view_.computes(i) && group_of(i) == nullptr &&
-           gradient_of(view_.op(i)).repeat == Repeat::Pointwise;
+           view_.op(i).repeat == Repeat::Pointwise;
   }
 
   std::vector<BackwardReads> reads;
@@ -104,15 +104,15 @@ class Reading {
   }
 
   void read_alone(int i) {
-    const GradientDef& gradient = gradient_of(view_.op(i));
+    const GradientReads& gradient = view_.op(i).gradient;
     BackwardReads& found = reads[static_cast<size_t>(i)];
     const auto& operands = view_.at(i).operands;
     for (size_t o = 0; o < operands.size(); ++o) {
-      const bool read =
-          gradient.operands &&
-          (gradient.only.empty() ||
-           is_in(gradient.only, static_cast<int>(o))) &&
-          (!gradient.of_others || is_read_for_others(operands, o));
+      const bool read = gradient.operands != ReadOperands::None &&
+                        (gradient.only.empty() ||
+                         is_in(gradient.only, static_cast<int>(o))) &&
+                        (gradient.operands == ReadOperands::All ||
+                         is_read_for_others(operands, o));
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
         keep_quantised(operands[o], found);
@@ -123,11 +123,11 @@ class Reading {
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     const bool may_weigh =
         options_.weighs_in_experts || keeping_ == Keeping::Least;
-    if (may_weigh && view_.op(i) == "combine") {
+    if (may_weigh && view_.op(i).exchange == TokenExchange::FromExperts) {
       read_weighed(i, found);
     }
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
-    if (is_adapter_input(*view_.program->graph, view_.node(i))) {
+    if (view_.node(i).part == OpPart::AdapterInput) {
       keep_adapter_input(i, found);
     }
   }
@@ -136,9 +136,9 @@ class Reading {
   // its input so; routers are not.
   bool is_quantised_input(int i) const {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
-           keeping_ == Keeping::Fused && view_.op(i) == "einsum" &&
+           keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           !part_name(view_.name(view_.at(i).result)).ends_with("logits");
+           !view_.part_name(view_.at(i).result).ends_with("logits");
   }
 
   // Products that read the same share what is made of it.
@@ -148,7 +148,7 @@ class Reading {
     const Int128 bytes = view_.reg(root).bytes[static_cast<size_t>(keeping_)];
     const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
     found.extra += (bytes * options_.fp8->input + unit - 1) / unit;
-    found.extra_name = view_.name(root);
+    found.extra_of = view_.reg(root).value;
   }
 
   // Shares are multiplied with what the last product of an expert reads, so
@@ -159,15 +159,17 @@ class Reading {
     if (!options_.weighs_in_experts)
       return;  // at least, whatever the framework
     int product = view_.root(view_.at(i).operands[0]).maker;
-    while (view_.op(product) != "einsum" || !view_.computes(product)) {
+    while (!view_.op(product).is_product || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;
       product = view_.root(view_.at(product).operands[0]).maker;
     }
     const int hidden = view_.reg(view_.at(product).operands[0]).root;
     const int maker = view_.reg(hidden).maker;
-    if (!is_alone_pointwise(maker) || view_.op(maker) == "multiply") return;
+    if (!is_alone_pointwise(maker) ||
+        view_.op(maker).gradient.operands == ReadOperands::OfOthers)
+      return;
     found.extra += view_.reg(hidden).bytes[static_cast<size_t>(keeping_)];
-    found.extra_name = view_.name(hidden);
+    found.extra_of = view_.reg(hidden).value;
   }
 
   // The first product of an adapter reads its input as PEFT makes it, for each
@@ -185,7 +187,7 @@ class Reading {
     const int64_t copied = wider && (eager || !options_.dropout) ? unit : 0;
     const int64_t dropped = options_.dropout ? unit + 1 : 0;
     found.extra += local_elements(view_, operands[0]) * (copied + dropped);
-    found.extra_name = view_.name(operands[0]);
+    found.extra_of = view_.reg(operands[0]).value;
     if (!eager) std::erase(found.registers, operands[0]);
   }
 
@@ -205,12 +207,12 @@ class Reading {
   void keep_mask(int i) {
     if (keeping_ == Keeping::Least) return;
     const int result = view_.at(i).result;
-    const std::string& name = view_.name(result);
-    const std::string_view part = part_name(name);
+    const std::string& name = view_.value(result).name;
+    const std::string_view part = view_.part_name(result);
     const FusedGroup* group = group_of(i);
-    const bool probabilities = group != nullptr &&
-                               group->kind == FusedGroup::Kind::Softmax &&
-                               part.ends_with("weights");
+    const bool probabilities =
+        group != nullptr && group->kind == FusedGroup::Kind::Softmax &&
+        group->mixes && view_.at(i).node == group->nodes.back();
     if (name.find(':') != std::string::npos ||
         !(probabilities || part == "attn.output" || part == "cross.output" ||
           part == "mlp.output" || part.ends_with("embedded"))) {
@@ -219,7 +221,7 @@ class Reading {
     BackwardReads& found = reads[static_cast<size_t>(i)];
     found.extra += local_elements(view_, result) *
                    (probabilities ? 1 + options_.element_bytes : 1);
-    found.extra_name = name;
+    found.extra_of = view_.reg(result).value;
   }
 
   // What operations keep on the way that are several in a framework: the tanh
@@ -227,21 +229,21 @@ class Reading {
   // more), the tables of cosines and sines.
   void keep_steps(int i, BackwardReads& found) const {
     const int result = view_.at(i).result;
-    const std::string_view op = view_.op(i);
+    const std::string_view op = view_.op(i).name;
     if (op == "gelu" &&
         text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
       found.extra += options_.gelu_steps *
                      view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_name = view_.name(result);
+      found.extra_of = view_.reg(result).value;
     } else if (op == "silu" && options_.silu_steps > 0) {
       found.extra += options_.silu_steps *
                      view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_name = view_.name(result);
+      found.extra_of = view_.reg(result).value;
     } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
       const int input = view_.at(i).operands[1];
       found.extra += (groups_of_heads(i) - 1) *
                      view_.reg(input).bytes[static_cast<size_t>(keeping_)];
-      found.extra_name = view_.name(input);
+      found.extra_of = view_.reg(input).value;
     } else if (op == "rope") {
       const Shape& shape =
           view_.program->registers[static_cast<size_t>(result)].local_shape;
@@ -249,7 +251,7 @@ class Reading {
           dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
       found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
                      shape.back() * options_.element_bytes;
-      found.extra_name = view_.name(result);
+      found.extra_of = view_.reg(result).value;
     }
   }
 
@@ -295,7 +297,7 @@ class Reading {
     if (group.kind != FusedGroup::Kind::Softmax) {
       found.registers = inputs_[g];
       found.extra += rows_[g] * kFloatBytes * group.numbers;
-      found.extra_name = view_.name(result);
+      found.extra_of = view_.reg(result).value;
     }
     if (group.kind != FusedGroup::Kind::Norm) found.registers.push_back(result);
     if (found.attention && keeping_ == Keeping::Eager) {
@@ -322,7 +324,7 @@ class Reading {
     for (const int operand : view_.at(i).operands) {
       if (view_.reg(operand).weight || !view_.has_gradient(operand)) continue;
       found.extra += local_elements(view_, operand) * kFloatBytes;
-      found.extra_name = view_.name(operand);
+      found.extra_of = view_.reg(operand).value;
     }
   }
 
@@ -341,39 +343,42 @@ class ModuleValues {
  public:
   ModuleValues(const ProgramView& view, const RematPolicy& policy)
       : view_(view),
-        has_experts_(view.labels.size()),
-        is_latent_(view.labels.size()),
+        has_experts_(view.layer_of_segment.size()),
+        is_latent_(view.layer_of_segment.size()),
         modules_(policy.modules) {
     if (modules_.empty()) return;
     for (const HeldRegister& of : view.registers) {
       if (!is_of_layer(of)) continue;
       const auto segment = static_cast<size_t>(of.segment);
-      const std::string_view part = part_name(name_of(of));
-      if (part == "mlp.dispatched") has_experts_[segment] = true;
-      if (part == "attn.latent") is_latent_[segment] = true;
+      if (is_sent_to_experts(of)) has_experts_[segment] = true;
+      if (part_name(view.graph(), of.value) == "attn.latent") {
+        is_latent_[segment] = true;
+      }
     }
   }
 
   bool any() const { return !modules_.empty(); }
   bool has(int reg) const {
-    return has_name(view_.reg(reg), name_of(view_.reg(reg)));
+    return has_value(view_.reg(reg), view_.reg(reg).value);
   }
-  // Whether a value of this name is one of them, of a layer that makes `of`.
-  bool has_name(const HeldRegister& of, std::string_view name) const {
+  // Whether a value is one of them, of a layer that makes `of`.
+  bool has_value(const HeldRegister& of, int value) const {
     return is_of_layer(of) && std::any_of(modules_.begin(), modules_.end(),
                                           [&](const RecomputedModule* module) {
-                                            return is_of(*module, of, name);
+                                            return is_of(*module, of, value);
                                           });
   }
   bool is_of(const RecomputedModule& module, const HeldRegister& of,
-             std::string_view name) const {
+             int value) const {
     using Of = RecomputedModule::Of;
     const auto segment = static_cast<size_t>(of.segment);
     const bool here = module.of == Of::Latent    ? is_latent_[segment]
                       : module.of == Of::Experts ? has_experts_[segment]
                                                  : !has_experts_[segment];
     if (!here) return false;
-    const std::string_view part = part_name(name);
+    const std::string_view name =
+        view_.graph().values[static_cast<size_t>(value)].name;
+    const std::string_view part = part_name(view_.graph(), value);
     const auto names = [&](std::string_view each) {
       const size_t star = each.find('*');
       if (star != std::string_view::npos) {
@@ -390,11 +395,15 @@ class ModuleValues {
     return of.segment >= 0 && !of.weight && !of.loaded &&
            view_.is_layer(of.segment);
   }
-  std::string_view name_of(const HeldRegister& of) const {
-    return view_.program->graph->values[static_cast<size_t>(of.value)].name;
-  }
 
  private:
+  bool is_sent_to_experts(const HeldRegister& of) const {
+    const int node = view_.graph().values[static_cast<size_t>(of.value)].node;
+    return node >= 0 &&
+           view_.graph().nodes[static_cast<size_t>(node)].op->exchange ==
+               TokenExchange::ToExperts;
+  }
+
   const ProgramView& view_;
   std::vector<bool> has_experts_;  // per segment
   std::vector<bool> is_latent_;    // per segment
@@ -461,7 +470,7 @@ class Marking {
     return product;
   }
   bool is_weight_product(int i) const {
-    return view_.op(i) == "einsum" && !view_.multiplies_values(i) &&
+    return view_.op(i).is_product && !view_.multiplies_values(i) &&
            !reading_.is_attention(i);
   }
   bool is_context(int i) const {
@@ -475,7 +484,7 @@ class Marking {
     product_number_.assign(static_cast<size_t>(view_.instructions()), 0);
     std::map<int, int> next;
     for (int i = 0; i < view_.instructions(); ++i) {
-      if (view_.computes(i) && view_.op(i) == "einsum" &&
+      if (view_.computes(i) && view_.op(i).is_product &&
           !view_.multiplies_values(i)) {
         product_number_[static_cast<size_t>(i)] = next[view_.segment(i)]++;
       }
@@ -525,8 +534,7 @@ class Marking {
       return from_pointwise && reading_.is_alone_pointwise(maker);
     }
     return !reading_.is_attention(maker) &&
-           (is_cheap(gradient_of(view_.op(maker)).repeat) ||
-            view_.multiplies_values(maker));
+           (is_cheap(view_.op(maker).repeat) || view_.multiplies_values(maker));
   }
 
   void mark_again(int reg, int segment, int needed) {
@@ -549,7 +557,7 @@ class Marking {
 
   bool may_be_kept(int reg) const {
     const RematPolicy& policy = *remat_.policy;
-    if (is_in(policy.kept, part_name(view_.name(reg)))) return true;
+    if (is_in(policy.kept, view_.part_name(reg))) return true;
     const int product = product_of(reg);
     if (product < 0) return false;
     if (is_context(product)) {
@@ -557,7 +565,7 @@ class Marking {
              (policy.other_products && view_.multiplies_values(product) &&
               !reading_.is_attention(product));
     }
-    if (view_.op(product) != "einsum") return false;
+    if (!view_.op(product).is_product) return false;
     if (view_.multiplies_values(product)) return policy.other_products;
     return policy.weight_products &&
            (!policy.every_second_product ||
@@ -603,8 +611,7 @@ std::vector<std::string_view> absent_modules(const ProgramView& view,
                  std::any_of(view.registers.begin(), view.registers.end(),
                              [&](const HeldRegister& of) {
                                return values.is_of_layer(of) &&
-                                      values.is_of(*same, of,
-                                                   values.name_of(of));
+                                      values.is_of(*same, of, of.value);
                              });
         });
     if (!found && !is_in(absent, module->name)) absent.push_back(module->name);
@@ -634,16 +641,17 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     values.contexts.push_back(made >= 0 && all.is_context(made));
   }
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
-  const auto extra = [&](const Reading& reading, int i) {
+  const auto extra = [&](const Reading& reading, int i) -> KeptExtra {
     const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
-    if (modules.any() && reads.extra > 0 &&
-        modules.has_name(view.reg(view.at(i).result), reads.extra_name)) {
-      return Int128{0};
+    if (reads.extra == 0 ||
+        (modules.any() &&
+         modules.has_value(view.reg(view.at(i).result), reads.extra_of))) {
+      return {};
     }
     const bool stays = !is_repeated(view, remat, view.segment(i)) ||
                        remat.policy->by_modules() ||
                        (reads.attention && remat.policy->attention);
-    return stays ? reads.extra : Int128{0};
+    return stays ? KeptExtra{reads.extra, reads.extra_of} : KeptExtra{};
   };
   if (remat.is_none()) {
     for (int i = 0; i < view.instructions(); ++i) {

@@ -38,31 +38,29 @@ struct HeldRegister {
 // The program must outlive it.
 struct ProgramView {
   const Program* program = nullptr;
-  std::vector<bool> weights;   // per value
-  std::vector<bool> integers;  // per value
+  std::vector<bool> weights;  // per value
   // Per value, whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
   std::vector<bool> flows;
-  // Per value, whether a weight is among what it is made of: of a mask or of
-  // positions it is not.
-  std::vector<bool> learned;
   bool any_frozen = false;
   std::vector<HeldRegister> registers;
-  // Segments (activations/segments.h): what they are called, and per
-  // instruction which it is in; -1: a load.
-  std::vector<std::string> labels;
+  // Segments (activations/segments.h): the layer of the graph that each is, -1
+  // for what stands around layers; and per instruction which segment it is in,
+  // -1 for a load.
+  std::vector<int> layer_of_segment;
   std::vector<int> segment_of;
 
   int instructions() const {
     return static_cast<int>(program->instructions.size());
   }
+  const Graph& graph() const { return *program->graph; }
   const Instruction& at(int i) const {
     return program->instructions[static_cast<size_t>(i)];
   }
   const GraphNode& node(int i) const {
     return program->graph->nodes[static_cast<size_t>(at(i).node)];
   }
-  std::string_view op(int i) const { return node(i).op->name; }
+  const OpDef& op(int i) const { return *node(i).op; }
   bool computes(int i) const {
     return at(i).kind == Instruction::Kind::Compute;
   }
@@ -73,12 +71,16 @@ struct ProgramView {
   bool has_gradient(int number) const {
     return flows[static_cast<size_t>(reg(number).value)];
   }
-  const std::string& name(int number) const {
-    return program->graph->values[static_cast<size_t>(reg(number).value)].name;
+  const Value& value(int number) const {
+    return graph().values[static_cast<size_t>(reg(number).value)];
   }
+  // Of the register's value, within its layer.
+  std::string_view part_name(int number) const;
   int segment(int i) const { return segment_of[static_cast<size_t>(i)]; }
   // A layer, rather than what stands around layers.
-  bool is_layer(int segment) const;
+  bool is_layer(int segment) const {
+    return layer_of_segment[static_cast<size_t>(segment)] >= 0;
+  }
   // A product of two activations.
   bool multiplies_values(int i) const;
 };
@@ -90,18 +92,21 @@ Int128 local_elements(const ProgramView& view, int number);
 
 // A value's name within its layer, without what is done on the way to it:
 // "attn.query" of "layers.3.attn.query:projected".
-std::string_view part_name(std::string_view name);
-// "encoder.layers.3" of "encoder.layers.3.mlp.gate"; "" outside of layers.
-std::string layer_prefix(std::string_view name);
+std::string_view part_name(const Graph& graph, int value);
 
 // What backward of one instruction reads.
 struct BackwardReads {
   std::vector<int> registers;
   Int128 extra = 0;        // bytes: numbers of rows, copies in float32
-  std::string extra_name;  // whose
+  int extra_of = -1;       // of which value
   bool attention = false;  // they are of attention
   // The gradient that it gives takes the place of the one that it reads.
   bool in_place = false;
+};
+
+struct KeptExtra {
+  Int128 bytes = 0;
+  int of = -1;  // of which value
 };
 
 struct KeptValues {
@@ -114,7 +119,7 @@ struct KeptValues {
   // Per instruction: what its backward reads, as it runs; of these numbers of
   // rows and copies, what stays from forward to backward.
   std::vector<BackwardReads> reads;
-  std::vector<Int128> extra_kept;
+  std::vector<KeptExtra> extra_kept;
   // Per instruction: only its own group sees what it makes.
   std::vector<bool> inner;
   // Per instruction, of whose operands its backward gives gradients.

@@ -11,60 +11,43 @@
 namespace shardplan {
 namespace {
 
-// Where a value is computed, or whatever needs it moved.
-std::string key_of(const ProgramView& view, int i) {
-  if (view.at(i).node < 0) return {};
-  const auto result = static_cast<size_t>(view.node(i).result);
-  return layer_prefix(view.program->graph->values[result].name);
-}
-
 void find_segments(ProgramView& view) {
   view.segment_of.assign(static_cast<size_t>(view.instructions()), -1);
-  std::map<std::string, int> known;
-  int last = -1;  // segment, of the instruction before
+  std::map<int, int> known;  // segments, by their layer
+  int last = -1;             // segment, of the instruction before
   for (int i = 0; i < view.instructions(); ++i) {
     if (view.at(i).kind == Instruction::Kind::Load) continue;
-    const std::string key = key_of(view, i);
-    const auto found = known.find(key);
-    int number = static_cast<int>(view.labels.size());
-    if (!key.empty() && found != known.end()) {
+    // Where a value is computed, or whatever needs it moved.
+    const int layer = view.at(i).node < 0 ? -1 : view.node(i).layer;
+    const auto found = known.find(layer);
+    auto number = static_cast<int>(view.layer_of_segment.size());
+    if (layer >= 0 && found != known.end()) {
       number = found->second;
-    } else if (key.empty() && last >= 0 && !view.is_layer(last)) {
+    } else if (layer < 0 && last >= 0 && !view.is_layer(last)) {
       number = last;
     } else {
-      known[key] = number;
-      view.labels.push_back(key);
+      known[layer] = number;
+      view.layer_of_segment.push_back(layer);
     }
     view.segment_of[static_cast<size_t>(i)] = number;
     last = number;
   }
 }
 
-// Values that only their own norm or softmax sees.
-std::vector<bool> inner_values(const Graph& graph,
-                               const std::vector<bool>& weights) {
-  std::vector<bool> inner(graph.values.size());
-  for (const FusedGroup& group :
-       fused_groups(graph, weights, AttentionKind::Scores)) {
-    for (const int n : group.nodes) {
-      if (n == group.nodes.back()) continue;
-      inner[static_cast<size_t>(graph.nodes[static_cast<size_t>(n)].result)] =
-          true;
-    }
-  }
-  return inner;
-}
-
 // Bytes of one number of a value.
-int64_t unit_of(const SegmentOptions& options, bool integer, bool inner,
+int64_t unit_of(const SegmentOptions& options, NumberType type,
                 Keeping keeping) {
   const bool eager = keeping == Keeping::Eager;
-  if (integer) return eager ? 2 * kFloatBytes : kFloatBytes;
-  if (eager && inner) return std::max(options.element_bytes, kFloatBytes);
+  if (type == NumberType::Integer) return eager ? 2 * kFloatBytes : kFloatBytes;
+  if (eager && type == NumberType::Internal) {
+    return std::max(options.element_bytes, kFloatBytes);
+  }
   // Whatever a product keeps in 8 bits need not be there otherwise.
   const bool quantised = options.fp8 != nullptr && options.fp8->keeps_inputs;
   if (quantised && keeping == Keeping::Least) return 1;
-  return options.element_bytes;
+  return type == NumberType::Adapter && keeping != Keeping::Least
+             ? std::max(options.element_bytes, options.adapter_bytes)
+             : options.element_bytes;
 }
 
 // Per value, how many experts it is of, where each has a part of it that no
@@ -75,8 +58,8 @@ std::vector<int64_t> experts_of_values(const Graph& graph,
   std::vector<int64_t> experts(graph.values.size(), 1);
   std::vector<int> answers;
   for (const GraphNode& node : graph.nodes) {
-    if (node.op->name == "dispatch") continue;
-    if (node.op->name == "combine") {
+    if (node.op->exchange == TokenExchange::ToExperts) continue;
+    if (node.op->exchange == TokenExchange::FromExperts) {
       answers.push_back(node.operands[0]);
       continue;
     }
@@ -85,7 +68,8 @@ std::vector<int64_t> experts_of_values(const Graph& graph,
       const Value& value = graph.values[static_cast<size_t>(operand)];
       const bool is_dealt =
           value.node >= 0 &&
-          graph.nodes[static_cast<size_t>(value.node)].op->name == "dispatch";
+          graph.nodes[static_cast<size_t>(value.node)].op->exchange ==
+              TokenExchange::ToExperts;
       of = std::max(of, is_dealt ? value.shape.front()
                                  : experts[static_cast<size_t>(operand)]);
     }
@@ -102,8 +86,6 @@ std::vector<int64_t> experts_of_values(const Graph& graph,
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
-  const std::vector<bool> inner = inner_values(graph, view.weights);
-  const std::vector<bool> adapters = adapter_values(graph);
   const std::vector<int64_t> experts =
       options.experts_apart ? experts_of_values(graph, view.weights)
                             : std::vector<int64_t>(graph.values.size(), 1);
@@ -125,16 +107,13 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
     const Int128 elements = local_elements(view, made.result);
     for (size_t k = 0; k < kKeepings; ++k) {
       const auto keeping = static_cast<Keeping>(k);
-      int64_t unit = unit_of(options, view.integers[v], inner[v], keeping);
-      if (adapters[v] && keeping != Keeping::Least) {
-        unit = std::max(unit, options.adapter_bytes);
-      }
+      const int64_t unit = unit_of(options, graph.values[v].type, keeping);
       reg.bytes[k] =
           (elements * unit * shares[v].part + shares[v].of - 1) / shares[v].of;
       reg.moment[k] = (reg.bytes[k] + experts[v] - 1) / experts[v];
     }
     if (view.computes(i) && !made.operands.empty() &&
-        gradient_of(view.op(i)).repeat == Repeat::View) {
+        view.op(i).repeat == Repeat::View) {
       reg.root = view.reg(made.operands[0]).root;
     }
     for (const int operand : made.operands) {
@@ -151,10 +130,11 @@ void describe_outputs(ProgramView& view) {
     while (view.reg(number).output) {
       const int maker = view.reg(number).maker;
       if (view.at(maker).operands.empty()) break;
-      const bool sums = view.computes(maker) && view.op(maker) == "add" &&
+      const bool sums = view.computes(maker) &&
+                        view.op(maker).second_sign == 1 &&
                         view.reg(view.at(maker).operands[1]).weight;
       if (view.computes(maker) && !sums &&
-          gradient_of(view.op(maker)).repeat != Repeat::View) {
+          view.op(maker).repeat != Repeat::View) {
         break;
       }
       number = view.at(maker).operands[0];
@@ -185,7 +165,7 @@ void find_gradients(ProgramView& view) {
   for (const GraphNode& node : graph.nodes) {
     const auto result = static_cast<size_t>(node.result);
     flows[result] =
-        !view.integers[result] &&
+        graph.values[result].type != NumberType::Integer &&
         std::any_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return flows[static_cast<size_t>(v)]; });
   }
@@ -193,12 +173,12 @@ void find_gradients(ProgramView& view) {
 
 }  // namespace
 
-bool ProgramView::is_layer(int segment) const {
-  return !layer_prefix(labels[static_cast<size_t>(segment)] + ".").empty();
+std::string_view ProgramView::part_name(int number) const {
+  return shardplan::part_name(graph(), reg(number).value);
 }
 
 bool ProgramView::multiplies_values(int i) const {
-  if (!computes(i) || op(i) != "einsum") return false;
+  if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
   return !weights[static_cast<size_t>(operands[0])] &&
          !weights[static_cast<size_t>(operands[1])];
@@ -208,8 +188,6 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;
   view.program = &program;
   view.weights = program.weights;
-  view.integers = integer_values(*program.graph);
-  view.learned = learned_values(*program.graph);
   find_gradients(view);
   find_segments(view);
   describe_registers(view, options);
@@ -223,25 +201,13 @@ Int128 local_elements(const ProgramView& view, int number) {
   return static_cast<Int128>(element_count(shape).value_or(0));
 }
 
-// "encoder.layers.3" of "encoder.layers.3.mlp.gate"; "" outside of layers.
-std::string layer_prefix(std::string_view name) {
-  constexpr std::string_view kLayers = "layers.";
-  size_t at = name.find(kLayers);
-  while (at != std::string_view::npos && at > 0 && name[at - 1] != '.') {
-    at = name.find(kLayers, at + 1);
+std::string_view part_name(const Graph& graph, int value) {
+  std::string_view name = graph.values[static_cast<size_t>(value)].name;
+  const GraphLayer* const layer = layer_of(graph, value);
+  // A layer's part of a stacked weight has the name of that.
+  if (layer != nullptr && name.starts_with(layer->name + ".")) {
+    name.remove_prefix(layer->name.size() + 1);
   }
-  if (at == std::string_view::npos) return {};
-  size_t end = at + kLayers.size();
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  if (end == at + kLayers.size()) return {};
-  return std::string(name.substr(0, end));
-}
-
-// A value's name within its layer, without what is done on the way to it:
-// "attn.query" of "layers.3.attn.query:projected".
-std::string_view part_name(std::string_view name) {
-  const size_t prefix = layer_prefix(name).size();
-  if (prefix > 0 && prefix < name.size()) name.remove_prefix(prefix + 1);
   return name.substr(0, name.find(':'));
 }
 

@@ -98,7 +98,7 @@ class Sweep {
       const HeldRegister& of = view_.registers[r];
       if (of.maker < own_.front() && of.segment != segment_ &&
           of.last_read >= own_.front() && is_stored(static_cast<int>(r)) &&
-          view_.learned[static_cast<size_t>(of.value)]) {
+          view_.graph().values[static_cast<size_t>(of.value)].learned) {
         sum += of.bytes[k_];
       }
     }
@@ -139,17 +139,17 @@ class Sweep {
                   const AliveBytes& gradients) {
       if (i != peak.at) return;
       for (const auto& [reg, amount] : registers.bytes) {
-        by[folded_part(view_.name(reg))] += amount;
+        by[folded_part(view_.value(reg).name)] += amount;
       }
       for (const auto& [reg, amount] : gradients.bytes) {
-        by["gradient of " + folded_part(view_.name(reg))] += amount;
+        by["gradient of " + folded_part(view_.value(reg).name)] += amount;
       }
       const Int128 rest = alive - registers.total - gradients.total;
       if (rest > 0) {
         by["numbers of rows, gathered gradients"] += rest;
       } else if (rest < 0) {
-        by["gradient of " + folded_part(view_.name(view_.at(i).result))] +=
-            rest;
+        by["gradient of " +
+           folded_part(view_.value(view_.at(i).result).name)] += rest;
       }
     });
   }
@@ -168,7 +168,7 @@ class Sweep {
   }
   bool has_gradient(int root) const {
     return is_stored(root) && view_.has_gradient(root) &&
-           !view_.integers[static_cast<size_t>(view_.reg(root).value)];
+           view_.value(root).type != NumberType::Integer;
   }
   bool is_read_later(int reg) const {
     const int last = view_.reg(reg).last_read;
@@ -220,10 +220,9 @@ class Sweep {
       Int128 here = gradients.total;
       // Element by element a gradient may take the place of the one that it is
       // computed from.
-      const bool in_place =
-          values_.reads[static_cast<size_t>(i)].in_place ||
-          (k_ == static_cast<size_t>(Keeping::Least) && view_.computes(i) &&
-           is_cheap(gradient_of(view_.op(i)).repeat));
+      const bool in_place = values_.reads[static_cast<size_t>(i)].in_place ||
+                            (k_ == static_cast<size_t>(Keeping::Least) &&
+                             view_.computes(i) && is_cheap(view_.op(i).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients that several readers give are added up beside one another.
       if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);
@@ -278,7 +277,7 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
   }
   if (of.loaded || !view.is_layer(of.segment)) return false;
   if (policy.offloads_everything) return true;
-  const std::string_view part = part_name(view.name(reg));
+  const std::string_view part = view.part_name(reg);
   if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
       policy.offloaded.end()) {
     return true;
@@ -291,10 +290,11 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
 void sum_saved(const ProgramView& view, const KeptValues& values,
                const Remat& remat, size_t k, int segment,
                SegmentMemory& memory) {
-  const auto add = [&](const std::string& name, Int128 bytes) {
+  const auto add = [&](int value, Int128 bytes) {
     if (bytes == 0) return;
     memory.saved += bytes;
-    memory.saved_by[folded_part(name)] += bytes;
+    const Value& of = view.graph().values[static_cast<size_t>(value)];
+    memory.saved_by[folded_part(of.name)] += bytes;
   };
   for (size_t r = 0; r < view.registers.size(); ++r) {
     const HeldRegister& reg = view.registers[r];
@@ -302,13 +302,13 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
     if (is_offloaded(view, remat, values, static_cast<int>(r))) {
       memory.offloaded += reg.bytes[k];
     } else {
-      add(view.name(static_cast<int>(r)), reg.bytes[k]);
+      add(reg.value, reg.bytes[k]);
     }
   }
   for (int i = 0; i < view.instructions(); ++i) {
     if (view.segment(i) == segment) {
-      add(values.reads[static_cast<size_t>(i)].extra_name,
-          values.extra_kept[static_cast<size_t>(i)]);
+      const KeptExtra& extra = values.extra_kept[static_cast<size_t>(i)];
+      add(extra.of, extra.bytes);
     }
   }
 }
@@ -321,7 +321,7 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
   if (is_repeated(view, remat, segment)) return memory.saved;
   std::set<int> read;  // roots
   for (int i = 0; i < view.instructions(); ++i) {
-    if (!view.computes(i) || view.op(i) != "einsum") continue;
+    if (!view.computes(i) || !view.op(i).is_product) continue;
     for (const int reg : values.reads[static_cast<size_t>(i)].registers) {
       const int root = view.reg(reg).root;
       if (values.kept[static_cast<size_t>(root)]) read.insert(root);
@@ -421,16 +421,11 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   std::set<int> scores;  // nodes
   for (const FusedGroup& group :
        fused_groups(graph, view.weights, AttentionKind::Scores)) {
-    if (group.kind == FusedGroup::Kind::Softmax) {
-      scores.insert(group.nodes.back());
-    }
+    if (group.mixes) scores.insert(group.nodes.back());
   }
   for (int i = 0; i < view.instructions(); ++i) {
     const int result = view.at(i).result;
-    if (!view.computes(i) || scores.count(view.at(i).node) == 0 ||
-        !part_name(view.name(result)).ends_with("weights")) {
-      continue;
-    }
+    if (!view.computes(i) || scores.count(view.at(i).node) == 0) continue;
     Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
     most = std::max(most, local_elements(view, result) * options.element_bytes);
   }
@@ -458,7 +453,7 @@ std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,
                                  const Remat& remat) {
   const ProgramView view = view_of(program, options);
-  std::vector<Segment> segments(view.labels.size());
+  std::vector<Segment> segments(view.layer_of_segment.size());
   for (size_t k = 0; k < kKeepings; ++k) {
     const KeptValues values =
         kept_values(view, options, remat, static_cast<Keeping>(k));
@@ -471,10 +466,14 @@ std::vector<Segment> segments_of(const Program& program,
   for (size_t s = 0; s < segments.size(); ++s) {
     order_ways(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));
-    segments[s].label = segments[s].is_layer       ? view.labels[s]
-                        : s == 0                   ? "before layers"
-                        : s + 1 == segments.size() ? "behind layers"
-                                                   : "between layers";
+    segments[s].label =
+        segments[s].is_layer
+            ? program.graph
+                  ->layers[static_cast<size_t>(view.layer_of_segment[s])]
+                  .name
+        : s == 0                   ? "before layers"
+        : s + 1 == segments.size() ? "behind layers"
+                                   : "between layers";
   }
   if (options.adapter_bytes > options.element_bytes) {
     // The least converts nothing for adapters and draws masks again, with

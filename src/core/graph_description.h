@@ -3,11 +3,13 @@
 // up and checked (graph/build.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -32,6 +34,26 @@ struct Initialiser {
   std::optional<int64_t> mask_except = {};  // all but this one are zero
 };
 
+// One of the layers that repeat. Where an encoder and a decoder have layers,
+// each is a stack that counts its own from 0.
+struct GraphLayer {
+  std::string name;   // "encoder.layers.3"
+  std::string stack;  // "encoder.layers"
+  int64_t number = 0;
+};
+// The stack of a model that has no other.
+inline constexpr std::string_view kMainStack = "layers";
+
+// What an operation is within the norm, softmax or adapter that it is a part
+// of.
+enum class OpPart : uint8_t {
+  Other,
+  Mean,          // that a norm subtracts
+  RowNumbers,    // one per row: roots of a norm, maxima of a softmax
+  AdapterInput,  // the first product of an adapter
+  Adapter,       // of that, on the way to what is added to a result
+};
+
 struct DescribedValue {
   std::string name;
   Span where;  // of the name
@@ -46,9 +68,9 @@ struct DescribedValue {
   Initialiser initialiser;
   Span init_where;
   int64_t integers_below = 0;
-  // Of a parameter of repeated layers, which layer's; mistakes are reported of
-  // the first.
-  int64_t layer = 0;
+  // Of a parameter that a file writes in repeated layers, which layer's
+  // (GraphDescription::layers); -1: none's.
+  int layer = -1;
 };
 
 struct DescribedAttribute {
@@ -90,7 +112,8 @@ struct DescribedOp {
   Span axes_where;
   std::optional<ShardMapUse> shard_map;
   Span shard_map_where;
-  int64_t layer = 0;  // as of a parameter
+  int layer = -1;  // GraphDescription::layers; -1: in none
+  OpPart part = OpPart::Other;
 };
 
 // Repeated layers are written once in the file, and stand here one by one.
@@ -99,6 +122,7 @@ struct GraphDescription {
   std::vector<DescribedValue> inputs;
   std::vector<DescribedValue> parameters;
   std::vector<DescribedOp> ops;
+  std::vector<GraphLayer> layers;
   std::vector<std::string> outputs;
   std::vector<Span> outputs_where;
   // As the file names them; of a value that layers hand on it is not the name
@@ -110,5 +134,11 @@ struct GraphDescription {
   std::vector<Span> probes_where;
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
+
+// Whether the layer is not the first of its stack: a mistake that a file makes
+// in repeated layers is reported of the first.
+inline bool is_repeated(const GraphDescription& graph, int layer) {
+  return layer >= 0 && graph.layers[static_cast<size_t>(layer)].number > 0;
+}
 
 }  // namespace shardplan

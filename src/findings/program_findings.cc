@@ -32,7 +32,7 @@ int parameter_of(const Graph& graph, int value) {
   while (value_of(graph, value).kind == Value::Kind::Result) {
     const GraphNode& node =
         graph.nodes[static_cast<size_t>(value_of(graph, value).node)];
-    if (node.op->name != "constraint") return -1;
+    if (!node.op->is_constraint) return -1;
     value = node.operands[0];
   }
   return value_of(graph, value).kind == Value::Kind::Parameter ? value : -1;
@@ -113,8 +113,8 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
     if (at.kind != Instruction::Kind::Compute) continue;
     const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const bool table = node.op->name == "embedding" && i == 0;
-      if (!table && node.op->name != "einsum") continue;
+      const bool table = node.op->is_lookup && i == 0;
+      if (!table && !node.op->is_product) continue;
       const int parameter = parameter_of(graph, node.operands[i]);
       if (parameter < 0) continue;
       Uses& of = uses[static_cast<size_t>(parameter)];
@@ -327,7 +327,7 @@ bool is_parameter(const Graph& graph, int value) {
 std::optional<int> summed_bias(const Graph& graph, int value) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
-    if (node->op->name != "reshape" && node->op->name != "constraint") break;
+    if (node->op->name != "reshape" && !node->op->is_constraint) break;
     node = maker(graph, node->operands.front());
   }
   if (node == nullptr || node->op->name != "sum") return std::nullopt;
@@ -361,10 +361,10 @@ bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
 bool is_product_over(const Graph& graph, int value, int64_t size) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
-    const std::string_view name = node->op->name;
-    if (name == "einsum") return contracts_first_dim(graph, *node, size);
-    if (name != "scale" && name != "add" && name != "reshape" &&
-        name != "constraint") {
+    const OpDef& op = *node->op;
+    if (op.is_product) return contracts_first_dim(graph, *node, size);
+    if (!op.is_multiple && op.second_sign != 1 && !op.is_constraint &&
+        op.name != "reshape") {
       return false;
     }
     node = maker(graph, node->operands.front());
@@ -377,7 +377,7 @@ bool is_product_over(const Graph& graph, int value, int64_t size) {
 std::vector<int> repeated_biases(const Graph& graph) {
   std::vector<int> found;
   for (const GraphNode& node : graph.nodes) {
-    if (node.op->name != "add") continue;
+    if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
       if (!bias ||

@@ -90,6 +90,7 @@ class Builder {
   std::optional<Graph> build(const Manifest& manifest) {
     graph_.name = described_.name;
     graph_.sources = described_.sources;
+    graph_.layers = described_.layers;
     add_inputs();
     add_parameters(manifest);
     for (const DescribedOp& op : described_.ops) {
@@ -219,7 +220,7 @@ class Builder {
     }
     for (const DescribedValue& parameter : described_.parameters) {
       if (stopped(parameter.where)) return;
-      if (parameter.layer > 0 && errors() > 0) {
+      if (is_repeated(described_, parameter.layer) && errors() > 0) {
         names_.emplace(parameter.name, kBroken);
         continue;
       }
@@ -363,14 +364,15 @@ class Builder {
                                          std::vector<int> operands,
                                          Attributes attributes) {
     if (composite != nullptr) {
-      return composite->expand({std::move(operands), std::move(attributes),
-                                op.results, op.results_where, op.op, op.where},
-                               graph_, diags_);
+      return expand(*composite,
+                    {std::move(operands), std::move(attributes), op.results,
+                     op.results_where, op.op, op.where},
+                    graph_, diags_);
     }
     const auto result = append_node(
         graph_,
         {op.op, std::move(operands), std::move(attributes), op.results.front(),
-         op.op, op.where, op.results_where.front()},
+         op.op, op.where, op.results_where.front(), op.part},
         diags_);
     if (!result) return std::nullopt;
     return std::vector<int>{*result};
@@ -405,12 +407,15 @@ class Builder {
     if (made && !map_nodes(graph_, first, op, operands, diags_)) {
       return std::nullopt;
     }
+    for (size_t n = first; n < graph_.nodes.size(); ++n) {
+      graph_.nodes[n].layer = op.layer;
+    }
     return made;
   }
 
   void add_op(const DescribedOp& op) {
     // What is wrong with a repeated layer is wrong with all of them.
-    const bool known_wrong = op.layer > 0 && errors() > 0;
+    const bool known_wrong = is_repeated(described_, op.layer) && errors() > 0;
     const auto made = known_wrong ? std::nullopt : make(op);
     for (size_t i = 0; i < op.results.size(); ++i) {
       define(op.results[i], op.results_where[i], made ? (*made)[i] : kBroken);

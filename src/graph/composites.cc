@@ -32,10 +32,10 @@ class Expansion {
 
   // A value on the way, named by a word.
   int add(std::string_view op, std::vector<int> operands, Attributes attributes,
-          std::string_view word) {
+          std::string_view word, OpPart part = OpPart::Other) {
     return append(op, std::move(operands), std::move(attributes),
                   use_.results.front() + ":" + std::string(word),
-                  use_.results_where.front());
+                  use_.results_where.front(), part);
   }
   // Result `index` itself.
   int result(std::string_view op, std::vector<int> operands,
@@ -57,12 +57,13 @@ class Expansion {
 
  private:
   int append(std::string_view op, std::vector<int> operands,
-             Attributes attributes, std::string name, Span name_where) {
+             Attributes attributes, std::string name, Span name_where,
+             OpPart part = OpPart::Other) {
     if (!good_) return 0;
     const auto value =
         append_node(graph_,
                     {op, std::move(operands), std::move(attributes),
-                     std::move(name), use_.label, use_.where, name_where},
+                     std::move(name), use_.label, use_.where, name_where, part},
                     diags_);
     good_ = value.has_value();
     return value.value_or(0);
@@ -241,7 +242,8 @@ int add_normalised(Expansion& out, int value, double epsilon, bool last) {
   const int squared = out.add("square", {value}, {}, "square");
   const int mean =
       out.add("mean", {squared}, {{"dims", features}}, "mean_square");
-  const int inverse = out.add("rsqrt", {mean}, {{"epsilon", epsilon}}, "rsqrt");
+  const int inverse = out.add("rsqrt", {mean}, {{"epsilon", epsilon}}, "rsqrt",
+                              OpPart::RowNumbers);
   return out.step(last, "multiply", {value, inverse}, {}, "normalised");
 }
 
@@ -285,8 +287,8 @@ Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const bool bias = out.operands() > 2;
   const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
   const std::vector<int64_t> features = {-1};
-  const int mean =
-      out.add("mean", {out.operand(0)}, {{"dims", features}}, "mean");
+  const int mean = out.add("mean", {out.operand(0)}, {{"dims", features}},
+                           "mean", OpPart::Mean);
   const int centred =
       out.add("subtract", {out.operand(0), mean}, {}, "centred");
   int value = add_normalised(out, centred, epsilon, !weight);
@@ -327,7 +329,8 @@ Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
     return std::nullopt;
   }
   const std::vector<int64_t> dims = {static_cast<int64_t>(dim)};
-  const int top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max");
+  const int top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max",
+                          OpPart::RowNumbers);
   const int shifted = out.add("subtract", {out.operand(0), top}, {}, "shifted");
   const int powers = out.add("exp", {shifted}, {}, "exp");
   int total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
@@ -350,7 +353,8 @@ std::span<const CompositeDef> composites() {
        {{"scale", Kind::Number, false, "what the product is multiplied by"},
         {"scale", Kind::Text, false, "`fan_in` or `fan_out`, to the -1/2"},
         {"sizes", Kind::Integers, false, "of the results, where several"}},
-       linear},
+       linear,
+       Region::Kind::Linear},
       {"matmul",
        "matrix product over the last dimension and the last but one",
        2,
@@ -358,7 +362,8 @@ std::span<const CompositeDef> composites() {
        false,
        true,
        {},
-       matmul},
+       matmul,
+       Region::Kind::Product},
       {"rms_norm",
        "x / sqrt(mean(x^2) + epsilon) times a weight",
        1,
@@ -366,7 +371,8 @@ std::span<const CompositeDef> composites() {
        false,
        false,
        {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
-       rms_norm},
+       rms_norm,
+       Region::Kind::Norm},
       {"layer_norm",
        "(x - mean) / sqrt(variance + epsilon), times a weight, plus a bias",
        1,
@@ -374,7 +380,8 @@ std::span<const CompositeDef> composites() {
        false,
        false,
        {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
-       layer_norm},
+       layer_norm,
+       Region::Kind::Norm},
       {"softmax",
        "exp(x) over its sum along a dimension, and over that of a sink",
        1,
@@ -382,7 +389,8 @@ std::span<const CompositeDef> composites() {
        false,
        false,
        {{"dim", Kind::Number, false, "the last where not given"}},
-       softmax},
+       softmax,
+       Region::Kind::Softmax},
       {"split",
        "x cut along a dimension, a part per result",
        1,
@@ -391,7 +399,8 @@ std::span<const CompositeDef> composites() {
        true,
        {{"dim", Kind::Number, false, "the last where not given"},
         {"sizes", Kind::Integers, false, "equal where not given"}},
-       split},
+       split,
+       Region::Kind::Split},
   };
   return kComposites;
 }
@@ -401,6 +410,27 @@ const CompositeDef* find_composite(std::string_view name) {
     if (composite.name == name) return &composite;
   }
   return nullptr;
+}
+
+std::optional<std::vector<int>> expand(const CompositeDef& composite,
+                                       const CompositeUse& use, Graph& graph,
+                                       Diagnostics& diags) {
+  const auto first = static_cast<int>(graph.nodes.size());
+  auto results = composite.expand(use, graph, diags);
+  if (!results) return std::nullopt;
+  const auto last = static_cast<int>(graph.nodes.size()) - 1;
+  const bool is_kernel = composite.region == Region::Kind::Norm ||
+                         composite.region == Region::Kind::Softmax;
+  for (int n = first; n <= last; ++n) {
+    GraphNode& node = graph.nodes[static_cast<size_t>(n)];
+    node.region = static_cast<int>(graph.regions.size());
+    NumberType& type = graph.values[static_cast<size_t>(node.result)].type;
+    if (is_kernel && n < last && type == NumberType::Activation) {
+      type = NumberType::Internal;
+    }
+  }
+  graph.regions.push_back({composite.region, first, last});
+  return results;
 }
 
 namespace {

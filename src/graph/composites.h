@@ -41,11 +41,17 @@ struct CompositeDef {
   bool mappable = false;
   // An attribute that may be a number or a text is there twice.
   std::vector<AttributeDef> attributes;
-  // Appends the operations; the results' values. SP015 when they do not fit.
   std::optional<std::vector<int>> (*expand)(const CompositeUse& use,
                                             Graph& graph,
                                             Diagnostics& diags) = nullptr;
+  Region::Kind region = Region::Kind::Linear;
 };
+
+// Appends the operations, which are one region of the graph; the results'
+// values. SP015 when they do not fit.
+std::optional<std::vector<int>> expand(const CompositeDef& composite,
+                                       const CompositeUse& use, Graph& graph,
+                                       Diagnostics& diags);
 
 // linear, matmul, rms_norm, layer_norm, softmax, split.
 std::span<const CompositeDef> composites();

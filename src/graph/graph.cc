@@ -40,7 +40,34 @@ std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
   return labels;
 }
 
+// The type of what an operation of these operands and shapes gives.
+NumberType type_of(const Graph& graph, const GraphNode& node,
+                   std::span<const Shape> shapes, const Shape& result) {
+  if (node.op->is_decision || node.op->gives_integers) {
+    return NumberType::Integer;
+  }
+  if (node.part == OpPart::AdapterInput || node.part == OpPart::Adapter) {
+    return NumberType::Adapter;
+  }
+  const bool moves_integers =
+      !node.operands.empty() &&
+      std::all_of(node.operands.begin(), node.operands.end(),
+                  [&](int v) {
+                    return graph.values[static_cast<size_t>(v)].type ==
+                           NumberType::Integer;
+                  }) &&
+      node.op->flops(shapes, result, node.attributes) == 0;
+  return moves_integers ? NumberType::Integer : NumberType::Activation;
+}
+
 }  // namespace
+
+const GraphLayer* layer_of(const Graph& graph, int value) {
+  const int node = graph.values[static_cast<size_t>(value)].node;
+  if (node < 0) return nullptr;
+  const int layer = graph.nodes[static_cast<size_t>(node)].layer;
+  return layer < 0 ? nullptr : &graph.layers[static_cast<size_t>(layer)];
+}
 
 const std::string& output_name(const Graph& graph, int value) {
   const auto found =
@@ -52,6 +79,8 @@ const std::string& output_name(const Graph& graph, int value) {
 }
 
 int append_value(Graph& graph, Value value) {
+  if (value.integers_below > 0) value.type = NumberType::Integer;
+  value.learned = value.learned || value.kind == Value::Kind::Parameter;
   graph.values.push_back(std::move(value));
   return static_cast<int>(graph.values.size()) - 1;
 }
@@ -77,9 +106,15 @@ std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags) {
   added.operands = std::move(node.operands);
   added.label = std::move(node.label);
   added.where = node.where;
+  added.part = node.part;
 
   Value result;
   result.name = std::move(node.name);
+  result.type = type_of(graph, added, shapes, *shape);
+  for (const int operand : added.operands) {
+    result.learned =
+        result.learned || graph.values[static_cast<size_t>(operand)].learned;
+  }
   result.shape = *std::move(shape);
   result.axes = labels_of(graph, added);
   result.where = node.name_where;
@@ -148,10 +183,19 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
 
 }  // namespace
 
+namespace {
+
+bool is_constraint(const DescribedOp& op) {
+  const OpDef* const primitive = find_op(op.op);
+  return primitive != nullptr && primitive->is_constraint;
+}
+
+}  // namespace
+
 bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
   if (!op.shard_map) return true;
   const Span where = op.shard_map_where;
-  if (!mappable || op.op == "constraint") {
+  if (!mappable || is_constraint(op)) {
     auto problem = diags.error(Code::InvalidGraph, where,
                                "`shard_map` on `" + op.op + "`");
     if (mappable) {
@@ -195,21 +239,6 @@ bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
   return true;
 }
 
-namespace {
-
-// Whether an operation only moves numbers (graph/op.h, `flops`).
-bool only_moves(const Graph& graph, const GraphNode& node) {
-  std::vector<Shape> shapes;
-  for (const int operand : node.operands) {
-    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
-  }
-  return node.op->flops(shapes,
-                        graph.values[static_cast<size_t>(node.result)].shape,
-                        node.attributes) == 0;
-}
-
-}  // namespace
-
 Tensor whole_of(const Evaluation& run, int value) {
   const auto v = static_cast<size_t>(value);
   const Value& of = run.graph->values[v];
@@ -233,19 +262,9 @@ void evaluate_node(Evaluation& run, int node) {
 }
 
 std::vector<bool> integer_values(const Graph& graph) {
-  std::vector<bool> integers(graph.values.size());
-  for (size_t v = 0; v < integers.size(); ++v) {
-    integers[v] = graph.values[v].integers_below > 0;
-  }
-  for (const GraphNode& node : graph.nodes) {
-    const bool moved =
-        !node.operands.empty() &&
-        std::all_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return integers[static_cast<size_t>(v)]; }) &&
-        only_moves(graph, node);
-    if (node.op->is_decision || node.op->gives_integers || moved) {
-      integers[static_cast<size_t>(node.result)] = true;
-    }
+  std::vector<bool> integers;
+  for (const Value& value : graph.values) {
+    integers.push_back(value.type == NumberType::Integer);
   }
   return integers;
 }

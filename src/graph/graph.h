@@ -24,6 +24,16 @@
 
 namespace shardplan {
 
+// Which dtype a value has, as far as that follows from how it is made.
+enum class NumberType : uint8_t {
+  Activation,  // that of activations
+  Integer,     // token ids, choices, or only moved ones: these are not rounded
+  Adapter,     // that of adapters: PEFT computes in it, which is float32 unless
+               // it is told otherwise (autocast_adapter_dtype)
+  Internal,    // within a norm or a softmax: float32 where each operation runs
+               // by itself
+};
+
 struct Value {
   enum class Kind : uint8_t { Input, Parameter, Result };
   std::string name;
@@ -44,6 +54,10 @@ struct Value {
   bool frozen = false;
   // Integers in [0, limit) rather than reals, as token ids; 0: reals.
   int64_t integers_below = 0;
+  NumberType type = NumberType::Activation;
+  // A parameter is among what it is made of: of a mask or of positions it is
+  // not.
+  bool learned = false;
   int node = -1;  // that computes it, of a result
 };
 
@@ -55,6 +69,9 @@ struct GraphNode {
   int result = 0;
   // What the graph file calls the operation that this is part of.
   std::string label;
+  int region = -1;  // of the graph, that it is a part of; -1: none
+  OpPart part = OpPart::Other;
+  int layer = -1;  // of the graph; -1: outside of layers
   Span where;
   ShardingRule rule;
   std::optional<ShardMapUse> shard_map;
@@ -63,24 +80,40 @@ struct GraphNode {
   int inner_operand = -1;
 };
 
+// The operations that one of graph/composites.h became: `first` to `last`,
+// which gives its (last) result.
+struct Region {
+  enum class Kind : uint8_t { Linear, Product, Norm, Softmax, Split };
+  Kind kind = Kind::Linear;
+  int first = 0;
+  int last = 0;
+};
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
   std::vector<GraphNode> nodes;
-  std::vector<int> outputs;
+  std::vector<Region> regions = {};
+  std::vector<GraphLayer> layers = {};
+  std::vector<int> outputs = {};
   // As the graph file calls them, where that is not the value's own name
   // (core/graph_description.h); empty, or one per output.
   std::vector<std::string> output_names = {};
-  std::vector<int> probes;  // values where the growth of errors is looked at
-  std::vector<SourcePtr> sources;  // keeps spans alive
+  std::vector<int> probes =
+      {};  // values where the growth of errors is looked at
+  std::vector<SourcePtr> sources = {};  // keeps spans alive
 };
+
+// The layer in which a value is computed; null: in none.
+const GraphLayer* layer_of(const Graph& graph, int value);
 
 // What an output goes by. REQUIRES: the value is one.
 const std::string& output_name(const Graph& graph, int value);
 
 // Growing a graph by one operation at a time.
 
-// Adds an input or a parameter; its number.
+// Adds an input or a parameter; its number. Its type and what it is made of
+// follow from the rest.
 int append_value(Graph& graph, Value value);
 
 // What is to be computed. `name` becomes the result's; it is not checked.
@@ -92,6 +125,7 @@ struct NewNode {
   std::string label;
   Span where;       // of the operation
   Span name_where;  // of the result's name
+  OpPart part = OpPart::Other;
 };
 
 // Adds the operation and its result, whose number it gives. SP015 when the
@@ -136,8 +170,7 @@ void evaluate_node(Evaluation& run, int node);
 // A result that is there, or an input or parameter, which is read.
 Tensor whole_of(const Evaluation& run, int value);
 
-// Per value, whether it holds integers that are no measurements, such as token
-// ids and choices, or only moves them: these are not rounded.
+// Per value, whether its type is integers.
 std::vector<bool> integer_values(const Graph& graph);
 
 }  // namespace shardplan

@@ -112,6 +112,38 @@ struct AttributeDef {
   std::string_view summary;  // for `list ops` and the documentation
 };
 
+// What it costs to compute a result again that was not kept.
+enum class Repeat : uint8_t {
+  Unsaid,
+  View,       // nothing: it is the operand, or a part of it, seen differently
+  Pointwise,  // reads and writes memory, element by element
+  Cheap,      // reads and writes memory
+  Dear,       // products, lookups, exchanges of tokens
+};
+// Reads and writes memory, and no more.
+inline bool is_cheap(Repeat repeat) {
+  return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
+}
+
+// What the gradient of an operation reads of the forward pass. Sources:
+// derivatives as in PyTorch's derivatives.yaml and JAX's jvp rules.
+enum class ReadOperands : uint8_t {
+  Unsaid,
+  None,
+  All,
+  OfOthers,  // a product: each is read for the gradients of the others alone
+};
+struct GradientReads {
+  ReadOperands operands = ReadOperands::Unsaid;
+  std::vector<int> only = {};  // of the operands; empty: all
+  bool result = false;
+};
+
+// Whether an operation sends tokens to experts, or brings answers back. A
+// device does either for the batch that it has, as where there is a weight:
+// tokens are exchanged with other devices' experts, not gathered for them.
+enum class TokenExchange : uint8_t { None, ToExperts, FromExperts };
+
 // As max_operands: any number of them.
 inline constexpr int kManyOperands = std::numeric_limits<int>::max();
 
@@ -151,16 +183,55 @@ struct OpDef {
   std::vector<Tensor> (*run_all)(std::span<const DevicePart> parts,
                                  const Attributes& attributes,
                                  int threads) = nullptr;
+  // How dear the result is to compute again. A view computes nothing, and
+  // whoever holds it holds the operand's storage: a program may copy all the
+  // same where strides do not allow a view (graph/tensor.h), but what is
+  // counted as held takes it to be one.
+  Repeat repeat = Repeat::Unsaid;
+  GradientReads gradient;
+  // What `run` gives may be the operand's storage, which takes no memory.
+  bool shares_storage = false;
+  // Adds up products over the factors that the result lacks, as matrix units
+  // do.
+  bool is_product = false;
+  // The result is the sum of the operands, the second one times this sign; 0:
+  // it is no sum of two.
+  int second_sign = 0;
+  // The result is operand 0 times the number of attribute `by`.
+  bool is_multiple = false;
+  // Of one number alone it gives that number: a sum, a mean, a maximum.
+  bool is_reduction = false;
+  // Every number of the result is one of an operand's, the others are lost.
+  bool picks_operand = false;
+  // Computes nothing: the partitioner gives the value the spec of its
+  // attribute.
+  bool is_constraint = false;
+  // Looks rows of operand 0 up. Under shard_map, too, a device knows which of
+  // the whole table's rows it has.
+  bool is_lookup = false;
+  // Adds numbers of a trained table to scores, whose gradient few kernels of
+  // attention give.
+  bool is_trained_bias = false;
+  TokenExchange exchange = TokenExchange::None;
+  // How many indices mean something in operand 1, which says what is taken of
+  // operand 0: every number taken is one device's, and zeros come from others.
+  // Null: the operation takes nothing by an index.
+  int64_t (*indices)(std::span<const Shape> operands,
+                     const Shape& result) = nullptr;
+  // The attributes of a device's own part under shard_map; empty where they do
+  // not divide. Null: they stay.
+  std::optional<Attributes> (*local_attributes)(
+      const Attributes& attributes, const ShardingRule& rule,
+      std::span<const Shape> local) = nullptr;
   // The result is a choice (top-k, argmax): rounding may turn it over, so a
   // sharded run takes the choice of the unsharded one and counts its own.
   bool is_decision = false;
+  // A choice whose numbers are indices in the last dimension of operand 0.
+  bool chooses_indices = false;
   // Numbers of rows or places, which storage in few bits does not round.
   bool gives_integers = false;
   // Its -inf hide numbers on purpose, and are no fault of a run.
   bool is_mask = false;
-  // A device does this for the batch that it has, as where there is a weight:
-  // tokens are exchanged with other devices' experts, not gathered for them.
-  bool keeps_batch = false;
 };
 
 // The one table of operations. Names of a graph file that stand for several of

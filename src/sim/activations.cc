@@ -164,7 +164,7 @@ class Placer {
   const PartitionSpec* constraint_of(const Value& value) const {
     if (value.node < 0) return nullptr;
     const GraphNode& node = graph_.nodes[static_cast<size_t>(value.node)];
-    if (node.op->name != "constraint") return nullptr;
+    if (!node.op->is_constraint) return nullptr;
     return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
   }
 

@@ -48,7 +48,7 @@ Tensor run_mapped(const GraphNode& node, const DevicePart& part,
   SHARDPLAN_CHECK(attributes.has_value());
   RunContext context = part.context;
   const ShardingRule rule = node.op->rule(shapes, *attributes);
-  if (node.op->name != "embedding") {
+  if (!node.op->is_lookup) {
     context.rule = &rule;
     context.range = {};
   }

@@ -118,9 +118,10 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
     each.use.bytes_per_device =
         static_cast<int64_t>((one.bytes + devices - 1) / devices);
     if (at.node < 0) continue;
-    const auto result =
-        static_cast<size_t>(graph.nodes[static_cast<size_t>(at.node)].result);
-    each.layer = layer_of(graph.values[result].name);
+    const int layer = graph.nodes[static_cast<size_t>(at.node)].layer;
+    if (layer >= 0) {
+      each.layer = graph.layers[static_cast<size_t>(layer)].number;
+    }
   }
   return placed;
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "graph/elementwise.h"
-#include "graph/view_ops.h"
 
 namespace shardplan {
 
@@ -27,7 +26,8 @@ void LiveBytes::made(const Instruction& at, const DeviceTensors& result) {
   if (at.kind == Instruction::Kind::Load || !counts(at.result)) return;
   const bool is_view =
       at.kind == Instruction::Kind::Compute &&
-      is_view_op(program_.graph->nodes[static_cast<size_t>(at.node)].op->name);
+      program_.graph->nodes[static_cast<size_t>(at.node)].op->repeat ==
+          Repeat::View;
   // A view of what is not counted is not, either.
   root_[r] = is_view ? root_[static_cast<size_t>(at.operands[0])] : at.result;
   if (root_[r] < 0) return;

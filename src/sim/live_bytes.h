@@ -3,7 +3,7 @@
 //
 // Counted is what operations make of inputs: tensors that a device really has,
 // from when it has them to when nobody reads them any more, each storage once
-// (graph/view_ops.h). Inputs, parameters and what is made of parameters alone
+// (graph/op.h). Inputs, parameters and what is made of parameters alone
 // are not counted. How the simulator itself holds them is another matter:
 // buffers that are used again, taken over or made anew change nothing here.
 #pragma once
@@ -33,8 +33,8 @@ class LiveBytes {
 
   const Program& program_;
   std::vector<Storage> types_;
-  std::vector<int> root_;      // per register: whose storage it has; -1: none
-  std::vector<int> holders_;   // per register: how many have its storage
+  std::vector<int> root_;     // per register: whose storage it has; -1: none
+  std::vector<int> holders_;  // per register: how many have its storage
   std::vector<std::vector<int64_t>> sizes_;  // per root, per device
   std::vector<int64_t> bytes_;
 };

@@ -25,15 +25,13 @@ Layout settled(Layout layout) {
 // How many indices mean something to an operation that selects by its second
 // operand; 0 for others. Fresh indices beyond them would select nothing.
 int64_t index_limit(const Graph& graph, const GraphNode& node) {
-  const auto shape_of = [&](int value) -> const Shape& {
-    return graph.values[static_cast<size_t>(value)].shape;
-  };
-  const std::string_view name = node.op->name;
-  if (name == "embedding" || name == "combine") {
-    return shape_of(node.operands[0])[0];
+  if (node.op->indices == nullptr) return 0;
+  std::vector<Shape> shapes;
+  for (const int operand : node.operands) {
+    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
   }
-  if (name == "take") return shape_of(node.operands[0]).back();
-  return name == "dispatch" ? shape_of(node.result)[0] : 0;
+  return node.op->indices(shapes,
+                          graph.values[static_cast<size_t>(node.result)].shape);
 }
 
 }  // namespace
@@ -50,6 +48,8 @@ Isolated isolate(const Program& program, int node,
   // afresh: only the whole graph shows what is done with it.
   if (only.inner_operand >= 0) only.shard_map.reset();
   only.inner_operand = -1;
+  only.region = -1;
+  only.layer = -1;
   WantedLayouts wanted;
   const auto add = [&](int value, Value::Kind kind) {
     const auto v = static_cast<size_t>(value);
@@ -74,7 +74,9 @@ Isolated isolate(const Program& program, int node,
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};
   if (const int64_t limit = index_limit(graph, only); limit > 0) {
-    graph.values[static_cast<size_t>(only.operands[1])].integers_below = limit;
+    Value& indices = graph.values[static_cast<size_t>(only.operands[1])];
+    indices.integers_below = limit;
+    indices.type = NumberType::Integer;
   }
   one.program = partition(graph, program.mesh, wanted, options);
   return one;
@@ -135,13 +137,11 @@ Tensor result_of(const Graph& graph, const std::vector<Tensor>& operands,
 
 }  // namespace
 
-bool is_product(const GraphNode& node) { return node.op->name == "einsum"; }
-
 std::optional<double> bound_ratio_of(const Program& program, int node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options) {
   const auto n = static_cast<size_t>(node);
-  if (!is_product(program.graph->nodes[n])) return std::nullopt;
+  if (!program.graph->nodes[n].op->is_product) return std::nullopt;
   const Isolated one = isolate(program, node, options.partition);
   const Graph& graph = *one.graph;
   std::vector<Tensor> plain;
@@ -322,7 +322,7 @@ std::optional<Divergence> wrong_choice(const Program& program,
                                        const DeviceTensors& made) {
   const Register& result =
       program.registers[static_cast<size_t>(instruction.result)];
-  const bool by_index = node_of(program, instruction).op->name == "top_k";
+  const bool by_index = node_of(program, instruction).op->chooses_indices;
   for (size_t d = 0; d < made.size(); ++d) {
     const auto device = static_cast<int64_t>(d);
     Divergence found{result.value, device, kInfinity, false};

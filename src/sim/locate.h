@@ -37,8 +37,6 @@ std::optional<double> bound_ratio_of(const Program& program, int node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options);
 
-bool is_product(const GraphNode& node);
-
 // Where a sharded run parts from the unsharded one.
 
 // What the devices have of a register, against the unsharded value: the first

@@ -234,16 +234,15 @@ class Explainer {
     const auto applied = done();
     const GraphNode& node =
         program_.graph->nodes[static_cast<size_t>(way_.computed->node)];
-    const std::string_view op = node.op->name;
     if (applied.size() != 1 || applied[0].kind != Kind::Sum ||
-        (op != "add" && op != "subtract")) {
+        node.op->second_sign == 0) {
       return std::nullopt;
     }
     const DeviceTensors sum = reduced(parts_, applied[0]);
     auto found =
         fault(ReductionFault::Problem::AddedByAll, Kind::Sum, applied[0].axes);
     for (size_t o = 0; o < node.operands.size(); ++o) {
-      const bool negative = op == "subtract" && o == 1;
+      const bool negative = o == 1 && node.op->second_sign < 0;
       if (!gives(sum,
                  with_more(whole, operands[o], found.times - 1, negative))) {
         continue;

@@ -139,16 +139,12 @@ std::optional<LayerCycle> find_cycle(const ForwardModel& model,
   return best;
 }
 
-constexpr std::string_view kLayer = "layers.";
-
 // Whether all layers are one after another: those of an encoder and of a
 // decoder are counted apart, and may be more or fewer.
 bool is_one_stack(const Graph& graph) {
-  return std::none_of(
-      graph.values.begin(), graph.values.end(), [](const Value& value) {
-        return value.kind == Value::Kind::Result &&
-               value.name.find("." + std::string(kLayer)) != std::string::npos;
-      });
+  return std::all_of(
+      graph.layers.begin(), graph.layers.end(),
+      [](const GraphLayer& layer) { return layer.stack == kMainStack; });
 }
 
 bool reads_others(const Graph& graph, const ForwardModel& model) {
@@ -175,12 +171,13 @@ bool names_no_layer(const Graph& graph, const RuleSet& rules,
     matcher->find(name, found);
     return found.empty() ? -1 : found.front();
   };
-  for (const Value& value : graph.values) {
-    const int64_t layer = layer_of(value.name);
-    if (layer < 0 || period_of(cycle, layer) != 1) continue;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    const GraphLayer* const of = layer_of(graph, static_cast<int>(v));
+    if (of == nullptr || period_of(cycle, of->number) != 1) continue;
     const int decided = winner(value.name);
     const NumberIn at = first_number(value.name);
-    for (int64_t other = layer % cycle.period; other < layers;
+    for (int64_t other = of->number % cycle.period; other < layers;
          other += cycle.period) {
       if (other < cycle.begin) continue;
       if (winner(with_number(value.name, at, std::to_string(other))) !=
@@ -208,11 +205,13 @@ bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
 bool holds_alike(const Program& program, const LayerCycle& cycle) {
   std::vector<HeldLayouts> periods(kPeriods);
   for (size_t v = 0; v < program.layouts.size(); ++v) {
-    const int64_t layer = layer_of(program.graph->values[v].name);
-    const int64_t period = layer < 0 ? -1 : period_of(cycle, layer);
+    const GraphLayer* const layer =
+        layer_of(*program.graph, static_cast<int>(v));
+    const int64_t period =
+        layer == nullptr ? -1 : period_of(cycle, layer->number);
     if (period < 0 || period >= kPeriods) continue;
     periods[static_cast<size_t>(period)].emplace_back(
-        (layer - cycle.begin) % cycle.period, &program.layouts[v]);
+        (layer->number - cycle.begin) % cycle.period, &program.layouts[v]);
   }
   return is_alike(periods[1], periods[2]) || is_alike(periods[0], periods[1]);
 }
@@ -344,10 +343,6 @@ int64_t layer_for(const LayerCycle& cycle, int64_t layer) {
   if (period < 1) return layer;
   if (period > cycle.times) return layer - (cycle.times - 1) * cycle.period;
   return cycle.begin + cycle.period + (layer - cycle.begin) % cycle.period;
-}
-
-int64_t layer_of(std::string_view name) {
-  return name.starts_with(kLayer) ? first_number(name).number : -1;
 }
 
 ForwardModel forward_model(const Manifest& manifest, RunnableModel given,

@@ -91,9 +91,6 @@ int64_t period_of(const LayerCycle& cycle, int64_t layer);
 // The layer that is partitioned and stands for one of the model.
 int64_t layer_for(const LayerCycle& cycle, int64_t layer);
 
-// The layer that a value is of, by its name: "layers.3.mlp.output"; else -1.
-int64_t layer_of(std::string_view name);
-
 struct RepeatedProgram {
   Program program;                  // of the model's graph
   std::optional<LayerCycle> cycle;  // none: all layers are there

@@ -328,9 +328,8 @@ class Simulator {
 
   void bound(int node, const PairedRuns& working) {
     const auto n = static_cast<size_t>(node);
-    if (!bounded_ || n >= graph_.nodes.size() || !is_product(graph_.nodes[n])) {
-      return;
-    }
+    if (!bounded_ || n >= graph_.nodes.size()) return;
+    if (!graph_.nodes[n].op->is_product) return;
     const std::optional<double> ratio = bound_ratio_of(
         program_, node,
         [&](int value) { return whole_of(working.unsharded, value); },
@@ -346,10 +345,9 @@ class Simulator {
   // Of a node that sends tokens to experts: how many find no room.
   void count_routed(int phase, const Evaluation& unsharded) {
     const auto n = static_cast<size_t>(phase);
-    if (n >= graph_.nodes.size() || graph_.nodes[n].op->name != "dispatch") {
-      return;
-    }
+    if (n >= graph_.nodes.size()) return;
     const GraphNode& node = graph_.nodes[n];
+    if (node.op->exchange != TokenExchange::ToExperts) return;
     const Shape& made = graph_.values[static_cast<size_t>(node.result)].shape;
     const Tensor choices = whole_of(unsharded, node.operands[1]);
     result_.routed += choices.elements();

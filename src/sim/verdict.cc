@@ -252,16 +252,13 @@ const Value& value_of(const Graph& graph, int value) {
 // Whether a result is zero by what the graph says, whatever the values are: 0
 // times x, and x less its own sum or maximum over a single number (softmax).
 bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
-  const std::string_view name = node.op->name;
-  if (name == "scale") return number_of(node.attributes, "by", 1) == 0;
-  if (name != "subtract") return false;
+  if (node.op->is_multiple) return number_of(node.attributes, "by", 1) == 0;
+  if (node.op->second_sign >= 0) return false;
   if (node.operands[0] == node.operands[1]) return true;
   const Value& less = value_of(graph, node.operands[1]);
   if (less.node < 0) return false;
   const GraphNode& by = graph.nodes[static_cast<size_t>(less.node)];
-  return (by.op->name == "max" || by.op->name == "mean" ||
-          by.op->name == "sum") &&
-         by.operands[0] == node.operands[0] &&
+  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
          element_count(less.shape) ==
              element_count(value_of(graph, node.operands[0]).shape);
 }
@@ -279,7 +276,7 @@ bool may_lose_operands(const GraphNode& node) {
 std::optional<size_t> lost_operand(const GraphNode& node,
                                    const std::vector<Tensor>& whole) {
   constexpr double kFar = 1024;
-  const double factor = node.op->name == "maximum" ? kFar : 2;
+  const double factor = node.op->picks_operand ? kFar : 2;
   const RunContext context{Arithmetic::F64, &node.rule, {}, 1};
   std::vector<Tensor> operands(whole.begin(), whole.end() - 1);
   for (size_t lost = 0; lost < operands.size(); ++lost) {
@@ -308,10 +305,7 @@ bool is_seen(const Tensor& part, const Tensor& sum) {
 }
 
 // Rows that an index names come from one device each, and zeros from others.
-bool selects(std::string_view op) {
-  return op == "embedding" || op == "take" || op == "dispatch" ||
-         op == "combine";
-}
+bool selects(const OpDef& op) { return op.indices != nullptr; }
 
 // Few integers may be alike by chance.
 bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
@@ -346,7 +340,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
   }
   const auto lost = lost_operand(node, whole);
   if (!lost) return std::nullopt;
-  const bool is_sum = node.op->name == "add" || node.op->name == "subtract";
+  const bool is_sum = node.op->second_sign != 0;
   return Unseen{is_sum ? Unseen::Kind::LostTerm : Unseen::Kind::LostOperand,
                 node.result, node.operands[*lost]};
 }
@@ -421,7 +415,7 @@ std::optional<Unseen> unseen_parts(const Program& program,
   const Register& result = program.registers[static_cast<size_t>(at.result)];
   const AxisNames axes = reduced_axes(program, at);
   if (axes.empty()) return std::nullopt;
-  if (selects(program.graph->nodes[static_cast<size_t>(at.node)].op->name) &&
+  if (selects(*program.graph->nodes[static_cast<size_t>(at.node)].op) &&
       !kinds_of(whole).all_zero) {
     return std::nullopt;
   }

@@ -65,7 +65,7 @@ class Partitioner {
 
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
     const bool keeps_batch =
-        node.op->keeps_batch ||
+        node.op->exchange != TokenExchange::None ||
         std::any_of(node.operands.begin(), node.operands.end(), [&](int v) {
           return program_.weights[static_cast<size_t>(v)];
         });
@@ -251,13 +251,13 @@ bool is_product(const Program& program, const Instruction& instruction) {
   }
   const GraphNode& node =
       program.graph->nodes[static_cast<size_t>(instruction.node)];
-  return node.op->name == "einsum" && !node.shard_map;
+  return node.op->is_product && !node.shard_map;
 }
 
 bool is_constraint(const Program& program, const Instruction& instruction) {
   return instruction.kind == Instruction::Kind::Compute &&
-         program.graph->nodes[static_cast<size_t>(instruction.node)].op->name ==
-             "constraint";
+         program.graph->nodes[static_cast<size_t>(instruction.node)]
+             .op->is_constraint;
 }
 
 bool is_gather(const Instruction& instruction) {

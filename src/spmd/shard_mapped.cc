@@ -213,28 +213,9 @@ FactorAxes mapped_axes(const Mesh& mesh, const GraphNode& node) {
 
 std::optional<Attributes> mapped_attributes(const GraphNode& node,
                                             std::span<const Shape> local) {
-  Attributes attributes = node.attributes;
-  if (node.op->name != "slice") return attributes;
-  const Shape& own = local[0];
-  const double asked = number_of(attributes, "dim", 0);
-  const auto rank = static_cast<double>(own.size());
-  const auto dim = static_cast<size_t>(asked < 0 ? asked + rank : asked);
-  const DimFactors& factors = node.rule.operands[0][dim];
-  const int64_t whole =
-      factors.empty() ? 1
-                      : node.rule.factors[static_cast<size_t>(factors[0])].size;
-  if (own[dim] == whole) return attributes;
-  if (own[dim] == 0 || whole % own[dim] != 0) return std::nullopt;
-  const auto shares = static_cast<double>(whole / own[dim]);
-  for (const char* bound : {"begin", "end"}) {
-    const auto given = attributes.find(std::string_view(bound));
-    if (given == attributes.end()) continue;
-    auto& row = std::get<double>(given->second);
-    const auto rows = static_cast<int64_t>(row);
-    if (rows % (whole / own[dim]) != 0) return std::nullopt;
-    row /= shares;
-  }
-  return attributes;
+  return node.op->local_attributes == nullptr
+             ? node.attributes
+             : node.op->local_attributes(node.attributes, node.rule, local);
 }
 
 bool check_shard_maps(const Graph& graph, const Mesh& mesh,

@@ -23,6 +23,7 @@
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
+#include "tests/support/thinned.h"
 #include "tests/support/whole_model.h"
 
 namespace shardplan {
@@ -128,13 +129,13 @@ TEST_CASE("brackets hold what PyTorch keeps") {
   std::string line;
   int count = 0;
   int bounded = 0;
-  int skipped = 0;
+  testing::Thinned rows{5};
   while (std::getline(lines, line)) {
     const Json recorded = Json::parse(line);
     const std::string name = recorded.at("name");
     if (!recorded.at("autocast").is_null()) continue;
     // Sanitizers, whose own allocation is not counted, take a minute for all.
-    if (!kCountsAllocations && ++skipped % 5 != 0) continue;
+    if (rows.skips()) continue;
     CAPTURE(name);
     SegmentOptions options;
     options.element_bytes = recorded.at("dtype") == "float32" ? 4 : 2;
@@ -187,13 +188,13 @@ TEST_CASE("brackets hold what PyTorch keeps of what is trained alone") {
   std::ifstream lines(source_dir() / "tests/data/trained.jsonl");
   std::string line;
   int count = 0;
-  int skipped = 0;
+  testing::Thinned rows{5};
   int adapted = 0;
   while (std::getline(lines, line)) {
     const Json recorded = Json::parse(line);
     const std::string name = recorded.at("name");
     // Sanitizers, whose own allocation is not counted, take a minute for all.
-    if (!kCountsAllocations && ++skipped % 5 != 0) continue;
+    if (rows.skips()) continue;
     CAPTURE(name);
     SegmentOptions options;
     options.element_bytes = recorded.at("dtype") == "float32" ? 4 : 2;

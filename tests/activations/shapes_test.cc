@@ -26,6 +26,7 @@
 #include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/thinned.h"
 #include "tests/support/whole_model.h"
 
 namespace shardplan {
@@ -202,10 +203,10 @@ TEST_CASE("shapes: their bracket encloses that of a forward pass") {
   size_t frozen_trials = 0;
   size_t estimates = 0;
   size_t number = 0;
-  size_t skipped = 0;
+  testing::Thinned rows{5};
   for (const Case& each : recorded_configs(9)) {
     // Sanitizers, whose own allocation is not counted, take minutes for all.
-    if (!kCountsAllocations && ++skipped % 5 != 0) continue;
+    if (rows.skips()) continue;
     CAPTURE(each.text);
     // Two of the trials for each; a model is met several times.
     for (size_t t = 0; t < 2; ++t) {

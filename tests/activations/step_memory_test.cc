@@ -14,7 +14,6 @@
 #include "activations/backward.h"
 #include "activations/segments.h"
 #include "graph/op.h"
-#include "graph/view_ops.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
 #include "tests/support/trained.h"
@@ -43,13 +42,6 @@ Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
     }
   }
   return -1;
-}
-
-TEST_CASE("every operation has a gradient") {
-  for (const OpDef& op : ops()) {
-    CHECK(gradient_of(op.name).op ==
-          (is_view_op(op.name) ? std::string_view("view") : op.name));
-  }
 }
 
 // Korthikanti et al. (2022), table 2, without dropout and with flash attention:

@@ -207,6 +207,43 @@ TEST_CASE("every operation has a sample, a name and a summary of its own") {
   CHECK(find_op("matmul") == nullptr);
 }
 
+TEST_CASE("every row of operations says all that there is to say") {
+  for (const OpDef& op : ops()) {
+    CAPTURE(op.name);
+    CHECK((op.infer != nullptr));
+    CHECK((op.rule != nullptr));
+    CHECK((op.flops != nullptr));
+    CHECK((op.run != nullptr));
+    CHECK(op.repeat != Repeat::Unsaid);
+    CHECK(op.gradient.operands != ReadOperands::Unsaid);
+    for (const int operand : op.gradient.only) {
+      CHECK(operand < op.max_operands);
+    }
+    const bool is_view = op.repeat == Repeat::View;
+    const bool reads =
+        op.gradient.operands != ReadOperands::None || op.gradient.result;
+    CHECK_FALSE((is_view && reads));
+    CHECK((is_view || !op.shares_storage));
+    // What is linear in one operand at a time is so by the others' numbers.
+    const bool multiplies = op.linearity == Linearity::Multilinear;
+    CHECK((!multiplies || op.gradient.operands != ReadOperands::None));
+    CHECK((!op.is_constraint || op.shares_storage));
+    CHECK((!op.chooses_indices || op.is_decision));
+  }
+}
+
+TEST_CASE("an operation that may give its operand's storage says so") {
+  for (const OpSample& sample : op_samples()) {
+    const OpDef& op = *find_op(sample.op);
+    CAPTURE(op.name);
+    const auto operands = sample.make(Arithmetic::F64, 1);
+    const Tensor result =
+        testing::run(sample.op, operands, sample.attributes, Arithmetic::F64);
+    const bool shares = result.storage == operands.front().storage;
+    CHECK((op.shares_storage || !shares));
+  }
+}
+
 TEST_CASE("a rule's factors make up the dimensions of every tensor") {
   for (const OpSample& sample : op_samples()) {
     const Fitted fit = fitted(sample.op, sample.operands, sample.attributes);

@@ -16,6 +16,7 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/shipped_rules.h"
+#include "tests/support/thinned.h"
 
 namespace shardplan {
 namespace {
@@ -94,15 +95,17 @@ TEST_CASE("default rules: nothing that follows from a config is left out") {
   std::ifstream stream(testing::data_path("architectures.jsonl"));
   REQUIRE(stream);
   std::set<std::string> seen;
-  std::map<std::string, int> placed;
-  int instead = 0;
+  std::map<std::string, size_t> placed;
+  size_t instead = 0;
+  testing::Thinned rows{5};
   for (std::string line; std::getline(stream, line);) {
     const Json row = Json::parse(line);
     Json config = row.at("config");
     if (row.contains("refused") ||
         !seen.insert(config.at("model_type").get<std::string>() +
                      config.value("architectures", Json()).dump())
-             .second) {
+             .second ||
+        rows.skips()) {
       continue;
     }
     CAPTURE(config.at("model_type").get<std::string>());
@@ -138,13 +141,13 @@ TEST_CASE("default rules: nothing that follows from a config is left out") {
       if (set.why.find(" has no rule for ") != set.why.npos) ++instead;
     }
   }
-  CHECK(placed["none"] > 400);
-  CHECK(instead > 20);
+  CHECK(placed["none"] > rows.of(400));
+  CHECK(instead > rows.of(20));
   for (const char* name : {"fp8", "ct int4", "ct nvfp4", "modelopt nvfp4",
                            "modelopt fp8", "bnb 8", "bnb 4"}) {
-    CHECK_MESSAGE(placed[name] > 100, name);
+    CHECK_MESSAGE(placed[name] > rows.of(100), name);
   }
-  CHECK(placed["mxfp4"] > 0);
+  if (kCountsAllocations) CHECK(placed["mxfp4"] > 0);
 }
 
 TEST_CASE("default rules: the set of the type where it has a rule for all") {

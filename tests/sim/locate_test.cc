@@ -130,7 +130,6 @@ TEST_CASE("products: what is not a product has no ratio") {
   SmallGraph g("tp=2");
   g.node("relu", {g.input({4}, "tp")});
   const Program program = g.plan();
-  CHECK_FALSE(is_product(g.graph.nodes[0]));
   const std::vector<Tensor> values = g.values();
   CHECK_FALSE(
       bound_ratio_of(program, 0,

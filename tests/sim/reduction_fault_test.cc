@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "io/graph/graph_file.h"
+#include "base/allocation.h"
 #include "base/shipped.h"
+#include "io/graph/graph_file.h"
 #include "sim/simulate.h"
 #include "spmd/layout.h"
 #include "tests/support/built_graph.h"
@@ -94,13 +96,11 @@ struct Named {
 // Whether the register holds something else than in the correct run, and is the
 // first that does.
 void try_break(Break how, const Program& program, size_t i, ValueSource source,
-               Named& named) {
+               const std::vector<Tensor>& values, Named& named) {
   auto broken = how(program, i);
   if (!broken) return;
   const auto result = static_cast<size_t>(program.instructions[i].result);
   broken->value = program.registers[result].value;
-  Diagnostics diags;
-  const auto values = make_values(*program.graph, source, 5, diags).value();
   SimulateOptions options;
   options.values = source;
   const Simulation run = simulate(broken->program, values, options);
@@ -120,20 +120,45 @@ void try_break(Break how, const Program& program, size_t i, ValueSource source,
           fault ? static_cast<int>(fault->problem) : -1);
 }
 
+// A graph and programs of it.
+struct Partitioned {
+  decltype(testing::shipped_graph("")) built;
+  std::vector<Program> programs;
+};
+
+// The same for every kind of fault, so they are made once.
+const std::vector<Partitioned>& partitioned_graphs() {
+  static const std::vector<Partitioned> kAll = [] {
+    std::vector<Partitioned> all;
+    testing::Random random(15);
+    const testing::SmallGraph mesh("dp=2,tp=2");
+    for (const std::string& name : shipped_names(kGraphFolder)) {
+      Partitioned each{testing::shipped_graph(name), {}};
+      REQUIRE_MESSAGE(each.built->graph, each.built->messages);
+      const Graph& graph = *each.built->graph;
+      // Sanitizers look at few.
+      for (int trial = 0; trial < (kCountsAllocations ? 4 : 2); ++trial) {
+        const WantedLayouts wanted =
+            testing::random_layouts(random, mesh.mesh, graph);
+        each.programs.push_back(partition(graph, mesh.mesh, wanted, {}));
+      }
+      all.push_back(std::move(each));
+    }
+    return all;
+  }();
+  return kAll;
+}
+
 Named try_shipped_graphs(Break how, ValueSource source) {
   Named named;
-  testing::Random random(15);
-  for (const std::string& name : shipped_names(kGraphFolder)) {
-    const auto built = testing::shipped_graph(name);
-    REQUIRE_MESSAGE(built->graph, built->messages);
-    const testing::SmallGraph mesh("dp=2,tp=2");
-    for (int trial = 0; trial < 4; ++trial) {
-      const WantedLayouts wanted =
-          testing::random_layouts(random, mesh.mesh, *built->graph);
-      const Program program = partition(*built->graph, mesh.mesh, wanted, {});
+  for (const Partitioned& each : partitioned_graphs()) {
+    Diagnostics diags;
+    const auto values =
+        make_values(*each.built->graph, source, 5, diags).value();
+    for (const Program& program : each.programs) {
       for (size_t i = 0; i < program.instructions.size(); ++i) {
         if (!is_sum_or_max(program.instructions[i])) continue;
-        try_break(how, program, i, source, named);
+        try_break(how, program, i, source, values, named);
       }
     }
   }

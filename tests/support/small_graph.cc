@@ -88,13 +88,14 @@ int SmallGraph::composite(std::string_view name, std::vector<int> operands,
   const std::string result = "v" + std::to_string(graph.values.size());
   const CompositeDef* def = find_composite(name);
   SHARDPLAN_CHECK(def != nullptr);
-  const auto results = def->expand({std::move(operands),
-                                    std::move(attributes),
-                                    {result},
-                                    {Span{}},
-                                    result,
-                                    {}},
-                                   graph, diags);
+  const auto results = expand(*def,
+                              {std::move(operands),
+                               std::move(attributes),
+                               {result},
+                               {Span{}},
+                               result,
+                               {}},
+                              graph, diags);
   SHARDPLAN_CHECK(results.has_value());
   return results->at(0);
 }

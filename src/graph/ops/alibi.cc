@@ -147,6 +147,8 @@ OpDef alibi_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<2>;
   op.run = run_sloped;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 

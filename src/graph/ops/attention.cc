@@ -149,6 +149,8 @@ OpDef causal_mask_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;
   op.run = run_masked;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
@@ -439,6 +441,8 @@ OpDef rope_op() {
   op.rule = rotation_rule;
   op.flops = flops_per_element<3>;
   op.run = run_rotated;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 

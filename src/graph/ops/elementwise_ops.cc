@@ -91,27 +91,45 @@ OpDef binary(std::string_view name, std::string_view summary,
 }  // namespace
 
 OpDef add_op() {
-  return binary<Add>("add", "x + y, broadcast", Linearity::Additive);
+  OpDef op = binary<Add>("add", "x + y, broadcast", Linearity::Additive);
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
+  op.second_sign = 1;
+  return op;
 }
 
 OpDef subtract_op() {
-  return binary<Subtract>("subtract", "x - y, broadcast", Linearity::Additive);
+  OpDef op =
+      binary<Subtract>("subtract", "x - y, broadcast", Linearity::Additive);
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
+  op.second_sign = -1;
+  return op;
 }
 
 OpDef multiply_op() {
-  return binary<Multiply>("multiply", "x y, element by element, broadcast",
-                          Linearity::Multilinear);
+  OpDef op = binary<Multiply>("multiply", "x y, element by element, broadcast",
+                              Linearity::Multilinear);
+  op.repeat = Repeat::Pointwise;
+  op.gradient = {.operands = ReadOperands::OfOthers};
+  return op;
 }
 
 OpDef divide_op() {
   OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
   op.run = run_divide;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
 OpDef maximum_op() {
-  return binary<Maximum>("maximum", "the larger of x and y, broadcast",
-                         Linearity::None);
+  OpDef op = binary<Maximum>("maximum", "the larger of x and y, broadcast",
+                             Linearity::None);
+  op.repeat = Repeat::Pointwise;
+  op.gradient = {.operands = ReadOperands::All};
+  op.picks_operand = true;
+  return op;
 }
 
 // Powers, exponentials and multiples of a tensor, element by element.
@@ -204,6 +222,7 @@ OpDef unary(std::string_view name, std::string_view summary) {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;
   op.run = run_unary<Function>;
+  op.repeat = Repeat::Pointwise;
   return op;
 }
 
@@ -214,6 +233,8 @@ OpDef scale_op() {
   op.linearity = Linearity::Additive;
   op.attributes = {
       {"by", AttributeDef::Kind::Number, true, "the number to multiply by"}};
+  op.is_multiple = true;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
@@ -221,24 +242,36 @@ OpDef shift_op() {
   OpDef op = unary<Shift>("shift", "x plus a number of the graph");
   op.attributes = {
       {"by", AttributeDef::Kind::Number, true, "the number to add"}};
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef negate_op() {
   OpDef op = unary<Negate>("negate", "-x");
   op.linearity = Linearity::Additive;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
-OpDef square_op() { return unary<Square>("square", "x x, element by element"); }
+OpDef square_op() {
+  OpDef op = unary<Square>("square", "x x, element by element");
+  op.gradient = {.operands = ReadOperands::All};
+  return op;
+}
 
-OpDef exp_op() { return unary<Exp>("exp", "e to the power of x"); }
+OpDef exp_op() {
+  OpDef op = unary<Exp>("exp", "e to the power of x");
+  op.gradient = {.operands = ReadOperands::None, .result = true};
+  return op;
+}
 
 OpDef rsqrt_op() {
   OpDef op = unary<Rsqrt>("rsqrt", "1 / sqrt(x + epsilon)");
   op.attributes = {{"epsilon", AttributeDef::Kind::Number, false,
                     "added before the root; default 0"}};
   op.flops = flops_per_element<3>;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None, .result = true};
   return op;
 }
 
@@ -384,18 +417,24 @@ OpDef activation(std::string_view name, std::string_view summary) {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<Steps>;
   op.run = run_unary<Function>;
+  op.repeat = Repeat::Pointwise;
   return op;
 }
 
 }  // namespace
 
-OpDef relu_op() { return activation<Relu, 1>("relu", "max(x, 0)"); }
+OpDef relu_op() {
+  OpDef op = activation<Relu, 1>("relu", "max(x, 0)");
+  op.gradient = {.operands = ReadOperands::None, .result = true};
+  return op;
+}
 
 OpDef gelu_op() {
   OpDef op = activation<Gelu, 9>("gelu", "x Phi(x), Phi of the normal law");
   op.attributes = {{"approximate", AttributeDef::Kind::Text, false,
                     "`tanh` (default) or `none`, as in PyTorch"}};
   op.infer = infer_gelu;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
@@ -406,19 +445,33 @@ OpDef clamp_op() {
       {"min", AttributeDef::Kind::Number, false, "none where not given"},
       {"max", AttributeDef::Kind::Number, false, "none where not given"}};
   op.infer = infer_clamped;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
-OpDef silu_op() { return activation<Silu, 5>("silu", "x sigmoid(x)"); }
+OpDef silu_op() {
+  OpDef op = activation<Silu, 5>("silu", "x sigmoid(x)");
+  op.gradient = {.operands = ReadOperands::All};
+  return op;
+}
 
-OpDef tanh_op() { return activation<Tanh, 1>("tanh", "hyperbolic tangent"); }
+OpDef tanh_op() {
+  OpDef op = activation<Tanh, 1>("tanh", "hyperbolic tangent");
+  op.gradient = {.operands = ReadOperands::None, .result = true};
+  return op;
+}
 
 OpDef softplus_op() {
-  return activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
+  OpDef op = activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
+  op.gradient = {.operands = ReadOperands::All};
+  return op;
 }
 
 OpDef sigmoid_op() {
-  return activation<Sigmoid, 4>("sigmoid", "1 / (1 + e to the power of -x)");
+  OpDef op =
+      activation<Sigmoid, 4>("sigmoid", "1 / (1 + e to the power of -x)");
+  op.gradient = {.operands = ReadOperands::None, .result = true};
+  return op;
 }
 
 }  // namespace shardplan

@@ -63,6 +63,8 @@ OpDef expand_op() {
   op.rule = expansion_rule;
   op.flops = flops_per_element<0>;
   op.run = run_expanded;
+  op.repeat = Repeat::View;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 

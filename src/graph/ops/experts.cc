@@ -100,6 +100,9 @@ OpDef top_k_op() {
   op.flops = choice_flops;
   op.run = run_choice;
   op.is_decision = true;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::None};
+  op.chooses_indices = true;
   return op;
 }
 
@@ -188,6 +191,8 @@ OpDef choice_mask_op() {
   op.rule = of_chosen_rule;
   op.flops = flops_per_element<1>;
   op.run = run_choice_mask;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::All, .only = {1}};
   return op;
 }
 
@@ -311,6 +316,8 @@ OpDef mixer_shares_op() {
   op.rule = shares_rule;
   op.flops = shares_flops;
   op.run = run_shares;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
@@ -550,6 +557,16 @@ int64_t combine_flops(std::span<const Shape> operands, const Shape& result,
                             count_of(result));
 }
 
+int64_t experts_of_result(std::span<const Shape> /*operands*/,
+                          const Shape& result) {
+  return result[0];
+}
+
+int64_t experts_of_answers(std::span<const Shape> operands,
+                           const Shape& /*result*/) {
+  return operands[0][0];
+}
+
 }  // namespace
 
 OpDef dispatch_op() {
@@ -563,7 +580,6 @@ OpDef dispatch_op() {
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0};
-  op.keeps_batch = true;
   op.attributes = {
       {"experts", AttributeDef::Kind::Number, true, "how many there are"},
       {"capacity", AttributeDef::Kind::Number, false,
@@ -574,6 +590,10 @@ OpDef dispatch_op() {
   op.rule = dispatch_rule;
   op.flops = flops_per_element<0>;
   op.run = run_dispatch;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All, .only = {1}};
+  op.exchange = TokenExchange::ToExperts;
+  op.indices = experts_of_result;
   return op;
 }
 
@@ -587,12 +607,15 @@ OpDef combine_op() {
   op.max_operands = 3;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0, 2};
-  op.keeps_batch = true;
   op.factors = "experts, .. and m; experts give partial sums";
   op.infer = infer_combined;
   op.rule = combine_rule;
   op.flops = combine_flops;
   op.run = run_combine;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All};
+  op.exchange = TokenExchange::FromExperts;
+  op.indices = experts_of_answers;
   return op;
 }
 

@@ -131,6 +131,29 @@ Tensor run_sliced(std::span<const Tensor> operands,
                integer_of(attributes, "end", x.shape[dim]));
 }
 
+// Where the dimension is sharded, a device slices as large a part of its own.
+std::optional<Attributes> local_slice(const Attributes& attributes,
+                                      const ShardingRule& rule,
+                                      std::span<const Shape> local) {
+  Attributes own = attributes;
+  const size_t dim = dim_of(attributes, local[0].size());
+  const DimFactors& factors = rule.operands[0][dim];
+  const int64_t whole =
+      factors.empty() ? 1 : rule.factors[static_cast<size_t>(factors[0])].size;
+  const int64_t size = local[0][dim];
+  if (size == whole) return own;
+  if (size == 0 || whole % size != 0) return std::nullopt;
+  const int64_t shares = whole / size;
+  for (const char* bound : {"begin", "end"}) {
+    const auto given = own.find(std::string_view(bound));
+    if (given == own.end()) continue;
+    auto& row = std::get<double>(given->second);
+    if (static_cast<int64_t>(row) % shares != 0) return std::nullopt;
+    row /= static_cast<double>(shares);
+  }
+  return own;
+}
+
 std::optional<Shape> infer_concatenated(std::span<const Shape> operands,
                                         const Attributes& attributes,
                                         Span where, Diagnostics& diags) {
@@ -192,6 +215,8 @@ OpDef movement(std::string_view name, std::string_view summary) {
   op.linearity = Linearity::Additive;
   op.factors = "every dimension but `dim`";
   op.flops = flops_per_element<0>;
+  op.repeat = Repeat::View;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
@@ -205,6 +230,7 @@ OpDef transpose_op() {
   op.infer = infer_transposed;
   op.rule = transpose_rule;
   op.run = run_transposed;
+  op.shares_storage = true;
   return op;
 }
 
@@ -218,6 +244,8 @@ OpDef slice_op() {
   op.infer = infer_sliced;
   op.rule = slice_rule;
   op.run = run_sliced;
+  op.shares_storage = true;
+  op.local_attributes = local_slice;
   return op;
 }
 
@@ -229,6 +257,7 @@ OpDef concatenate_op() {
   op.infer = infer_concatenated;
   op.rule = concatenate_rule;
   op.run = run_concatenated;
+  op.repeat = Repeat::Cheap;
   return op;
 }
 
@@ -309,6 +338,11 @@ Tensor run_embedding(std::span<const Tensor> operands,
   return result;
 }
 
+int64_t rows_of_table(std::span<const Shape> operands,
+                      const Shape& /*result*/) {
+  return operands[0][0];
+}
+
 }  // namespace
 
 OpDef embedding_op() {
@@ -322,6 +356,10 @@ OpDef embedding_op() {
   op.rule = embedding_rule;
   op.flops = flops_per_element<0>;
   op.run = run_embedding;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All, .only = {1}};
+  op.is_lookup = true;
+  op.indices = rows_of_table;
   return op;
 }
 
@@ -398,6 +436,11 @@ Tensor run_take(std::span<const Tensor> operands,
   return result;
 }
 
+int64_t numbers_of_row(std::span<const Shape> operands,
+                       const Shape& /*result*/) {
+  return operands[0].back();
+}
+
 }  // namespace
 
 OpDef take_op() {
@@ -413,6 +456,9 @@ OpDef take_op() {
   op.rule = take_rule;
   op.flops = flops_per_element<0>;
   op.run = run_take;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::All, .only = {1}};
+  op.indices = numbers_of_row;
   return op;
 }
 
@@ -583,6 +629,9 @@ OpDef reshape_op() {
   op.rule = reshape_rule;
   op.flops = flops_per_element<0>;
   op.run = run_reshaped;
+  op.repeat = Repeat::View;
+  op.gradient = {.operands = ReadOperands::None};
+  op.shares_storage = true;
   return op;
 }
 
@@ -625,6 +674,10 @@ OpDef constraint_op() {
   op.rule = elementwise_rule;
   op.flops = flops_per_element<0>;
   op.run = run_constrained;
+  op.repeat = Repeat::View;
+  op.gradient = {.operands = ReadOperands::None};
+  op.is_constraint = true;
+  op.shares_storage = true;
   return op;
 }
 

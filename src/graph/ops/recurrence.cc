@@ -124,6 +124,8 @@ OpDef causal_convolution_op() {
   op.rule = convolution_rule;
   op.flops = convolution_flops;
   op.run = run_convolved;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::OfOthers};
   return op;
 }
 
@@ -352,6 +354,8 @@ OpDef linear_recurrence_op() {
   op.rule = recurrence_rule;
   op.flops = recurrence_flops;
   op.run = run_recurrence;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
@@ -370,6 +374,8 @@ OpDef delta_recurrence_op() {
   op.rule = recurrence_rule;
   op.flops = recurrence_flops;
   op.run = run_recurrence;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 
@@ -451,6 +457,8 @@ OpDef decaying_maximum_op() {
   op.rule = decaying_rule;
   op.flops = flops_per_element<2>;
   op.run = run_decaying;
+  op.repeat = Repeat::Dear;
+  op.gradient = {.operands = ReadOperands::All, .result = true};
   return op;
 }
 

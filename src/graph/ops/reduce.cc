@@ -287,6 +287,8 @@ OpDef reduction(std::string_view name, std::string_view summary) {
   op.infer = infer_reduced;
   op.rule = reduction_rule<FactorKind::Sum>;
   op.flops = reduction_flops;
+  op.is_reduction = true;
+  op.repeat = Repeat::Cheap;
   return op;
 }
 
@@ -295,12 +297,14 @@ OpDef reduction(std::string_view name, std::string_view summary) {
 OpDef sum_op() {
   OpDef op = reduction("sum", "sum over dimensions");
   op.run = run_sum;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef mean_op() {
   OpDef op = reduction("mean", "mean over dimensions");
   op.run = run_mean;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
@@ -311,6 +315,7 @@ OpDef max_op() {
   op.infer = infer_max;
   op.rule = reduction_rule<FactorKind::Max>;
   op.run = run_max;
+  op.gradient = {.operands = ReadOperands::All, .result = true};
   return op;
 }
 

@@ -72,6 +72,8 @@ OpDef token_positions_op() {
   op.rule = positions_rule;
   op.flops = flops_per_element<0>;
   op.run = run_positions;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
@@ -153,6 +155,8 @@ OpDef last_token_op() {
   op.rule = last_rule;
   op.flops = flops_per_element<0>;
   op.run = run_last;
+  op.repeat = Repeat::Cheap;
+  op.gradient = {.operands = ReadOperands::All, .only = {1}};
   return op;
 }
 

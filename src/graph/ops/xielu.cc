@@ -99,6 +99,8 @@ OpDef xielu_op() {
   op.rule = xielu_rule;
   op.flops = flops_per_element<6>;
   op.run = run_xielu;
+  op.repeat = Repeat::Pointwise;
+  op.gradient = {.operands = ReadOperands::All};
   return op;
 }
 

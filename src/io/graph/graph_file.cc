@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/shipped.h"
 #include "base/text.h"
 #include "io/formats.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"
-#include "base/shipped.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -111,7 +111,8 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
   Manifest manifest;
   bool good = true;
   for (const DescribedValue& value : description.parameters) {
-    if (!value.shape && !good && value.layer > 0) continue;
+    if (!value.shape && !good && is_repeated(description, value.layer))
+      continue;
     if (!value.shape) {
       diags
           .error(Code::InvalidGraph, value.where,

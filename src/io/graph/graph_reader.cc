@@ -318,7 +318,7 @@ class Reader {
       DescribedValue value;
       value.where = node->key_span(i);
       value.name = names_.make(value_name(node->key(i), value.where));
-      value.layer = names_.layer();
+      value.layer = layer_;
       read_value(node->item(i), what == "parameters", value);
       values.push_back(std::move(value));
     }
@@ -466,7 +466,7 @@ class Reader {
     if (!require(node, NodeKind::Map, "an operation", diags_)) return;
     DescribedOp op;
     op.where = node.span();
-    op.layer = names_.layer();
+    op.layer = layer_;
     for (size_t i = 0; i < node.size(); ++i) {
       const std::string_view key = node.key(i);
       const Node item = node.item(i);
@@ -551,7 +551,9 @@ class Reader {
     const int64_t before = errors();
     names_.begin(names_in_layer(node), repeat->carried);
     for (int64_t i = 0; i < repeat->count && errors() == before; ++i) {
-      names_.enter(i, with_index(repeat->name, i));
+      layer_ = static_cast<int>(graph_.layers.size());
+      graph_.layers.push_back({with_index(repeat->name, i), repeat->name, i});
+      names_.enter(i, graph_.layers.back().name);
       dims_.insert_or_assign("i", i);
       read_values(node.find("parameters"), "parameters", graph_.parameters);
       for (size_t n = 0; n < ops->size(); ++n) {
@@ -562,6 +564,7 @@ class Reader {
     }
     dims_.erase("i");
     names_.end();
+    layer_ = -1;
   }
 
   std::optional<Repeat> repeat_of(const Node& node) {
@@ -661,6 +664,7 @@ class Reader {
   DimSizes dims_;
   GraphDescription graph_;
   LayerNames names_;
+  int layer_ = -1;  // of the graph, while layers are repeated
   int64_t repeated_ = 0;
 };
 

@@ -635,10 +635,9 @@ class ForwardWalk {
       layer.modules_scope.own.emplace_back(modules->index, ConfigValue::of(i));
       layer.scope.own.emplace_back(modules->index, ConfigValue::of(i));
       layer.values[one.carried] = newest;
-      if (i + 1 == count && !one.last.empty()) {
-        layer.results[one.handed_on] = one.last;
-      }
-      steps(one.steps, layer);
+      const std::string last = i + 1 == count ? one.last : "";
+      if (!last.empty()) layer.results[one.handed_on] = last;
+      out_.in_layer(layer.at, i, last, [&] { steps(one.steps, layer); });
       newest = value(one.handed_on, layer, one.where);
       out_.probe(newest);
     }

@@ -161,15 +161,20 @@ ParameterNames::ParameterNames(const Manifest& manifest,
   }
 }
 
-const NamedParameter* ParameterNames::find(std::string_view name) const {
+const NamedParameter* ParameterNames::find(std::string_view name,
+                                           int64_t* layer) const {
   const auto exact = by_name_.find(name);
   if (exact != by_name_.end()) return &exact->second;
   Parts parts = split_name(name);
   const size_t place = layer_place(parts);
   if (place == 0 || !is_number(parts[place])) return nullptr;
+  const std::string_view number = parts[place];
   parts.erase(parts.begin() + static_cast<ptrdiff_t>(place));
   const auto stacked = by_name_.find(join(parts));
   if (stacked == by_name_.end() || !stacked->second.stacked) return nullptr;
+  if (layer != nullptr) {
+    std::from_chars(number.data(), number.data() + number.size(), *layer);
+  }
   return &stacked->second;
 }
 

@@ -47,7 +47,9 @@ class ParameterNames {
 
   // By a name of the convention; "layers.3.x" is also found in a stacked
   // "layers.x". Null when there is none.
-  const NamedParameter* find(std::string_view name) const;
+  // Stacked, `layer` becomes the number that its name lacks.
+  const NamedParameter* find(std::string_view name,
+                             int64_t* layer = nullptr) const;
   // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
   // names or from the first dimension of what is stacked; 0 without any.
   int64_t layer_count(std::string_view prefix) const;

@@ -14,20 +14,6 @@ namespace {
 constexpr size_t kShown = 5;
 constexpr size_t kEnough = 1000;
 
-// The number of the layer in "layers.3.mlp.up_proj.weight".
-int64_t layer_of(std::string_view name) {
-  while (!name.empty()) {
-    const size_t end = std::min(name.find('.'), name.size());
-    const std::string_view part = name.substr(0, end);
-    if (!part.empty() &&
-        part.find_first_not_of("0123456789") == std::string_view::npos) {
-      return std::stoll(std::string(part));
-    }
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return 0;
-}
-
 // A module that a LoRA adapts has these beside its weight.
 constexpr std::string_view kAdapterIn = ".lora_A.weight";
 constexpr std::string_view kAdapterOut = ".lora_B.weight";
@@ -86,7 +72,8 @@ std::string ForwardWriter::input(std::string name, Shape shape,
 
 std::string ForwardWriter::parameter(std::string_view name,
                                      const Shape& shape) {
-  const NamedParameter* found = names_.find(name);
+  int64_t layer = 0;
+  const NamedParameter* found = names_.find(name, &layer);
   if (found == nullptr) {
     missing_.emplace_back(name);
     good_ = good_ && missing_.size() < kEnough;
@@ -105,7 +92,7 @@ std::string ForwardWriter::parameter(std::string_view name,
   }
   rank_of_[value.name] = value.shape->size();
   if (!found->stacked) return value.name;
-  return one_layer(value, layer_of(name), shape);
+  return one_layer(value, layer, shape);
 }
 
 std::string ForwardWriter::one_layer(const DescribedValue& stacked,
@@ -167,6 +154,10 @@ std::string ForwardWriter::op(std::string_view op,
     attribute.value = std::move(value);
   }
   written.axes = std::move(axes);
+  const bool handed_on =
+      !handed_on_.empty() && result.starts_with(handed_on_) &&
+      (result.size() == handed_on_.size() || result[handed_on_.size()] == ':');
+  if (!handed_on) written.layer = layer_;
   description_.ops.push_back(std::move(written));
   return result;
 }
@@ -221,14 +212,17 @@ std::string ForwardWriter::adapted(const LinearUse& use,
   const std::string low =
       op("einsum", {use.x, parameter(in, {rank, use.in})}, use.result + ":low",
          {{"equation", dims + "i,oi->" + dims + "o"}});
+  description_.ops.back().part = OpPart::AdapterInput;
   const std::string high =
       op("einsum",
          {low,
           parameter(use.parameter + std::string(kAdapterOut), {use.out, rank})},
          use.result + ":high", {{"equation", dims + "i,oi->" + dims + "o"}},
          use.axes);
+  description_.ops.back().part = OpPart::Adapter;
   const std::string scaled = op("scale", {high}, use.result + ":scaled",
                                 {{"by", kAdapterScale}}, use.axes);
+  description_.ops.back().part = OpPart::Adapter;
   return op("add", {base, scaled}, use.result, {}, use.axes);
 }
 
@@ -266,6 +260,21 @@ std::string ForwardWriter::activation(std::string_view wanted,
         .help("known are " + names);
   }
   return x;
+}
+
+void ForwardWriter::in_layer(std::string name, int64_t i, std::string handed_on,
+                             const std::function<void()>& write) {
+  std::string stack = name.substr(0, name.rfind('.'));
+  const bool is_layer =
+      name == stack + "." + std::to_string(i) &&
+      (stack == kMainStack || stack.ends_with("." + std::string(kMainStack)));
+  if (layer_ >= 0 || !is_layer) return write();
+  layer_ = static_cast<int>(description_.layers.size());
+  description_.layers.push_back({std::move(name), std::move(stack), i});
+  handed_on_ = std::move(handed_on);
+  write();
+  layer_ = -1;
+  handed_on_.clear();
 }
 
 void ForwardWriter::probe(std::string value) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -102,6 +103,13 @@ class ForwardWriter {
   std::string activation(std::string_view name, const std::string& x,
                          std::string result, ValueLabels axes = {});
 
+  // Operations that `write` adds are of the layer `name`, the i-th of its
+  // stack: "encoder.layers.3". They are of no layer where `name` is none of the
+  // model's, as are blocks that predict further tokens, and of the outer one
+  // within a layer. `handed_on`: what the last layer gives has this name of the
+  // model's, and is computed behind the layers; empty: none.
+  void in_layer(std::string name, int64_t i, std::string handed_on,
+                const std::function<void()>& write);
   void set_layers(int64_t layers) { layers_ = layers; }
   void probe(std::string value);
   void output(std::string value);
@@ -132,6 +140,8 @@ class ForwardWriter {
   std::map<std::string, size_t, std::less<>> rank_of_;
   std::vector<std::string> missing_;
   int64_t layers_ = 0;
+  int layer_ = -1;  // of the description
+  std::string handed_on_;
   bool good_ = true;
 };
 

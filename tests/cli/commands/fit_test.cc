@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/allocation.h"
 #include "cli/commands.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
@@ -148,7 +149,8 @@ TEST_CASE("fit: analyze, check and sweep give one verdict for one question") {
     if (headroom.is_null()) continue;
     // A share of the memory grows with it, so its edge is found by halving.
     if (of.engine) {
-      for (int64_t limit = kAmple; limit > int64_t{64} << 20; limit /= 4) {
+      for (int64_t limit = kAmple; limit > int64_t{64} << 20;
+           limit /= kCountsAllocations ? 4 : 64) {
         judged(of, limit);
       }
       continue;
@@ -156,6 +158,7 @@ TEST_CASE("fit: analyze, check and sweep give one verdict for one question") {
     const int64_t upper = kAmple - headroom.get<int64_t>();
     for (const int64_t limit :
          {upper, upper - 1, upper * 9 / 10, upper * 6 / 10, upper / 4}) {
+      if (!kCountsAllocations && limit < upper - 1) break;
       judged(of, limit);
     }
   }

@@ -2,7 +2,6 @@
 #include "cli/commands/simulate/input.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -35,14 +34,6 @@ constexpr int64_t kMade = 16;
 constexpr int64_t kResidue = 8;
 // What is tried where nothing says how much memory there is.
 constexpr int64_t kUnknown = int64_t{64} << 30U;
-
-// Whether the result is the operand's numbers in other words, or a part of
-// them, which takes no memory.
-bool may_be_view(const GraphNode& node) {
-  static constexpr std::array<std::string_view, 4> kViews = {
-      "transpose", "slice", "reshape", "constraint"};
-  return std::find(kViews.begin(), kViews.end(), node.op->name) != kViews.end();
-}
 
 // More than any sum of sizes that fit 63 bits.
 constexpr Int128 kUncounted = Int128{1} << 100U;
@@ -103,7 +94,7 @@ class Counter {
       return exact_ ? kResidue : kInput;
     }
     if (value.node > node || (value.node < node && !read) ||
-        may_be_view(graph_.nodes[static_cast<size_t>(value.node)])) {
+        graph_.nodes[static_cast<size_t>(value.node)].op->shares_storage) {
       return 0;
     }
     if (value.node == node) return kMade;
