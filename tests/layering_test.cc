@@ -59,10 +59,10 @@ const std::map<std::string, std::set<std::string>> kLayers = {
      {"base", "core", "syntax", "io", "resolve", "memory", "sim", "session",
       "gate"}},
     {"report", {"base", "core", "report"}},
-    {"cli",
-     {"base", "core", "syntax", "model", "io", "resolve", "memory", "serve",
-      "comm", "graph", "spmd", "sim", "activations", "findings", "evaluate",
-      "advise", "session", "gate", "report", "cli"}},
+    {"cli", {"base",    "core",    "syntax",      "model",    "io",
+             "resolve", "memory",  "serve",       "comm",     "graph",
+             "spmd",    "sim",     "activations", "findings", "evaluate",
+             "advise",  "session", "gate",        "report",   "cli"}},
     {"conformance",
      {"base", "core", "io", "resolve", "comm", "graph", "spmd", "sim",
       "conformance"}},
@@ -394,6 +394,22 @@ TEST_CASE("every code has a page") {
     const std::string page = entry.path().filename();
     CHECK_MESSAGE(pages.count(page) == 1, page << " is of no code");
   }
+}
+
+// A plan is judged in one place: whoever else put resolving, measuring and
+// findings together would judge it otherwise some day.
+TEST_CASE("layering: only evaluate looks for what is wrong with a plan") {
+  int found = 0;
+  for (const File& file : files_below("src")) {
+    if (starts_with(file.path, "findings/")) continue;
+    for (const std::string& line : file.lines) {
+      if (line.find("make_lint_input(") == std::string::npos) continue;
+      CAPTURE(file.path);
+      CHECK(starts_with(file.path, "evaluate/"));
+      ++found;
+    }
+  }
+  CHECK(found > 0);
 }
 
 // Two types of one name are one type to the linker, and then neither.

@@ -125,6 +125,15 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const DeviceMemory& memory,
                           const LintOptions& options);
 
+// The state with one change, computed again.
+struct TriedState {
+  std::string flags;     // "--zero 2"
+  int64_t needed = 0;    // bytes, by the fullest device
+  int64_t headroom = 0;  // negative: it does not fit
+};
+// "`--zero 2` would need 3.00 GiB per device: it fits, with 1.00 GiB to spare"
+std::string tried_text(const TriedState& tried);
+
 // What a plan needs of memory; the budget is make_budget() of the rest.
 struct MemoryInput {
   const Manifest& manifest;
@@ -132,6 +141,8 @@ struct MemoryInput {
   const LayerGroups& groups;
   const BudgetOptions& options;
   const Budget& budget;
+  // What may be changed where it does not fit, the best first.
+  std::span<const TriedState> tried = {};
 };
 
 // What an engine that serves the model makes of the devices.

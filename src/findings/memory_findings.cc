@@ -13,91 +13,9 @@
 #include "findings/checks.h"
 #include "memory/budget.h"
 #include "memory/stages.h"
-#include "memory/zero.h"
-#include "model/units.h"
 
 namespace shardplan {
 namespace {
-
-struct Change {
-  std::string flags;
-  BudgetOptions options;
-};
-
-// Axes of the batch, that ZeRO could shard over.
-AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
-  AxisNames axes;
-  for (const Axis& axis : plan.mesh.axes()) {
-    const bool pipeline =
-        options.stages.has_value() && options.stages->axis == axis.name;
-    if (axis.size > 1 && is_gathered_axis(axis.name) && !pipeline) {
-      axes.push_back(axis.name);
-    }
-  }
-  return axes;
-}
-
-void add_optimizers(const BudgetOptions& options,
-                    std::vector<Change>& changes) {
-  if (!options.state.moment_dtype) {
-    Change change{"--moment-dtype bf16", options};
-    change.options.state.moment_dtype = DType::BF16;
-    changes.push_back(std::move(change));
-  }
-  if (!options.state.groups.empty()) return;  // chosen with care
-  for (const Optimizer other : {Optimizer::Lion, Optimizer::Adafactor}) {
-    Change change{"--optimizer " + std::string(optimizer_name(other)), options};
-    change.options.state.optimizer = other;
-    changes.push_back(std::move(change));
-  }
-}
-
-std::vector<Change> changes_of(const Plan& plan, const BudgetOptions& options) {
-  std::vector<Change> changes;
-  if (options.state.optimizer != Optimizer::None) {
-    for (ZeroStage& zero :
-         higher_zero_stages(options.state, data_axes(plan, options))) {
-      Change change{std::move(zero.flags), options};
-      change.options.state.zero = zero.stage;
-      change.options.state.zero_axes = std::move(zero.axes);
-      changes.push_back(std::move(change));
-    }
-    add_optimizers(options, changes);
-  }
-  return changes;
-}
-
-struct Outcome {
-  std::string flags;
-  int64_t needed = 0;
-  int64_t headroom = 0;
-};
-
-// The changes that make it fit, in their order, then the two that come nearest
-// and save a twentieth at least.
-std::vector<Outcome> outcomes(const Manifest& manifest, const Plan& plan,
-                              const LayerGroups& groups, const Budget& budget,
-                              std::vector<Change> changes) {
-  std::vector<Outcome> fitting;
-  std::vector<Outcome> others;
-  for (Change& change : changes) {
-    Diagnostics ignored;
-    const auto changed =
-        make_budget(manifest, plan, groups, change.options, ignored);
-    if (!changed) continue;
-    const int64_t needed = changed->classes.front().total;
-    const int64_t total = budget.classes.front().total;
-    if (!changed->fits() && needed > total - total / 20) continue;
-    (changed->fits() ? fitting : others)
-        .push_back({std::move(change.flags), needed, changed->headroom});
-  }
-  std::stable_sort(
-      others.begin(), others.end(),
-      [](const Outcome& a, const Outcome& b) { return a.needed < b.needed; });
-  if (others.size() > 2) others.resize(2);
-  fitting.insert(fitting.end(), others.begin(), others.end());
-  return fitting;
-}
 
 // What is left for what a device may share with others: neither the reserve
 // nor what does not shrink with more devices.
@@ -195,10 +113,16 @@ std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
 
 }  // namespace
 
-// Every help was computed: make_budget() with that one change, on the fullest
-// device.
+std::string tried_text(const TriedState& tried) {
+  return "`" + tried.flags + "` would need " + bytes_text(tried.needed) +
+         " per device: " +
+         (tried.headroom >= 0
+              ? "it fits, with " + bytes_text(tried.headroom) + " to spare"
+              : bytes_text(-tried.headroom) + " too much");
+}
+
 void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
-  const auto& [manifest, plan, groups, options, budget] = input;
+  const auto& [manifest, plan, groups, options, budget, tried] = input;
   if (budget.fits()) return;
   const BudgetClass& fullest = budget.classes.front();
   auto report = diags.report(
@@ -211,15 +135,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   if (!fullest.label.empty()) {
     report.fact("the fullest devices are those of " + fullest.label);
   }
-  for (const Outcome& outcome :
-       outcomes(manifest, plan, groups, budget, changes_of(plan, options))) {
-    report.help(
-        "`" + outcome.flags + "` would need " + bytes_text(outcome.needed) +
-        " per device: " +
-        (outcome.headroom >= 0
-             ? "it fits, with " + bytes_text(outcome.headroom) + " to spare"
-             : bytes_text(-outcome.headroom) + " too much"));
-  }
+  for (const TriedState& each : tried) report.help(tried_text(each));
   help_cache(manifest, budget, options, report);
   help_devices(plan, budget, options, report);
 }

@@ -15,8 +15,8 @@
 #include "memory/zero.h"
 #include "session/session.h"
 #include "session/step.h"
-#include "session/step_changes.h"
 #include "session/trainable.h"
+#include "session/ways_out.h"
 
 namespace shardplan {
 
@@ -328,8 +328,11 @@ std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
   auto budget =
       make_budget(manifest, plan, input->groups, input->options, diags);
   if (!budget) return std::nullopt;
-  lint(MemoryInput{manifest, plan, input->groups, input->options, *budget},
-       diags);
+  MemoryInput found{manifest, plan, input->groups, input->options, *budget};
+  std::vector<TriedState> tried;
+  if (!budget->fits()) tried = tried_states(found);
+  found.tried = tried;
+  lint(found, diags);
   BudgetAnswer answer{*std::move(input), *std::move(budget)};
   if (!answer.budget.fits()) {
     add_meshes(request, memory, session, answer, host, diags);

@@ -2,12 +2,19 @@
 #include "session/other_meshes.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+
+#include "base/checked.h"
+#include "core/mesh.h"
+#include "resolve/device_memory.h"
 
 namespace shardplan {
 namespace {
 
 constexpr int64_t kMostFactor = 8;
+// Parameters that are placed anew on all meshes of a kind together.
+constexpr int64_t kMostPlaced = 4'000'000;
 
 Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
                 int64_t factor) {
@@ -87,6 +94,117 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     }
   }
   return meshes;
+}
+
+std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
+  std::string flags = "--mesh " + mesh_text(mesh);
+  if (planning.devices && *planning.devices != mesh.devices()) {
+    flags += " --devices " + std::to_string(mesh.devices());
+  }
+  return flags;
+}
+
+int64_t most_meshes(const Session& session) {
+  const auto size = static_cast<int64_t>(session.model.manifest.size());
+  return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
+}
+
+namespace {
+
+// Of the session's rules, or of its saved plan.
+Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
+                         Host& host) {
+  if (session.rules) {
+    Diagnostics ignored;
+    auto ground =
+        groundwork_of_rules(session.model.manifest, *session.rules,
+                            session.folding, resolve_options(planning, host),
+                            session.lint_how, Places::LeftOut, ignored);
+    SHARDPLAN_CHECK(ground);  // the plan was made with these rules
+    return *std::move(ground);
+  }
+  return groundwork_of_plan(
+      session.model.manifest, session.plan, session.folding,
+      {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
+      session.lint_how);
+}
+
+}  // namespace
+
+Replanner::Replanner(const PlanRequest& planning, const MemoryRequest& memory,
+                     const Session& session, Host& host)
+    : planning_(planning),
+      memory_(memory),
+      session_(session),
+      host_(host, std::make_shared<std::mutex>()),
+      ground_(groundwork_of(planning, session, host)),
+      errors_(errors_on(session.plan.mesh)) {
+  if (threads() == 1) return;  // it costs the whole text
+  if (session.rules) count_lines(session.rules->sources);
+  count_lines(session.model.manifest.sources);
+}
+
+int Replanner::threads() const { return thread_count(planning_.jobs); }
+
+std::optional<Replanned> Replanner::on(const Mesh& mesh) {
+  Diagnostics quiet;
+  auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, quiet);
+  if (!judged || quiet.cannot_run() || quiet.count(Severity::Error) > errors_) {
+    return std::nullopt;
+  }
+  Plan plan = plan_of_all(std::move(judged->plan), ground_.groups);
+  if (leaves_idle(plan)) return std::nullopt;
+  NamesRead names = take_names();
+  auto input = budget_input(memory_, planning_, session_.model.manifest, plan,
+                            names, host_, quiet,
+                            token_axes_of(memory_, planning_, session_, mesh));
+  leave(std::move(names));
+  if (!input) return std::nullopt;
+  auto budget = make_budget(session_.model.manifest, plan, input->groups,
+                            input->options, quiet);
+  if (!budget) return std::nullopt;
+  return Replanned{std::move(plan), *std::move(input), *std::move(budget)};
+}
+
+int64_t Replanner::errors_on(const Mesh& mesh) const {
+  Diagnostics found;
+  const auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, found);
+  return judged ? found.count(Severity::Error) : 1;
+}
+
+// Whether an axis that is longer than in the mesh asked for shards nothing:
+// neither parameters nor the batch or tokens, state or layers.
+bool Replanner::leaves_idle(const Plan& plan) const {
+  const AxisNames tokens =
+      token_axes_of(memory_, planning_, session_, plan.mesh);
+  const std::vector<AxisSaving> savings = axis_savings(
+      plan, staged_counts(plan.placement_of, plan.placements.size(),
+                          session_.lint_how.stages.get()));
+  return std::any_of(
+      savings.begin(), savings.end(), [&](const AxisSaving& each) {
+        return each.size > 1 && each.sharded_tensors == 0 &&
+               each.size > session_.plan.mesh.size_of(each.axis) &&
+               !is_data_axis(each.axis) && !contains(tokens, each.axis) &&
+               !contains(memory_.state.zero_axes, each.axis) &&
+               !contains(memory_.kv_axes, each.axis) &&
+               !contains(memory_.batch_axes, each.axis) &&
+               !contains(memory_.sequence_axes, each.axis) &&
+               !(memory_.stages && memory_.stages->axis == each.axis);
+      });
+}
+
+// What was read of names follows from the model, whoever reads it: each
+// thread has its own, and leaves it for the next mesh.
+NamesRead Replanner::take_names() {
+  const std::lock_guard lock(mutex_);
+  if (names_.empty()) return {};
+  NamesRead names = std::move(names_.back());
+  names_.pop_back();
+  return names;
+}
+void Replanner::leave(NamesRead names) {
+  const std::lock_guard lock(mutex_);
+  names_.push_back(std::move(names));
 }
 
 }  // namespace shardplan

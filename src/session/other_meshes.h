@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meshes that are tried where a plan does not fit on the one asked for.
+// The meshes that are tried where what was asked for does not fit on its own,
+// and what was asked for on each of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/parallel.h"
+#include "base/passing_host.h"
 #include "core/mesh.h"
+#include "evaluate/evaluate.h"
 #include "session/budget.h"
 #include "session/session.h"
 
@@ -24,5 +33,112 @@ struct OtherMesh {
 std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
                                     const MemoryRequest& memory,
                                     const Session& session, int64_t most);
+// How many of either kind are tried, so that large models take no longer.
+int64_t most_meshes(const Session& session);
+
+// "--mesh fsdp=4,tp=2"
+std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh);
+
+struct Replanned {
+  Plan plan;
+  BudgetInput input;
+  Budget budget;
+};
+
+// What was asked for, on other meshes. A mesh that adds errors is none. Several
+// threads may ask at once.
+class Replanner {
+ public:
+  // All of it must outlive the replanner.
+  Replanner(const PlanRequest& planning, const MemoryRequest& memory,
+            const Session& session, Host& host);
+
+  std::optional<Replanned> on(const Mesh& mesh);
+  int threads() const;
+
+ private:
+  int64_t errors_on(const Mesh& mesh) const;
+  bool leaves_idle(const Plan& plan) const;
+  NamesRead take_names();
+  void leave(NamesRead names);
+
+  const PlanRequest& planning_;
+  const MemoryRequest& memory_;
+  const Session& session_;
+  SharedHost host_;
+  const Groundwork ground_;
+  const int64_t errors_;
+  std::mutex mutex_;
+  std::vector<NamesRead> names_;
+};
+
+template <typename Tried>
+struct Answer {
+  std::optional<Tried> tried;
+  int64_t needed = 0;  // by a device at the most
+};
+
+// one(mesh) of meshes as they are asked for, and, where there are threads, of
+// those that would come next: who asks in order gets the same for any number.
+template <typename Tried, typename Try>
+class Answers {
+ public:
+  Answers(const std::vector<OtherMesh>& meshes, int threads, Try one)
+      : meshes_(meshes), threads_(threads), one_(one), read_(meshes.size()) {}
+
+  Answer<Tried> take(size_t i) {
+    if (!read_[i]) ask_from(i);
+    return *std::move(read_[i]);
+  }
+
+ private:
+  // Others of its factor, since those of a larger one are often not needed.
+  void ask_from(size_t i) {
+    std::vector<size_t> asked;
+    for (size_t k = i; k < meshes_.size(); ++k) {
+      if (asked.size() == static_cast<size_t>(threads_)) break;
+      const bool alike = meshes_[k].more_devices == meshes_[i].more_devices &&
+                         meshes_[k].factor == meshes_[i].factor;
+      if (alike && !read_[k]) asked.push_back(k);
+    }
+    parallel_for(static_cast<int64_t>(asked.size()), threads_, [&](int64_t a) {
+      const size_t k = asked[static_cast<size_t>(a)];
+      read_[k] = one_(meshes_[k].mesh);
+    });
+  }
+
+  const std::vector<OtherMesh>& meshes_;
+  int threads_;
+  Try one_;
+  std::vector<std::optional<Answer<Tried>>> read_;
+};
+
+// Of each kind the mesh of the smallest factor that fits and takes least, else
+// the one that takes least.
+template <typename Tried, typename Try>
+std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
+                                   int64_t usable, int threads, Try one) {
+  Answers<Tried, Try> answers(meshes, threads, one);
+  std::vector<Tried> kept;
+  for (const bool more_devices : {false, true}) {
+    std::optional<Tried> best;
+    int64_t least = 0;
+    int64_t factor = 0;
+    for (size_t i = 0; i < meshes.size(); ++i) {
+      const OtherMesh& other = meshes[i];
+      if (other.more_devices != more_devices) continue;
+      if (best && least <= usable && other.factor > factor) break;
+      // An axis that is there already is the smaller change.
+      if (best && least <= usable && other.adds_axis) continue;
+      Answer<Tried> answer = answers.take(i);
+      if (!answer.tried || (best && answer.needed >= least)) continue;
+      best = std::move(answer.tried);
+      least = answer.needed;
+      factor = other.factor;
+    }
+    if (best) kept.push_back(*std::move(best));
+  }
+  return kept;
+}
 
 }  // namespace shardplan

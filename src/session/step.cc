@@ -17,7 +17,8 @@
 #include "model/forward/parameter_names.h"
 #include "model/quantised_weight.h"
 #include "model/units.h"
-#include "session/step_changes.h"
+#include "session/fit.h"
+#include "session/ways_out.h"
 
 namespace shardplan {
 namespace {
@@ -391,8 +392,7 @@ Steps::Pass Steps::pass_of(const StepWorkload& workload,
 }
 
 std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
-                                            int64_t microbatches,
-                                            std::string_view framework) const {
+                                            const StepOptions& step) const {
   const Mesh& mesh = plan_.mesh;
   const MemoryRequest& memory = request_.memory;
   const ModelFacts& facts = manifest_.facts;
@@ -405,7 +405,7 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
       facts.kv_heads.value_or(facts.heads.value_or(0));
   count_states(manifest_, divisions);
   divisions.degree(Degree::Data) = size_of(mesh, axes_.batch);
-  divisions.degree(Degree::Microbatches) = microbatches;
+  divisions.degree(Degree::Microbatches) = step.microbatches;
   for (const Axis& axis : mesh.axes()) {
     if (contains(axes_.batch, axis.name) ||
         (memory.stages && memory.stages->axis == axis.name)) {
@@ -422,7 +422,18 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
                      : tensor ? Degree::Sequence
                               : Degree::Context) *= axis.size;
   }
-  return division_problems(divisions, framework);
+  return division_problems(divisions, step.framework->name);
+}
+
+std::optional<JudgedStep> Steps::judge(const StepWorkload& workload,
+                                       const BudgetOptions& how,
+                                       const Budget& budget,
+                                       const StepOptions& step,
+                                       Diagnostics& diags) {
+  auto known = bracket(workload, how, budget, step, diags);
+  if (!known) return std::nullopt;
+  const Fit fit = fit_of(budget, &*known);
+  return JudgedStep{*std::move(known), refused(workload, step), fit};
 }
 
 std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
@@ -513,6 +524,20 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
   return absent.empty();
 }
 
+std::shared_ptr<const ForwardModel> WrittenPasses::find(
+    const Manifest& manifest, const RunnableModel& model,
+    const ForwardPass& pass, const std::vector<bool>& frozen) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& each : latest_) {
+    // What is frozen follows from the model.
+    if (each->manifest == &manifest && each->pass == pass) return each;
+  }
+  if (latest_.size() == kMost) latest_.erase(latest_.begin());
+  latest_.push_back(std::make_shared<const ForwardModel>(
+      forward_model(manifest, model, pass, frozen)));
+  return latest_.back();
+}
+
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
   plain_of_.reset();
@@ -520,8 +545,8 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   is_stacked_ = partition_stacked(pass, diags);
   if (is_stacked_) return true;
   program_.reset();
-  forward_.emplace(
-      forward_model(computed(), *model_.runnable, pass.pass, frozen()));
+  forward_ =
+      model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
   auto program = partition_layers(
       *forward_,
       {computed(), computed_plan(), &placed_by_,
@@ -539,8 +564,8 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   const StackedExperts& model = *model_.stacked;
   ForwardPass as_stacks = pass.pass;
   as_stacks.experts_whole = true;
-  forward_.emplace(
-      forward_model(model.manifest, *model_.runnable, as_stacks, model.frozen));
+  forward_ = model_.passes->find(model.manifest, *model_.runnable, as_stacks,
+                                 model.frozen);
   Diagnostics quiet;
   auto program = partition_layers(
       *forward_,
@@ -585,11 +610,11 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
       model->sized(request.workload.step, request.memory.hardware);
   Steps steps(request, *model, session.model.manifest, session.plan,
               session.rules ? &*session.rules : nullptr);
-  auto bracket =
-      steps.bracket(workload, budget.input.options, budget.budget, step, diags);
-  if (!bracket) return std::nullopt;
-  report_divisions(
-      steps.refused(workload, step.microbatches, step.framework->name), diags);
+  auto judged =
+      steps.judge(workload, budget.input.options, budget.budget, step, diags);
+  if (!judged) return std::nullopt;
+  report_divisions(judged->refused, diags);
+  const MemoryBracket& bracket = judged->bracket;
   StepAnswer answer;
   answer.from = model->from();
   if (answer.from == BracketSource::Shapes) {
@@ -599,10 +624,10 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
     answer.left_out = shaped.left_out;
   }
   const auto& limit = budget.input.options.limit;
-  if (limit && (!budget.budget.fits() || bracket->upper() > limit->usable)) {
+  if (limit && (!budget.budget.fits() || bracket.upper() > limit->usable)) {
     const StepFinding finding = {
-        *limit, *bracket,
-        tried_steps({request, session, budget, *model, *bracket}, steps, host)};
+        *limit, bracket,
+        tried_steps({request, session, budget, *model, bracket}, steps, host)};
     if (budget.budget.fits()) {
       report_step(finding, diags);
     } else if (Diagnostic* found = find_over_memory(diags)) {
@@ -620,9 +645,9 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
     answer.workload += "; from the shapes of weights";
   }
   answer.reserved = reserved_memory(
-      *bracket, *step.framework, mesh,
+      bracket, *step.framework, mesh,
       session.model.manifest.facts.experts.value_or(0) > 0, limit);
-  answer.bracket = *std::move(bracket);
+  answer.bracket = std::move(judged->bracket);
   return answer;
 }
 

@@ -3,7 +3,10 @@
 // a bracket (activations/step_memory.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +25,7 @@
 #include "core/rules.h"
 #include "memory/budget.h"
 #include "memory/divisions.h"
+#include "memory/fit.h"
 #include "model/forward/writer.h"
 #include "model/model.h"
 #include "session/dequantised.h"
@@ -41,6 +45,23 @@ bool check_step_request(const StepRequest& request, Diagnostics& diags);
 enum class BracketSource : uint8_t { ForwardPass, Shapes };
 std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
 
+// Forward passes that plans asked for last: most plans of a sweep have the same
+// ones, and writing one costs as much as partitioning it. Several threads may
+// ask at once.
+class WrittenPasses {
+ public:
+  // As forward_model().
+  std::shared_ptr<const ForwardModel> find(const Manifest& manifest,
+                                           const RunnableModel& model,
+                                           const ForwardPass& pass,
+                                           const std::vector<bool>& frozen);
+
+ private:
+  static constexpr size_t kMost = 8;  // that are kept
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const ForwardModel>> latest_;
+};
+
 // What is known of a model's steps whatever the mesh is and whatever is read of
 // it for other questions: what is frozen, and what products multiply with. Read
 // once, for any number of plans. The model must outlive it.
@@ -55,6 +76,7 @@ struct StepModel {
   std::optional<StackedExperts> stacked;
   // What recognising the model said; null: nothing.
   const Diagnostics* recognised = nullptr;
+  std::shared_ptr<WrittenPasses> passes = std::make_shared<WrittenPasses>();
 
   BracketSource from() const {
     return runnable != nullptr ? BracketSource::ForwardPass
@@ -89,6 +111,13 @@ struct StepWorkload {
   int64_t seq = 1;    // tokens of each
 };
 
+// What becomes of a step beside a budget.
+struct JudgedStep {
+  MemoryBracket bracket;
+  std::vector<DivisionProblem> refused;
+  Fit fit;  // of the budget and the bracket, whatever is refused
+};
+
 // Steps under one plan, with any workload and options. What is common to
 // several is made once, so those of one workload and as many micro-batches
 // should follow one another. What it is made of must outlive it.
@@ -108,22 +137,25 @@ class Steps {
 
   // What the framework refuses of such a step, since it does not divide.
   std::vector<DivisionProblem> refused(const StepWorkload& workload,
-                                       int64_t microbatches,
-                                       std::string_view framework) const;
+                                       const StepOptions& step) const;
 
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be
   // partitioned.
-  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
-                                       const BudgetOptions& how,
-                                       const Budget& budget,
-                                       const StepOptions& step,
-                                       Diagnostics& diags);
+  std::optional<JudgedStep> judge(const StepWorkload& workload,
+                                  const BudgetOptions& how,
+                                  const Budget& budget, const StepOptions& step,
+                                  Diagnostics& diags);
   // REQUIRES: shapes tell.
   ShapedModel by_shapes(const StepWorkload& workload,
                         const StepOptions& step) const;
 
  private:
+  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
+                                       const BudgetOptions& how,
+                                       const Budget& budget,
+                                       const StepOptions& step,
+                                       Diagnostics& diags);
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   bool partition(const Pass& pass, Diagnostics& diags);
   // With experts as stacks; false where that does not do.
@@ -151,7 +183,8 @@ class Steps {
   Diagnostics undequantised_;
   std::optional<Plan> stacked_;  // experts as stacks; none: they are not alike
   bool is_stacked_ = false;      // the program is of these
-  std::optional<ForwardModel> forward_;  // the program refers to its graph
+  // The program refers to its graph.
+  std::shared_ptr<const ForwardModel> forward_;
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of
   // The program's parts where nothing is computed again, and with what.
@@ -178,7 +211,7 @@ struct StepAnswer {
 };
 
 // Empty, with the reason reported, as Steps::bracket. SP301 and SP306 are
-// reported, with changes that were tried (session/step_changes.h). REQUIRES:
+// reported, with changes that were tried (session/ways_out.h). REQUIRES:
 // asks_for_step, check_step_request.
 std::optional<StepAnswer> answer_step(const StepRequest& request,
                                       const Session& session,

@@ -275,12 +275,13 @@ void mark_frozen(const ForwardModel& model, const LayerCycle* cycle,
 }
 
 // The graph of the first layers; null, with the reason reported.
-const Graph* graph_of(ForwardModel& model, int64_t layers,
+const Graph* graph_of(const ForwardModel& model, int64_t layers,
                       const LayerCycle* cycle, Diagnostics& diags) {
-  std::unique_ptr<Graph>& known = model.graphs[layers];
-  if (known != nullptr) {
-    mark_frozen(model, cycle, *known);
-    return known.get();
+  const std::pair key(layers, cycle != nullptr ? cycle->behind : 0);
+  const std::lock_guard lock(model.graphs->mutex);
+  auto& made = model.graphs->made;
+  if (const auto known = made.find(key); known != made.end()) {
+    return &known->second;
   }
   ForwardPass pass = model.pass;
   // Other layers than those that are counted may be more.
@@ -290,9 +291,8 @@ const Graph* graph_of(ForwardModel& model, int64_t layers,
   if (!description) return nullptr;
   auto graph = build_graph(*description, *model.manifest, diags);
   if (!graph) return nullptr;
-  known = std::make_unique<Graph>(*std::move(graph));
-  mark_frozen(model, cycle, *known);
-  return known.get();
+  mark_frozen(model, cycle, *graph);
+  return &made.emplace(key, *std::move(graph)).first->second;
 }
 
 std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
@@ -309,7 +309,7 @@ std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
 
 // With few layers in place of all; empty where that cannot be, for whatever
 // reason.
-std::optional<RepeatedProgram> of_few_layers(ForwardModel& model,
+std::optional<RepeatedProgram> of_few_layers(const ForwardModel& model,
                                              const PlacedModel& of,
                                              const IsSteady& is_steady,
                                              Diagnostics& diags) {
@@ -383,7 +383,7 @@ ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
   return model;
 }
 
-std::optional<RepeatedProgram> partition_layers(ForwardModel& model,
+std::optional<RepeatedProgram> partition_layers(const ForwardModel& model,
                                                 const PlacedModel& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,

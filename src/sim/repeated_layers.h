@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,8 +54,13 @@ struct ForwardModel {
   // Per parameter, whether it is frozen in training; empty: none is. Layers
   // are alike where the same is trained in them, and gradients flow into them.
   std::vector<bool> frozen = {};
-  // By how many layers they have.
-  std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
+  // Those that plans asked for, by how many layers they have and how many of
+  // these stand for the last ones. Several threads may ask at once.
+  struct Graphs {
+    std::mutex mutex;
+    std::map<std::pair<int64_t, int64_t>, Graph> made;
+  };
+  std::unique_ptr<Graphs> graphs = std::make_unique<Graphs>();
 };
 
 ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
@@ -106,7 +112,7 @@ using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
 
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
-std::optional<RepeatedProgram> partition_layers(ForwardModel& model,
+std::optional<RepeatedProgram> partition_layers(const ForwardModel& model,
                                                 const PlacedModel& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,

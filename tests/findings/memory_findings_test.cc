@@ -6,6 +6,7 @@
 
 #include "findings/findings.h"
 #include "memory/budget.h"
+#include "session/ways_out.h"
 #include "tests/support/placed.h"
 
 namespace shardplan {
@@ -26,7 +27,10 @@ OverMemory over_memory(const Manifest& manifest, const std::string& mesh,
   Diagnostics diags;
   const auto budget = make_budget(manifest, plan, units, options, diags);
   REQUIRE(budget);
-  lint(MemoryInput{manifest, plan, units, options, *budget}, diags);
+  MemoryInput input{manifest, plan, units, options, *budget};
+  const std::vector<TriedState> tried = tried_states(input);
+  if (!budget->fits()) input.tried = tried;
+  lint(input, diags);
   if (diags.all().empty()) return {};
   const Diagnostic& found = diags.all().front();
   return {found.facts, found.help, found.message};

@@ -196,18 +196,21 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         StepOptions step;
         step.kernels = kernels;
         step.remat = *read_remat(remat, diags);
-        const auto a = slow.bracket({4, 8}, how, *budget,
-                                    one_by_one.sized(step, {}), diags);
-        const auto b = fast.bracket({4, 8}, how, *budget,
-                                    as_stacks.sized(step, {}), diags);
+        const auto a =
+            slow.judge({4, 8}, how, *budget, one_by_one.sized(step, {}), diags);
+        const auto b =
+            fast.judge({4, 8}, how, *budget, as_stacks.sized(step, {}), diags);
         REQUIRE_MESSAGE(a, testing::messages(diags));
         REQUIRE_MESSAGE(b, testing::messages(diags));
+        const MemoryBracket& each = a->bracket;
+        const MemoryBracket& stacks = b->bracket;
         // Tokens of an expert are rounded up.
-        CHECK(std::abs(a->estimate() - b->estimate()) <= a->estimate() / 1000);
-        CHECK(std::abs(a->upper() - b->upper()) <= a->upper() / 1000);
+        CHECK(std::abs(each.estimate() - stacks.estimate()) <=
+              each.estimate() / 1000);
+        CHECK(std::abs(each.upper() - stacks.upper()) <= each.upper() / 1000);
         // Answers one by one have a gradient each beside that of all.
-        CHECK(b->lower() <= a->lower());
-        CHECK(b->lower() >= a->lower() * 8 / 10);
+        CHECK(stacks.lower() <= each.lower());
+        CHECK(stacks.lower() >= each.lower() * 8 / 10);
       }
     }
     judged.insert(config->value("model_type", "?"));

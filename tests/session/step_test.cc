@@ -91,9 +91,10 @@ bool sums_hold(const StepModel& model, const Manifest& manifest,
   Steps steps({planning, memory, workload}, model, manifest, *plan, &rules);
   StepOptions step;
   step.microbatches = 2;
-  const auto bracket =
-      steps.bracket({6, 9}, how, *budget, model.sized(step, {}), diags);
-  if (!bracket) return false;
+  const auto judged =
+      steps.judge({6, 9}, how, *budget, model.sized(step, {}), diags);
+  if (!judged) return false;
+  const MemoryBracket* const bracket = &judged->bracket;
   check_sums(*bracket);
   Ends most{};
   for (const StageBracket& stage : bracket->stages) {
@@ -158,12 +159,12 @@ TEST_CASE(
     Steps steps({planning, memory, workload}, model, manifest, *plan,
                 &*rules->rules);
     const auto bracket_of = [&](int64_t batch, const StepOptions& step) {
-      const auto bracket =
-          steps.bracket({batch, 8}, how, *budget,
-                        model.sized(step, std::string("h100-sxm")), diags);
-      REQUIRE_MESSAGE(bracket, testing::messages(diags));
-      check_sums(*bracket);
-      return *bracket;
+      const auto judged =
+          steps.judge({batch, 8}, how, *budget,
+                      model.sized(step, std::string("h100-sxm")), diags);
+      REQUIRE_MESSAGE(judged, testing::messages(diags));
+      check_sums(judged->bracket);
+      return judged->bracket;
     };
     for (const char* axes : {"pp=2,tp=2", "fsdp=3"}) {
       unequal +=

@@ -43,6 +43,8 @@ struct ForwardPass {
   // Stacks of experts are cut over their experts by no axis: they are read as
   // stacks though they are stored one by one.
   bool experts_whole = false;
+
+  bool operator==(const ForwardPass&) const = default;
 };
 
 // One use of a linear layer: the last dimension of `x` is contracted.

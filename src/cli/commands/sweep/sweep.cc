@@ -140,19 +140,17 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
         const auto budget = make_budget(manifest, mesh.plan, input.groups,
                                         input.options, diags);
         if (!budget) return false;
-        const auto bracket =
-            steps.bracket({workload.batch, workload.seq}, input.options,
-                          *budget, sized, diags);
-        if (!bracket) return false;
+        const StepWorkload of = {workload.batch, workload.seq};
+        const auto judged =
+            steps.judge(of, input.options, *budget, sized, diags);
+        if (!judged) return false;
         SweepPoint point =
             sweep_point(manifest, mesh, input.groups, input.options, *budget);
         point.batch = workload.batch;
         point.seq = workload.seq;
-        set_step(swept_step(*bracket, step), estimated_bytes(*bracket),
-                 fit_of(*budget, &*bracket), point);
-        for (const DivisionProblem& refusal :
-             steps.refused({workload.batch, workload.seq}, step.microbatches,
-                           step.framework->name)) {
+        set_step(swept_step(judged->bracket, step),
+                 estimated_bytes(judged->bracket), judged->fit, point);
+        for (const DivisionProblem& refusal : judged->refused) {
           point.refused.push_back(refusal.text);
         }
         if (!point.refused.empty() && point.fit.usable) point.fit.fits = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way out: what may be changed of a training step that does not fit, each
-// change made and computed again.
+// Ways out: what may be changed where a training step, or the state alone, does
+// not fit. Each change of the lists in ways_out.cc is made and computed again.
 //
 // Of every kind of change (parts of the loss, micro-batches, what is kept, what
 // is offloaded, ZeRO, axes of as many devices, more devices) the smallest that
@@ -13,6 +13,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "findings/findings.h"
 #include "findings/step_findings.h"
 #include "session/budget.h"
 #include "session/session.h"
@@ -30,6 +31,10 @@ struct StepChangesInput {
 // REQUIRES: a limit. Other meshes are tried where the request finds fixes.
 std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
                                    Host& host);
+
+// Changes of the state alone: those that make it fit, in their order, then the
+// two that come nearest.
+std::vector<TriedState> tried_states(const MemoryInput& asked);
 
 // Adds to the SP301 of state alone the meshes on which it fits, or comes
 // nearest to it. Nothing where none was reported.
