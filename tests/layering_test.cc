@@ -75,6 +75,11 @@ bool is_leaf_folder(const std::string& folder) {
   return starts_with(folder, "io/");
 }
 
+// What asks a leaf of io itself: graph files, which are no model, and commits.
+// All else that is known of a format is asked through io's tables.
+const std::map<std::string, std::set<std::string>> kAskedLeaves = {
+    {"cli", {"io/graph", "io/git"}}, {"conformance", {"io/graph"}}};
+
 // Folders of leaf files: one renderer, algorithm or kind of operation per file,
 // none of which knows another. The one header there is their table.
 const std::set<std::string> kLeafFiles = {"report/renderers", "comm/algorithms",
@@ -237,6 +242,29 @@ TEST_CASE("leaves include no leaves") {
     }
   }
   CHECK(leaves > 50);
+}
+
+TEST_CASE("layering: formats are asked through io's tables") {
+  std::set<std::pair<std::string, std::string>> asked;
+  for (const File& file : files_below("src")) {
+    const std::string layer = first_part(file.path);
+    for (const Include& include : includes_of(file)) {
+      const std::string folder = fs::path(include.path).parent_path();
+      if (layer == "io" || !include.own || !is_leaf_folder(folder)) continue;
+      CAPTURE(file.path);
+      CAPTURE(include.path);
+      const auto leaves = kAskedLeaves.find(layer);
+      CHECK(leaves != kAskedLeaves.end());
+      if (leaves == kAskedLeaves.end()) continue;
+      CHECK(leaves->second.count(folder) == 1);
+      asked.emplace(layer, folder);
+    }
+  }
+  for (const auto& [layer, leaves] : kAskedLeaves) {
+    for (const std::string& leaf : leaves) {
+      CHECK(asked.count({layer, leaf}) == 1);
+    }
+  }
 }
 
 TEST_CASE("libraries and the system are used where they belong, and there") {

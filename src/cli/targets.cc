@@ -25,7 +25,7 @@ std::optional<int64_t> tokens_that_fit(const Session& session,
   const BudgetOptions& options = answer.input.options;
   if (!options.kv || !options.limit) return std::nullopt;
   const WorkloadHeadroom headroom =
-      find_headroom(session.manifest, session.plan, answer.input.groups,
+      find_headroom(session.model.manifest, session.plan, answer.input.groups,
                     options, answer.budget);
   int64_t tokens = 0;
   if (!headroom.batch ||
@@ -54,7 +54,7 @@ void judge_memory(JudgedTarget& judged, Host& host) {
   judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
   if (engine.name) {
     const auto serving =
-        answer_serving(engine, memory, judged.session->manifest,
+        answer_serving(engine, memory, judged.session->model.manifest,
                        judged.session->plan.mesh, host, judged.diags);
     if (!serving) return;
     const auto& pool = serving->stage().pools[1];

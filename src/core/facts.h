@@ -84,6 +84,9 @@ struct ModelFacts {
   std::optional<int64_t> kv_latent;
   std::optional<int64_t> experts;
   std::optional<int64_t> expert_groups;  // that routing chooses among
+  // How many experts a token goes to; a config says it, whoever states the
+  // rest.
+  std::optional<int64_t> experts_per_token;
   std::optional<int64_t> vocab;
   // Quantisation block: rows and columns that share one scale.
   std::optional<int64_t> quant_rows;
@@ -98,7 +101,8 @@ struct ModelFacts {
 };
 inline constexpr int64_t kUnknownWindow = -1;
 
-// The facts that are one number, with their names in files and reports.
+// The facts that are one number and that manifests may state, with their names
+// in files and reports.
 struct FactField {
   std::string_view name;
   std::optional<int64_t> ModelFacts::*member;

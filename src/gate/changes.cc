@@ -32,8 +32,8 @@ bool is_same(const Placement& a, const Placement& b) {
 
 // Those that differ: in the order of the first side, then what the second adds.
 std::vector<Pair> different(const Session& before, const Session& after) {
-  const Manifest& a = before.manifest;
-  const Manifest& b = after.manifest;
+  const Manifest& a = before.model.manifest;
+  const Manifest& b = after.model.manifest;
   std::vector<Pair> pairs;
   const auto compare = [&](size_t i, size_t k) {
     if (!is_same(before.plan.of(i), after.plan.of(k))) pairs.push_back({i, k});
@@ -234,8 +234,8 @@ void add_placements(const Session& before, const Session& after,
                     std::vector<GateChange>& changes) {
   const std::vector<Pair> pairs = different(before, after);
   const NameOf name = [&](size_t i) {
-    return pairs[i].before ? before.manifest.name(*pairs[i].before)
-                           : after.manifest.name(*pairs[i].after);
+    return pairs[i].before ? before.model.manifest.name(*pairs[i].before)
+                           : after.model.manifest.name(*pairs[i].after);
   };
   std::map<std::pair<int64_t, int64_t>, uint32_t> numbers;
   std::vector<uint32_t> kinds;
@@ -383,7 +383,7 @@ void add_memory(const TargetSide& before, const TargetSide& after,
         before.step->upper());
   }
   add("replicated parameters", whole_bytes(before.session),
-      whole_bytes(after.session), after.session.manifest.total_bytes());
+      whole_bytes(after.session), after.session.model.manifest.total_bytes());
   if (before.kv_tokens != after.kv_tokens) {
     GateChange change;
     change.kind = GateKind::Memory;

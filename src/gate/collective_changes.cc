@@ -63,8 +63,8 @@ std::optional<Trend> trend_of(const UsePair& pair) {
 
 const Placement* placement_named(const Session& session,
                                  const std::string& name) {
-  for (size_t i = 0; i < session.manifest.size(); ++i) {
-    if (session.manifest.name(i) == name) return &session.plan.of(i);
+  for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+    if (session.model.manifest.name(i) == name) return &session.plan.of(i);
   }
   return nullptr;
 }

@@ -9,7 +9,7 @@
 #include "gate/label_changes.h"
 #include "gate/spec_changes.h"
 #include "gate/winner_changes.h"
-#include "io/hf_config/samples.h"
+#include "io/formats.h"
 
 namespace shardplan {
 namespace {

@@ -253,9 +253,9 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
   return std::min(count, layers);
 }
 
-std::optional<SmallModel> shrink(const RunnableModel& model,
-                                 const ForwardInput& input, const Mesh& mesh,
-                                 Diagnostics& diags) {
+std::optional<Model> shrink(const RunnableModel& model,
+                            const ForwardInput& input, const Mesh& mesh,
+                            Diagnostics& diags) {
   ForwardInput large = input;
   if (!large.pass.layers) {
     large.pass.layers = shrunk_layers(model, large.manifest, mesh);
@@ -266,16 +266,15 @@ std::optional<SmallModel> shrink(const RunnableModel& model,
   if (!described || !build_graph(*described, large.manifest, diags)) {
     return std::nullopt;
   }
-  SmallModel small;
-  small.model = model;
-  small.model.is_small = true;
+  RunnableModel small = model;
+  small.is_small = true;
   for (auto& [name, value] : Shrinking(model, large.pass, mesh).run()) {
-    small.model.given.insert_or_assign(name, std::move(value));
+    small.given.insert_or_assign(name, std::move(value));
   }
-  const auto shrunk = write_quietly(small.model, large, diags);
+  const auto shrunk = write_quietly(small, large, diags);
   if (!shrunk) return std::nullopt;
-  small.manifest = manifest_of(large.manifest, shapes_of(*shrunk), small.model);
-  return small;
+  Manifest manifest = manifest_of(large.manifest, shapes_of(*shrunk), small);
+  return Model(std::move(manifest), std::move(small));
 }
 
 }  // namespace shardplan

@@ -21,15 +21,9 @@
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "model/forward/forward.h"
+#include "model/model.h"
 
 namespace shardplan {
-
-struct SmallModel {
-  // The parameters and buffers that the pass reads. Its facts are those of the
-  // small model.
-  Manifest manifest;
-  RunnableModel model;
-};
 
 // The smallest size from `minimum` up that leaves the same rest as `size`, and
 // is no larger. REQUIRES: size, modulus, minimum > 0.
@@ -42,9 +36,11 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
                       const Mesh& mesh);
 
 // Errors as write_forward, and those of build_graph where the large model's own
-// shapes do not fit. `input.pass.layers`: how many layers are kept.
-std::optional<SmallModel> shrink(const RunnableModel& model,
-                                 const ForwardInput& input, const Mesh& mesh,
-                                 Diagnostics& diags);
+// shapes do not fit. `input.pass.layers`: how many layers are kept. The smaller
+// model has the parameters and buffers that the pass reads, and facts of its
+// own.
+std::optional<Model> shrink(const RunnableModel& model,
+                            const ForwardInput& input, const Mesh& mesh,
+                            Diagnostics& diags);
 
 }  // namespace shardplan

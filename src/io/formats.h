@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -40,6 +41,8 @@ inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
 ModelFacts config_facts(
     const Node& config,
     const std::shared_ptr<const Architecture>& architecture = nullptr);
+// How many experts a token goes to, which is among them.
+std::optional<int64_t> config_experts_per_token(const Node& config);
 // Its model type, as the table of types calls it where it is there.
 std::string config_model_type(const Node& config);
 
@@ -56,6 +59,20 @@ std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
     const ConfigReading& reading = {},
     const QuantisationFile* beside = nullptr);
+
+// The same with numbers in the config's dtype, whatever it says of how they are
+// stored: the model before it was quantised.
+std::optional<Manifest> plain_manifest(
+    const Document& config,
+    const std::shared_ptr<const Architecture>& architecture,
+    Diagnostics& diags);
+
+// Small models of every architecture that has a shipped set of rules, one per
+// class: two layers, two experts, biases where a config may ask for them. For
+// names of parameters that real models have, where no model is given. Titled
+// with their model types ("llama"); those first that most others build on. Made
+// when they are first asked for, and kept.
+const std::vector<Manifest>& family_samples();
 
 // What a file beside a config, that of `path`, says of quantisation where the
 // config says nothing. Empty where such a file is not known, reported as SP009,

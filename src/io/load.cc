@@ -22,11 +22,12 @@
 #include "io/orbax/checkpoint.h"
 #include "io/other_files.h"
 #include "io/paths.h"
-#include "io/plan/plan_file.h"
 #include "io/rule_text.h"
+#include "io/saved_plan.h"
 #include "io/shards.h"
 #include "io/spec_node.h"
 #include "model/architectures.h"
+#include "model/model.h"
 #include "model/naming/name_scheme.h"
 #include "model/quantised_weight.h"
 #include "syntax/document.h"
@@ -91,14 +92,18 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
 
 using ArchitecturePtr = std::shared_ptr<const Architecture>;
 
+// `file` is its text, where that was read already; else null.
 std::optional<Manifest> read_file(const std::string& path,
                                   const ConfigReading& reading, Host& host,
-                                  Diagnostics& diags) {
+                                  Diagnostics& diags,
+                                  SourcePtr file = nullptr) {
   // What has no size, such as a pipe, can be read only once.
-  const std::optional<FileInfo> info = host.file_info(path);
+  const std::optional<FileInfo> info =
+      file == nullptr ? host.file_info(path) : std::nullopt;
   const bool is_large = info && info->size > kHeadBytes;
-  SourcePtr file =
-      read_source(path, is_large ? kHeadBytes : kWholeFile, host, diags);
+  if (file == nullptr) {
+    file = read_source(path, is_large ? kHeadBytes : kWholeFile, host, diags);
+  }
   if (file == nullptr) return std::nullopt;
   const std::string_view head = file->text().substr(0, kHeadBytes);
   if (is_plan(head)) {
@@ -220,10 +225,11 @@ void add_config(const std::string& path, Manifest& manifest, Host& host,
   if (source != nullptr) config = parse_document(source, problems);
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
     manifest.config = std::make_shared<const Document>(*std::move(config));
+    const Node root = manifest.config->root();
     if (!is_weights(manifest) || manifest.facts.from != FactsFrom::None) {
+      manifest.facts.experts_per_token = config_experts_per_token(root);
       return;
     }
-    const Node root = manifest.config->root();
     manifest.facts = config_facts(root, manifest.architecture);
     manifest.model_type = config_model_type(root);
     explain_tensors(*manifest.config, path, {manifest.architecture, nullptr},
@@ -376,8 +382,9 @@ std::optional<Manifest> load_manifest(const std::string& path,
   }
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   const bool is_directory = info && info->directory;
-  auto manifest = is_directory ? read_directory(path, reading, host, diags)
-                               : read_file(path, reading, host, diags);
+  auto manifest = is_directory
+                      ? read_directory(path, reading, host, diags)
+                      : read_file(path, reading, host, diags, given.file);
   if (!manifest || !check_distinct(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
   manifest->architecture = reading.architecture;
@@ -399,6 +406,14 @@ std::optional<Manifest> load_manifest(const std::string& path,
   }
   report_remarks(*manifest, diags);
   return manifest;
+}
+
+std::optional<Model> load_model(const std::string& path,
+                                const ModelReading& reading, Host& host,
+                                Diagnostics& diags) {
+  auto manifest = load_manifest(path, reading, host, diags);
+  if (!manifest) return std::nullopt;
+  return Model(*std::move(manifest));
 }
 
 // The rule half of io/load.h.

@@ -24,6 +24,7 @@ namespace shardplan {
 
 class Document;
 struct Architecture;
+struct Model;
 struct NameScheme;
 
 // How a config.json is read.
@@ -47,6 +48,7 @@ struct ModelReading {
   std::optional<std::string> architecture =
       {};                                  // --architecture: a name or a file
   std::optional<std::string> scheme = {};  // --scheme: a name or a file
+  SourcePtr file = nullptr;  // all of the text, where it was read already
 };
 
 struct ManifestFormat {
@@ -75,6 +77,22 @@ inline std::optional<Manifest> load_manifest(const std::string& path,
                                              Host& host, Diagnostics& diags) {
   return load_manifest(path, {}, host, diags);
 }
+
+// The same with room for what is found in it.
+std::optional<Model> load_model(const std::string& path,
+                                const ModelReading& reading, Host& host,
+                                Diagnostics& diags);
+
+// The numbers of a checkpoint: safetensors files, mapped and never read as a
+// whole. One tensor per parameter of `manifest`, then per buffer, which was
+// read from `path`: a file, a directory, an index. SP001, SP002, SP008 as when
+// the manifest was read; SP008 where the data of one is absent.
+std::optional<StoredTensors> open_weights(const std::string& path,
+                                          const Manifest& manifest, Host& host,
+                                          Diagnostics& diags);
+// The same where all are there; empty where not, of which nothing is reported.
+std::optional<StoredTensors> find_weights(const std::string& path,
+                                          const Manifest& manifest, Host& host);
 
 // A shipped architecture, or one in a file; null when something was reported.
 std::shared_ptr<const Architecture> load_architecture(

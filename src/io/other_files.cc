@@ -9,7 +9,7 @@
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
-#include "io/plan/plan_file.h"
+#include "io/saved_plan.h"
 
 namespace shardplan {
 

@@ -327,13 +327,14 @@ bool agree(const ReadOutcome& a, const ReadOutcome& b) {
           a.shards == b.shards);
 }
 
-ReadModel read_as(const FrameworkSemantics& semantics, const Manifest& manifest,
-                  const RuleSet& rules, const Plan& verbatim) {
+ReadOutcomes read_as(const FrameworkSemantics& semantics,
+                     const Manifest& manifest, const RuleSet& rules,
+                     const Plan& verbatim) {
   Reader reader(semantics, rules, verbatim.mesh);
   std::vector<int> merged;
   if (semantics.folds_digits) merged = merged_rules(manifest, verbatim);
   std::map<std::pair<uint32_t, int>, uint32_t> known;
-  ReadModel model;
+  ReadOutcomes model;
   model.outcome_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const Placement& placement = verbatim.of(i);

@@ -74,7 +74,7 @@ struct ReadOutcome {
 bool agree(const ReadOutcome& a, const ReadOutcome& b);
 
 // How a whole model is read; as a Plan, with few distinct outcomes.
-struct ReadModel {
+struct ReadOutcomes {
   std::vector<ReadOutcome> outcomes;
   std::vector<uint32_t> outcome_of;  // per parameter
 
@@ -85,7 +85,8 @@ struct ReadModel {
 
 // `verbatim` is the plan of these rules with `strict` off: it says which rule
 // decides which parameter, and what the rule asks for.
-ReadModel read_as(const FrameworkSemantics& semantics, const Manifest& manifest,
-                  const RuleSet& rules, const Plan& verbatim);
+ReadOutcomes read_as(const FrameworkSemantics& semantics,
+                     const Manifest& manifest, const RuleSet& rules,
+                     const Plan& verbatim);
 
 }  // namespace shardplan

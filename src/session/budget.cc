@@ -319,7 +319,7 @@ std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
                                           const PlanRequest& request,
                                           const Session& session, Host& host,
                                           Diagnostics& diags) {
-  const Manifest& manifest = session.manifest;
+  const Manifest& manifest = session.model.manifest;
   const Plan& plan = session.plan;
   NamesRead read;
   auto input = budget_input(memory, request, manifest, plan, read, host, diags,

@@ -19,19 +19,20 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/plan.h"
+#include "model/model.h"
 
 namespace shardplan {
 
-struct DequantisedModel {
-  Manifest manifest;
+// A model, and what of the stored one its parameters are or are made of.
+struct DequantisedModel : Model {
   // Per parameter of it: the one of the stored model that it is, or is made of.
   std::vector<size_t> stored;
   std::vector<bool> made;
   std::vector<bool> frozen;
 };
 
-// `plain` is the model as its config says it was (plain_manifest of
-// io/hf_config); `frozen` is per parameter of `manifest`. Empty, with the
+// `plain` is the model as its config says it was (plain_manifest
+// of io/formats.h); `frozen` is per parameter of `manifest`. Empty, with the
 // reason reported (SP009): a quantised weight is trained, or nothing in
 // `manifest` is what a weight of `plain` could be made of, or its shape says
 // that it is of another.

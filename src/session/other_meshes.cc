@@ -58,7 +58,8 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     for (const AxisName& axis : session.rules->declared_axes) {
       // Along which nothing is cut, nothing is saved.
       const bool is_for_experts = axis == "ep" || axis == "expert";
-      const bool has_experts = session.manifest.facts.experts.value_or(0) > 0;
+      const bool has_experts =
+          session.model.manifest.facts.experts.value_or(0) > 0;
       if (!mesh.find(axis) && is_in_specs(*session.rules, axis) &&
           (has_experts || !is_for_experts)) {
         targets.push_back(axis);
@@ -104,7 +105,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
 }
 
 int64_t most_meshes(const Session& session) {
-  const auto size = static_cast<int64_t>(session.manifest.size());
+  const auto size = static_cast<int64_t>(session.model.manifest.size());
   return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
 }
 
@@ -116,14 +117,14 @@ Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
   if (session.rules) {
     Diagnostics ignored;
     auto ground =
-        groundwork_of_rules(session.manifest, *session.rules, session.folding,
-                            resolve_options(planning, host), session.lint_how,
-                            Places::LeftOut, ignored);
+        groundwork_of_rules(session.model.manifest, *session.rules,
+                            session.folding, resolve_options(planning, host),
+                            session.lint_how, Places::LeftOut, ignored);
     SHARDPLAN_CHECK(ground);  // the plan was made with these rules
     return *std::move(ground);
   }
   return groundwork_of_plan(
-      session.manifest, session.plan, session.folding,
+      session.model.manifest, session.plan, session.folding,
       {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
       session.lint_how);
 }
@@ -140,7 +141,7 @@ Replanner::Replanner(const PlanRequest& planning, const MemoryRequest& memory,
       errors_(errors_on(session.plan.mesh)) {
   if (threads() == 1) return;  // it costs the whole text
   if (session.rules) count_lines(session.rules->sources);
-  count_lines(session.manifest.sources);
+  count_lines(session.model.manifest.sources);
 }
 
 int Replanner::threads() const { return thread_count(planning_.jobs); }
@@ -154,12 +155,12 @@ std::optional<Replanned> Replanner::on(const Mesh& mesh) {
   Plan plan = plan_of_all(std::move(judged->plan), ground_.groups);
   if (leaves_idle(plan)) return std::nullopt;
   NamesRead names = take_names();
-  auto input =
-      budget_input(memory_, planning_, session_.manifest, plan, names, host_,
-                   quiet, token_axes_of(memory_, planning_, session_, mesh));
+  auto input = budget_input(memory_, planning_, session_.model.manifest, plan,
+                            names, host_, quiet,
+                            token_axes_of(memory_, planning_, session_, mesh));
   leave(std::move(names));
   if (!input) return std::nullopt;
-  auto budget = make_budget(session_.manifest, plan, input->groups,
+  auto budget = make_budget(session_.model.manifest, plan, input->groups,
                             input->options, quiet);
   if (!budget) return std::nullopt;
   return Replanned{std::move(plan), *std::move(input), *std::move(budget)};

@@ -20,7 +20,7 @@
 #include "findings/findings.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
-#include "io/plan/plan_file.h"
+#include "io/saved_plan.h"
 #include "memory/stages.h"
 #include "resolve/resolve.h"
 #include "session/default_rules.h"
@@ -402,12 +402,12 @@ namespace {
 std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
                               Host& host, Diagnostics& diags) {
   std::optional<RuleSet>& rules = inputs.rules;
-  if (!rules) rules = read_rules(request, inputs.manifest, host, diags);
+  if (!rules) rules = read_rules(request, inputs.model.manifest, host, diags);
   if (!rules) return std::nullopt;
   declare_axes(request, *rules);
-  auto mesh = read_mesh(request, *rules, inputs.manifest, diags);
+  auto mesh = read_mesh(request, *rules, inputs.model.manifest, diags);
   if (!mesh) return std::nullopt;
-  auto plan = resolve(inputs.manifest, *rules, mesh->mesh,
+  auto plan = resolve(inputs.model.manifest, *rules, mesh->mesh,
                       resolve_options(request, host), diags);
   if (!plan) return std::nullopt;
   return Made{*std::move(plan), std::move(mesh->slices)};
@@ -415,16 +415,16 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
 
 }  // namespace
 
-std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
-                                      Diagnostics& diags,
-                                      ProgressListener& progress) {
+std::optional<Model> read_model(const PlanRequest& request, Host& host,
+                                Diagnostics& diags,
+                                ProgressListener& progress) {
   if (reads_stdin_twice(request)) {
     return diags.error(Code::Usage, {}, "standard input can be read once only")
         .help("give the model, the rules or the plan as a file");
   }
   progress.stage(kReading);
   ReportingHost reporting(host, progress);
-  return load_manifest(request.model, request.reading, reporting, diags);
+  return load_model(request.model, request.reading, reporting, diags);
 }
 
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,
@@ -445,19 +445,19 @@ std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
 std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
                                   Diagnostics& diags,
                                   ProgressListener& progress) {
-  std::optional<Manifest> manifest =
-      read_manifest(request, host, diags, progress);
-  if (!manifest) return std::nullopt;
+  std::optional<Model> model = read_model(request, host, diags, progress);
+  if (!model) return std::nullopt;
   std::optional<RuleSet> rules =
-      read_given_rules(request, *manifest, host, diags);
+      read_given_rules(request, model->manifest, host, diags);
   if (!rules) return std::nullopt;
-  return Inputs{*std::move(manifest), *std::move(rules),
+  return Inputs{*std::move(model), *std::move(rules),
                 resolve_options(request, host)};
 }
 
 std::optional<Mesh> planned_mesh(const PlanRequest& request, Inputs& inputs,
                                  Diagnostics& diags) {
-  const auto mesh = read_mesh(request, inputs.rules, inputs.manifest, diags);
+  const auto mesh =
+      read_mesh(request, inputs.rules, inputs.model.manifest, diags);
   if (!mesh) return std::nullopt;
   return mesh->mesh;
 }
@@ -466,11 +466,10 @@ std::optional<Session> open_session(const PlanRequest& request,
                                     const MemoryRequest& memory, Host& host,
                                     Diagnostics& diags,
                                     ProgressListener& progress) {
-  std::optional<Manifest> manifest =
-      read_manifest(request, host, diags, progress);
-  if (!manifest) return std::nullopt;
-  return open_session(request, memory, {*std::move(manifest), {}, {}}, host,
-                      diags, progress);
+  std::optional<Model> model = read_model(request, host, diags, progress);
+  if (!model) return std::nullopt;
+  return open_session(request, memory, {*std::move(model), {}, {}}, host, diags,
+                      progress);
 }
 
 std::optional<Session> open_session(const PlanRequest& request,
@@ -478,7 +477,7 @@ std::optional<Session> open_session(const PlanRequest& request,
                                     ReadInputs inputs, Host& host,
                                     Diagnostics& diags,
                                     ProgressListener& progress) {
-  Manifest& manifest = inputs.manifest;
+  Manifest& manifest = inputs.model.manifest;
   std::optional<RuleSet>& rules = inputs.rules;
   progress.stage("matching rules");
   std::optional<Made> made =
@@ -499,7 +498,7 @@ std::optional<Session> open_session(const PlanRequest& request,
   const Balance ratios =
       balance(plan, judged->counts, manifest.total_bytes(), judged->memory);
   Session session = {
-      std::move(manifest),        std::move(rules),          std::move(plan),
+      std::move(inputs.model),    std::move(rules),          std::move(plan),
       std::move(judged->folding), std::move(judged->memory), ratios,
       std::move(made->slices),    std::move(lint_how),       first,
       diags.all().size()};
@@ -522,7 +521,7 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
                     return diagnostic.code == Code::RulesForOtherNames;
                   });
   if (!session.rules || are_for_others) return;
-  advise({session.manifest, *session.rules, session.plan, session.folding,
+  advise({session.model.manifest, *session.rules, session.plan, session.folding,
           session.memory, resolve_options(request, host), session.lint_how},
          {session.first_finding, session.end_finding, is_asked,
           request.fixes_together},

@@ -18,6 +18,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "findings/findings.h"
+#include "model/model.h"
 #include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
@@ -27,7 +28,7 @@
 namespace shardplan {
 
 struct Session {
-  Manifest manifest;
+  Model model;
   std::optional<RuleSet> rules;  // absent with --plan
   Plan plan;
   Folding folding;  // by placement
@@ -50,7 +51,7 @@ LintOptions lint_options_with(const PlanRequest& request,
 
 // What a plan is made of, but for the mesh.
 struct Inputs {
-  Manifest manifest;
+  Model model;
   RuleSet rules;
   ResolveOptions how;
 };
@@ -60,9 +61,8 @@ std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
                                   ProgressListener& progress);
 
 // The model that is asked for. Empty, with the reason reported.
-std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
-                                      Diagnostics& diags,
-                                      ProgressListener& progress);
+std::optional<Model> read_model(const PlanRequest& request, Host& host,
+                                Diagnostics& diags, ProgressListener& progress);
 // The rules that are asked for, with the axes that are declared. Where the
 // request names none, those that are shipped for the model's type, on which the
 // manifest then remarks. Empty, with the reason reported.
@@ -95,7 +95,7 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
 
 // What has been read or made of a request already.
 struct ReadInputs {
-  Manifest manifest;
+  Model model;
   std::optional<RuleSet> rules;  // else those that the request names
   // Axes that something else than the rules names, such as the values of a
   // graph.

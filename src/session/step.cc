@@ -13,10 +13,8 @@
 #include "base/text.h"
 #include "core/facts.h"
 #include "findings/step_findings.h"
-#include "io/hf_config/facts.h"
-#include "io/hf_config/plain.h"
+#include "io/formats.h"
 #include "model/forward/parameter_names.h"
-#include "model/forward/recognise.h"
 #include "model/quantised_weight.h"
 #include "model/units.h"
 #include "session/fit.h"
@@ -326,37 +324,34 @@ AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
   return axes;
 }
 
-std::optional<StepModel> step_model(const Manifest& manifest,
-                                    const BudgetInput& budget,
+std::optional<StepModel> step_model(const Model& of, const BudgetInput& budget,
                                     Diagnostics& diags) {
+  const Manifest& manifest = of.manifest;
   StepModel model;
-  if (manifest.config != nullptr) {
-    model.experts_per_token = experts_per_token(*manifest.config);
-  }
   model.frozen = frozen_of(manifest, budget.trained);
   if (quantised_weight(manifest) >= 0) {
     model.dequantised = dequantised(manifest, model.frozen, diags);
     if (!model.dequantised) return std::nullopt;
   }
-  const Manifest& computed =
-      model.dequantised ? model.dequantised->manifest : manifest;
-  model.runnable = recognise_model(computed, model.recognised);
-  if (model.runnable) {
+  const Model& computed = model.dequantised ? *model.dequantised : of;
+  model.runnable = computed.forward();
+  model.recognised = &computed.recognised();
+  if (model.runnable != nullptr) {
     model.stacked = stacked_experts(
-        computed, model.dequantised ? model.dequantised->frozen : model.frozen);
+        computed.manifest,
+        model.dequantised ? model.dequantised->frozen : model.frozen);
   }
   model.adapter_bytes = widest_adapter(manifest, budget);
   // Shapes say nothing of what adapters read.
-  const bool untold = !model.runnable && (model.adapter_bytes > 0 ||
-                                          !may_go_by_shapes(model.recognised));
-  if (model.runnable || untold) {
-    diags.add_all(model.recognised);
-  }
+  const bool untold =
+      model.runnable == nullptr &&
+      (model.adapter_bytes > 0 || !may_go_by_shapes(*model.recognised));
+  if (model.runnable != nullptr || untold) computed.report_recognised(diags);
   if (untold) return std::nullopt;
   StateOptions state = budget.options.state;
   // What is frozen, and that is most, keeps its own dtype.
   if (!model.frozen.empty()) state.param_dtype.reset();
-  model.dtype = compute_dtype(computed, state);
+  model.dtype = compute_dtype(computed.manifest, state);
   return model;
 }
 
@@ -451,7 +446,7 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
     return std::nullopt;
   }
   std::optional<StepLayers> layers;
-  if (model_.runnable) {
+  if (model_.runnable != nullptr) {
     const Pass pass = pass_of(workload, step.microbatches);
     if (!partition(pass, diags)) return std::nullopt;
     StepOptions of_program = step;
@@ -466,13 +461,13 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
       layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
     }
   } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
-    report_untold(model_.recognised,
+    report_untold(*model_.recognised,
                   "`--fp8` is about what single products read", diags);
     return std::nullopt;
   } else {
     ShapedModel shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
-      report_untold(model_.recognised, shaped.unknown, diags);
+      report_untold(*model_.recognised, shaped.unknown, diags);
       return std::nullopt;
     }
     layers = std::move(shaped.layers);
@@ -507,7 +502,7 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
       shaped.gathered.push_back(axis.name);
     }
   }
-  shaped.experts_per_token = model_.experts_per_token;
+  shaped.experts_per_token = manifest_.facts.experts_per_token;
   shaped.frozen = frozen();
   return layers_by_shapes(computed(), computed_plan(), shaped, step);
 }
@@ -608,12 +603,12 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
                                       const Session& session,
                                       const BudgetAnswer& budget, Host& host,
                                       Diagnostics& diags) {
-  const auto model = step_model(session.manifest, budget.input, diags);
+  const auto model = step_model(session.model, budget.input, diags);
   if (!model) return std::nullopt;
   const StepWorkload workload = {*request.memory.batch, *request.memory.seq};
   const StepOptions step =
       model->sized(request.workload.step, request.memory.hardware);
-  Steps steps(request, *model, session.manifest, session.plan,
+  Steps steps(request, *model, session.model.manifest, session.plan,
               session.rules ? &*session.rules : nullptr);
   auto judged =
       steps.judge(workload, budget.input.options, budget.budget, step, diags);
@@ -624,7 +619,8 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   answer.from = model->from();
   if (answer.from == BracketSource::Shapes) {
     const ShapedModel shaped = steps.by_shapes(workload, step);
-    report_by_shapes(session.manifest, shaped, step.segments.attention, diags);
+    report_by_shapes(session.model.manifest, shaped, step.segments.attention,
+                     diags);
     answer.left_out = shaped.left_out;
   }
   const auto& limit = budget.input.options.limit;
@@ -648,9 +644,9 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   if (answer.from == BracketSource::Shapes) {
     answer.workload += "; from the shapes of weights";
   }
-  answer.reserved =
-      reserved_memory(bracket, *step.framework, mesh,
-                      session.manifest.facts.experts.value_or(0) > 0, limit);
+  answer.reserved = reserved_memory(
+      bracket, *step.framework, mesh,
+      session.model.manifest.facts.experts.value_or(0) > 0, limit);
   answer.bracket = std::move(judged->bracket);
   return answer;
 }

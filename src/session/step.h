@@ -26,8 +26,8 @@
 #include "memory/budget.h"
 #include "memory/divisions.h"
 #include "memory/fit.h"
-#include "model/forward/runnable.h"
 #include "model/forward/writer.h"
+#include "model/model.h"
 #include "session/dequantised.h"
 #include "session/session.h"
 #include "session/stacked_experts.h"
@@ -62,24 +62,25 @@ class WrittenPasses {
   std::vector<std::shared_ptr<const ForwardModel>> latest_;
 };
 
-// What is known of a model's steps whatever the mesh is: read once, for any
-// number of plans.
+// What is known of a model's steps whatever the mesh is and whatever is read of
+// it for other questions: what is frozen, and what products multiply with. Read
+// once, for any number of plans. The model must outlive it.
 struct StepModel {
-  std::optional<RunnableModel> runnable;  // else shapes tell
-  std::optional<int64_t> experts_per_token;
-  std::vector<bool> frozen;  // per parameter; empty: none
-  DType dtype = DType::F32;  // of activations
+  const RunnableModel* runnable = nullptr;  // null: shapes tell
+  std::vector<bool> frozen;                 // per parameter; empty: none
+  DType dtype = DType::F32;                 // of activations
   int64_t adapter_bytes = 0;
   // Of quantised weights, which are frozen, what they stand for.
   std::optional<DequantisedModel> dequantised;
   // Of a model of many experts that are stored one by one, as stacks.
   std::optional<StackedExperts> stacked;
-  // What recognising the model said, where shapes tell instead.
-  Diagnostics recognised;
+  // What recognising the model said; null: nothing.
+  const Diagnostics* recognised = nullptr;
   std::shared_ptr<WrittenPasses> passes = std::make_shared<WrittenPasses>();
 
   BracketSource from() const {
-    return runnable ? BracketSource::ForwardPass : BracketSource::Shapes;
+    return runnable != nullptr ? BracketSource::ForwardPass
+                               : BracketSource::Shapes;
   }
   // With the bytes of this model's activations, and what is known of the
   // framework on this hardware (a profile's name; empty: nobody says).
@@ -89,8 +90,7 @@ struct StepModel {
 // Empty, with the reason reported: the config cannot be read (SP002),
 // adapters are there without a forward pass (SP016), or quantised weights
 // are trained or not described by a config (SP009).
-std::optional<StepModel> step_model(const Manifest& manifest,
-                                    const BudgetInput& budget,
+std::optional<StepModel> step_model(const Model& of, const BudgetInput& budget,
                                     Diagnostics& diags);
 
 // Those of the mesh that cut the batch and the tokens of a sequence.

@@ -191,8 +191,8 @@ class Trial {
     // What the framework refuses is no way out.
     if (!steps_.refused(workload, step).empty()) return std::nullopt;
     Diagnostics quiet;
-    const auto budget =
-        make_budget(in_.session.manifest, on_.plan, on_.groups, how, quiet);
+    const auto budget = make_budget(in_.session.model.manifest, on_.plan,
+                                    on_.groups, how, quiet);
     if (!budget) return std::nullopt;
     const auto judged = steps_.judge(workload, how, *budget, step, quiet);
     if (!judged) return std::nullopt;
@@ -329,7 +329,7 @@ void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
              Use use) {
   const auto again = replanner.on(mesh);
   if (!again) return;
-  Steps steps(in.request, in.model, in.session.manifest, again->plan,
+  Steps steps(in.request, in.model, in.session.model.manifest, again->plan,
               in.session.rules ? &*in.session.rules : nullptr);
   const StepOptions& step = in.request.workload.step;
   const StepWorkload workload = {*in.request.memory.batch,

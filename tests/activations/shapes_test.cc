@@ -17,7 +17,7 @@
 
 #include "activations/step_memory.h"
 #include "base/allocation.h"
-#include "io/hf_config/facts.h"
+#include "io/formats.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "sim/repeated_layers.h"
@@ -129,7 +129,7 @@ ShapedModel shaped(const Placed& of, const Json& config,
   workload.batch = {"fsdp"};
   workload.gathered = {"fsdp"};
   workload.experts_per_token =
-      experts_per_token(*testing::parsed_config(config));
+      config_experts_per_token(testing::parsed_config(config)->root());
   return layers_by_shapes(of.manifest(), *of.plan, workload, step);
 }
 
@@ -318,7 +318,7 @@ TEST_CASE("shapes: brackets hold what PyTorch keeps") {
       workload.length = inputs.at("decoder_input_ids").at(1);
     }
     workload.experts_per_token =
-        experts_per_token(*testing::parsed_config(config));
+        config_experts_per_token(testing::parsed_config(config)->root());
     const ShapedModel model =
         layers_by_shapes(of->manifest(), *of->plan, workload, step);
     REQUIRE(model.unknown == "");

@@ -11,7 +11,6 @@
 #include "graph/build.h"
 #include "io/dialects.h"
 #include "io/formats.h"
-#include "io/hf_config/facts.h"
 #include "io/load.h"
 #include "model/forward/recognise.h"
 #include "tests/fuzz/fuzz.h"

@@ -42,7 +42,7 @@ std::unique_ptr<CollectiveSide> side_under(const std::string& rules) {
   auto plan = resolve(manifest, *side->loaded->rules, mesh("fsdp=2,tp=2"), {},
                       side->diags);
   REQUIRE(plan);
-  side->held = Session{std::move(manifest),
+  side->held = Session{Model(std::move(manifest)),
                        side->loaded->rules,
                        *std::move(plan),
                        {},

@@ -43,7 +43,7 @@ TEST_CASE("shrink: sizes keep their rest, and are the smallest that do") {
 
 struct Shrunk {
   std::unique_ptr<testing::Synthesis> large;
-  std::optional<SmallModel> small;
+  std::optional<Model> small;
   Diagnostics diags;
   std::string messages;
 };
@@ -196,7 +196,7 @@ TEST_CASE("shrink: parts of heads shrink with the ranks beside them") {
     }
     const auto both = shrunk_config(config, mesh("fsdp=2,tp=2"));
     const auto model = testing::whole_model_of(
-        both->small->manifest, both->small->model, {2, 4, {}, {}});
+        both->small->manifest, *both->small->forward(), {2, 4, {}, {}});
     REQUIRE_MESSAGE(model->graph, model->messages);
     const auto run = testing::simulated(*model, "@all_models", "fsdp=2,tp=2",
                                         ValueSource::Random);
@@ -209,7 +209,7 @@ TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
   const auto both = shrunk("mixtral-8x7b", mesh("ep=4,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);
   const auto size = [&](const char* name) {
-    return model_size(both->small->model, name);
+    return model_size(*both->small->forward(), name);
   };
   CHECK(size("heads") == 32);
   CHECK(size("kv_heads") == 8);
@@ -233,11 +233,11 @@ TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
 TEST_CASE("shrink: as many layers as are asked for, and what is small stays") {
   const auto more = shrunk("llama-3.2-1b", mesh("tp=2"), {2, 16, 5, {}});
   REQUIRE(more->small);
-  CHECK(model_size(more->small->model, "layers") == 5);
+  CHECK(model_size(*more->small->forward(), "layers") == 5);
   // Positions there are at least as many as tokens.
   const auto long_run = shrunk("gpt2", mesh("tp=2"), {1, 100, {}, {}});
   REQUIRE(long_run->small);
-  CHECK(model_size(long_run->small->model, "positions") == 100);
+  CHECK(model_size(*long_run->small->forward(), "positions") == 100);
 
   auto [manifest, config] = testing::tiny_model("qwen3");
   Diagnostics diags;
@@ -255,13 +255,13 @@ TEST_CASE("shrink: layers of every kind are left, with their buffers") {
       {{"num_hidden_layers", 6}, {"first_k_dense_replace", 3}});
   const auto result = shrunk_config(config, mesh("tp=2"));
   REQUIRE_MESSAGE(result->small, result->messages);
-  CHECK(model_size(result->small->model, "layers") == 4);
+  CHECK(model_size(*result->small->forward(), "layers") == 4);
   // Three layers are dense.
   REQUIRE(result->small->manifest.buffers().size() == 1);
   CHECK(result->small->manifest.buffers().front().name ==
         "model.layers.3.mlp.gate.e_score_correction_bias");
-  const auto run =
-      testing::whole_model_of(result->small->manifest, result->small->model);
+  const auto run = testing::whole_model_of(result->small->manifest,
+                                           *result->small->forward());
   CHECK_MESSAGE(run->graph, run->messages);
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("shrink: embeddings as wide as the model stay so") {
       {"vocab_size", 1000},        {"word_embed_proj_dim", 768}};
   const auto same = shrunk_config(config, mesh("tp=2"));
   REQUIRE_MESSAGE(same->small, same->messages);
-  const auto& model = same->small->model;
+  const auto& model = *same->small->forward();
   CHECK(model_size(model, "embedded") == model_size(model, "hidden"));
   CHECK(*model_size(model, "hidden") < 768);
   const auto other = shrunk_config(
@@ -286,8 +286,8 @@ TEST_CASE("shrink: embeddings as wide as the model stay so") {
 TEST_CASE("shrink: the small model runs, sharded as the large one would be") {
   const auto both = shrunk("qwen2-7b", mesh("fsdp=2,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);
-  const auto model = testing::whole_model_of(both->small->manifest,
-                                             both->small->model, {2, 4, 1, {}});
+  const auto model = testing::whole_model_of(
+      both->small->manifest, *both->small->forward(), {2, 4, 1, {}});
   REQUIRE_MESSAGE(model->graph, model->messages);
   const auto run =
       testing::simulated(*model, "@qwen2", "fsdp=2,tp=2", ValueSource::Random);
@@ -305,7 +305,8 @@ TEST_CASE("shrink: stacked layers are as many as are kept") {
   const auto small =
       shrink(*large, {names.manifest, {2, 4, 1, {}}}, mesh("tp=2"), diags);
   REQUIRE(small);
-  const auto model = testing::whole_model_of(small->manifest, small->model);
+  const auto model =
+      testing::whole_model_of(small->manifest, *small->forward());
   REQUIRE_MESSAGE(model->graph, model->messages);
   CHECK(testing::type_of(small->manifest,
                          "params/model/layers/self_attn/q_proj/kernel")

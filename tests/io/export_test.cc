@@ -77,7 +77,7 @@ RuleSet any_rules() {
   return rules;
 }
 
-struct Model {
+struct Exported {
   Manifest manifest;
   RuleSet rules;
   Plan plan;
@@ -96,7 +96,7 @@ void add_labels(Manifest& manifest) {
   }
 }
 
-Model any_model(RuleSet rules = any_rules()) {
+Exported any_model(RuleSet rules = any_rules()) {
   Manifest manifest = draw_manifest();
   add_labels(manifest);
   const Mesh mesh = draw_mesh();
@@ -112,7 +112,7 @@ Model any_model(RuleSet rules = any_rules()) {
 }
 
 // As the command does it.
-ExportInput input_of(const Model& model, bool with_rules) {
+ExportInput input_of(const Exported& model, bool with_rules) {
   ExportInput input{model.manifest, model.plan};
   ResolveOptions plain;
   plain.on_indivisible = model.plan.on_indivisible;
@@ -137,7 +137,7 @@ std::string written(const char* target, const ExportInput& input) {
   return *text;
 }
 
-void require_same_plan(const Model& model, const RuleSet& rules,
+void require_same_plan(const Exported& model, const RuleSet& rules,
                        const Mesh& mesh) {
   Diagnostics diags;
   const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
@@ -148,7 +148,7 @@ void require_same_plan(const Model& model, const RuleSet& rules,
 
 // What is written names no axis twice, in no rule, and nobody who reads it has
 // to take one away.
-void require_no_repeats(const Model& model, const RuleSet& rules,
+void require_no_repeats(const Exported& model, const RuleSet& rules,
                         const Mesh& mesh) {
   for (const Rule& rule : rules.rules) {
     std::set<AxisName> seen;
@@ -171,7 +171,7 @@ void require_no_repeats(const Model& model, const RuleSet& rules,
 TEST_CASE("our own rules, read back, give the same plan") {
   for (const char* target : {"yaml", "json"}) {
     CHECK(holds(target, [&] {
-      const Model model = any_model();
+      const Exported model = any_model();
       const std::string text = written(target, input_of(model, draw_bool()));
       RuleSet rules;
       Diagnostics diags;
@@ -188,7 +188,7 @@ TEST_CASE("our own rules, read back, give the same plan") {
 
 TEST_CASE("a Python table, read back, gives the same plan") {
   CHECK(holds("python", [] {
-    const Model model = any_model();
+    const Exported model = any_model();
     const std::string text = written("python", input_of(model, draw_bool()));
     ASSUME(text.find("RULES = ()") == std::string::npos);
     RuleSet rules;
@@ -213,7 +213,7 @@ PartitionSpec spec_of(const PythonValue& call) {
 
 TEST_CASE("the dict of a JAX module holds the specs of the plan") {
   CHECK(holds("jax", [] {
-    const Model model = any_model();
+    const Exported model = any_model();
     const SourceFile source("m.py",
                             written("jax", input_of(model, draw_bool())));
     const auto tokens = python_tokens(source);
@@ -244,10 +244,10 @@ TEST_CASE("the dict of a JAX module holds the specs of the plan") {
 }
 
 // Made from logical rules alone, where everything divides.
-Model logical_model() {
+Exported logical_model() {
   RuleSet rules;
   rules.logical_rules = any_logical_rules();
-  Model model = any_model(std::move(rules));
+  Exported model = any_model(std::move(rules));
   const bool uneven = std::any_of(
       model.plan.placements.begin(), model.plan.placements.end(),
       [](const Placement& p) {
@@ -262,7 +262,7 @@ Model logical_model() {
 
 TEST_CASE("logical axis rules, read back, give the same plan") {
   CHECK(holds("flax", [] {
-    const Model model = logical_model();
+    const Exported model = logical_model();
     const ExportInput input = input_of(model, true);
     const bool given = input.rules != nullptr;
     ASSUME(given);
@@ -274,7 +274,7 @@ TEST_CASE("logical axis rules, read back, give the same plan") {
     require_same_plan(model, rules, model.plan.mesh);
   }));
   CHECK(holds("maxtext", [] {
-    const Model model = logical_model();
+    const Exported model = logical_model();
     const ExportInput input = input_of(model, true);
     const bool given = input.rules != nullptr;
     ASSUME(given);

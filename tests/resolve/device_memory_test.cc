@@ -97,14 +97,14 @@ TEST_CASE("classes store what devices one by one store") {
   }));
 }
 
-struct Model {
+struct HeldModel {
   Manifest manifest;
   Plan plan;
   DeviceMemory memory;
 };
 
-Model planned(Manifest manifest, const RuleSet& rules, const Mesh& mesh,
-              OnIndivisible policy) {
+HeldModel planned(Manifest manifest, const RuleSet& rules, const Mesh& mesh,
+                  OnIndivisible policy) {
   Diagnostics diags;
   ResolveOptions options;
   options.on_indivisible = policy;
@@ -116,7 +116,7 @@ Model planned(Manifest manifest, const RuleSet& rules, const Mesh& mesh,
 }
 
 // Bytes of one parameter on one device, counted from its slices.
-int64_t bytes_on(const Model& model, size_t parameter, int64_t device) {
+int64_t bytes_on(const HeldModel& model, size_t parameter, int64_t device) {
   const Placement& p = model.plan.of(parameter);
   if (model.plan.on_indivisible != OnIndivisible::Chunk) {
     return p.bytes_per_device;
@@ -140,7 +140,7 @@ TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
       rules.rules.push_back(
           {pattern, testing::draw_any_spec(), {}, {}, {}, false});
     }
-    const Model m =
+    const HeldModel m =
         planned(testing::draw_manifest(), rules, testing::draw_mesh(), policy);
     const int64_t devices = m.plan.mesh.devices();
     std::map<int64_t, int64_t> classes;
@@ -189,9 +189,9 @@ TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
 }
 
 TEST_CASE("all measures of imbalance are 1 when one device holds all") {
-  const Model m = planned(testing::manifest({{"w", "u8[1]"}}),
-                          testing::rules({{"w", "tp"}}), testing::mesh("tp=4"),
-                          OnIndivisible::Chunk);
+  const HeldModel m = planned(testing::manifest({{"w", "u8[1]"}}),
+                              testing::rules({{"w", "tp"}}),
+                              testing::mesh("tp=4"), OnIndivisible::Chunk);
   const Imbalance i = imbalance(m.memory);
   CHECK(i.total_variation == doctest::Approx(1));
   CHECK(i.total_distance == doctest::Approx(1));
@@ -200,7 +200,7 @@ TEST_CASE("all measures of imbalance are 1 when one device holds all") {
 }
 
 TEST_CASE("chunks on 2^40 devices take no longer than on eight") {
-  const Model m =
+  const HeldModel m =
       planned(testing::manifest({{"w", "u8[1000003]"}}),
               testing::rules({{"w", "(a, b)"}}),
               testing::mesh("a=1048576,b=1048576"), OnIndivisible::Chunk);
@@ -211,7 +211,7 @@ TEST_CASE("chunks on 2^40 devices take no longer than on eight") {
 }
 
 TEST_CASE("repetition is reported by axis and an axis by what it saves") {
-  const Model m =
+  const HeldModel m =
       planned(testing::manifest({{"w", "u8[8, 8]"}, {"n", "u8[16]"}}),
               testing::rules({{"w", "tp"}, {"n", ""}}),
               testing::mesh("dp=2,tp=4"), OnIndivisible::Drop);
@@ -310,7 +310,7 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
 
 // A pipeline over `axis`: every parameter on one stage, on two, or, where its
 // spec names the axis, on all.
-ParameterStages drawn_stages(const Model& model, const AxisName& axis) {
+ParameterStages drawn_stages(const HeldModel& model, const AxisName& axis) {
   const Mesh& mesh = model.plan.mesh;
   ParameterStages stages{axis, mesh.size_of(axis), {}};
   const auto last = static_cast<int32_t>(stages.stages - 1);
@@ -338,7 +338,7 @@ TEST_CASE("stages: what devices hold adds up to copies of what there is") {
     const Mesh mesh = testing::draw_mesh();
     RuleSet rules;
     rules.rules.push_back({"", testing::draw_any_spec(), {}, {}, {}, false});
-    const Model model = planned(std::move(manifest), rules, mesh, policy);
+    const HeldModel model = planned(std::move(manifest), rules, mesh, policy);
     const size_t axis = draw_in<size_t>(0, mesh.axes().size());
     const ParameterStages stages = drawn_stages(model, mesh.axes()[axis].name);
     const StagedCounts counts = staged_counts(

@@ -45,7 +45,7 @@ std::string read_text(const char* semantics, const char* type, const char* spec,
       rules({{spec == nullptr ? "none" : "w", spec == nullptr ? "" : spec}},
             {"declared"});
   const Plan plan = verbatim_plan(model, given, testing::mesh(axes));
-  const ReadModel read =
+  const ReadOutcomes read =
       read_as(*find_framework_semantics(semantics), model, given, plan);
   return outcome_text(read.of(0));
 }
@@ -151,7 +151,7 @@ TEST_CASE("a tp_plan has one rule for names that differ in digits") {
                                    {"norm", "f32[8]"}});
   const RuleSet given = rules({{"w2", "tp"}, {"w[13]", "None, tp"}});
   const Plan plan = verbatim_plan(model, given, testing::mesh("tp=2"));
-  const ReadModel read =
+  const ReadOutcomes read =
       read_as(*find_framework_semantics("hf"), model, given, plan);
   CHECK(outcome_text(read.of(1)) == "P(tp, None)");
   for (const size_t merged : {size_t{0}, size_t{2}}) {
@@ -196,7 +196,7 @@ TEST_CASE("a spec that is placed is placed as its policy places it") {
                 {"gspmd", OnIndivisible::Pad},
                 {"dtensor", OnIndivisible::Chunk}};
     for (const auto& row : rows) {
-      const ReadModel read =
+      const ReadOutcomes read =
           read_as(*find_framework_semantics(row.semantics), model, given, plan);
       for (size_t i = 0; i < model.size(); ++i) {
         const ReadOutcome& outcome = read.of(i);

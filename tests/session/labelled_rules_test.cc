@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "core/fold.h"
-#include "io/hf_config/samples.h"
+#include "io/formats.h"
 #include "io/load.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/linted.h"

@@ -165,12 +165,14 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
     Manifest& model = *synthesis->manifest;
     Diagnostics diags;
     StepModel one_by_one;
-    one_by_one.runnable =
+    const auto runnable =
         recognise_model(model, testing::parsed_config(*config), nullptr, diags);
+    if (!runnable) continue;
+    one_by_one.runnable = &*runnable;
     one_by_one.dtype = DType::BF16;
     StepModel as_stacks = one_by_one;
     as_stacks.stacked = stacked_experts(model, {});
-    if (!one_by_one.runnable || !as_stacks.stacked) continue;
+    if (!as_stacks.stacked) continue;
     REQUIRE(label_parameters(model));
     // Rules for labels and, of every other model, for names.
     const bool by_name = judged.size() % 2 == 1;

@@ -145,9 +145,10 @@ TEST_CASE(
     const auto budget = make_budget(manifest, *plan, how, diags);
     REQUIRE(budget);
     StepModel model;
-    model.runnable = recognise_model(manifest, testing::parsed_config(config),
-                                     nullptr, diags);
-    if (!model.runnable) continue;
+    const auto runnable = recognise_model(
+        manifest, testing::parsed_config(config), nullptr, diags);
+    if (!runnable) continue;
+    model.runnable = &*runnable;
     model.dtype = DType::BF16;
     const PlanRequest planning;
     MemoryRequest memory;

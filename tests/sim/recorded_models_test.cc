@@ -21,9 +21,7 @@
 #include "graph/elementwise.h"
 #include "graph/graph.h"
 #include "graph/tensor.h"
-#include "io/hf_config/facts.h"
 #include "io/load.h"
-#include "io/safetensors/file.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "sim/activations.h"
@@ -82,7 +80,7 @@ Numbers open(const fs::path& path, Host& host) {
   auto manifest = load_manifest(path, host, diags);
   CAPTURE(messages(diags));
   REQUIRE(manifest);
-  CHECK(has_weights(path, *manifest, host));
+  CHECK(find_weights(path, *manifest, host));
   auto tensors = open_weights(path, *manifest, host, diags);
   REQUIRE(tensors);
   return {*std::move(manifest), *std::move(tensors)};

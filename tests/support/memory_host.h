@@ -71,10 +71,11 @@ class MemoryHost : public Host {
   // What the program did.
   std::string out;
   std::string err;
-  std::vector<std::string> written;  // files committed, in order
-  int64_t bytes_read = 0;            // of files in memory
-  std::set<std::string> read;        // files, by normalised path
-  std::set<std::string> waited_for;  // as may_wait_for() was given them
+  std::vector<std::string> written;      // files committed, in order
+  int64_t bytes_read = 0;                // of files in memory
+  std::set<std::string> read;            // files, by normalised path
+  std::map<std::string, int64_t> opens;  // how often each of these was
+  std::set<std::string> waited_for;      // as may_wait_for() was given them
 
   // Relative to the working directory ("" is that directory itself) or, outside
   // of it, absolute; without `.` and `..`.
@@ -166,7 +167,10 @@ class MemoryHost : public Host {
                                          std::string& why) override {
     const std::string name = followed(path);
     const auto info = file_info(path);
-    if (info && !info->directory) read.insert(name);
+    if (info && !info->directory) {
+      read.insert(name);
+      ++opens[name];
+    }
     if (pipes.count(name) != 0 && waited_for.count(path) == 0) {
       why = "is a pipe";
     } else if (unreadable.count(name) != 0) {

@@ -25,7 +25,7 @@ constexpr size_t kRowsForPeople = 12;
 ByteSize size_of(Int128 bytes) { return {static_cast<int64_t>(bytes)}; }
 
 Table memory_table(const Session& session) {
-  const auto total = session.manifest.total_bytes();
+  const auto total = session.model.manifest.total_bytes();
   const int64_t even = ceil_div(total, session.plan.mesh.devices());
   const auto most =
       static_cast<double>(std::max<int64_t>({session.memory.max, even, 1}));
@@ -117,8 +117,9 @@ Table repetition_table(const Session& session) {
                    {"code", ""},
                    {"cause", "", Align::Left, true, true}};
   table.rows = [&session](const RowSink& sink) {
-    const std::vector<std::string> labels = class_labels(
-        session.folding, [&](size_t i) { return session.manifest.name(i); });
+    const std::vector<std::string> labels =
+        class_labels(session.folding,
+                     [&](size_t i) { return session.model.manifest.name(i); });
     for (const Repetition& r : repetitions(session.plan, session.folding,
                                            session.lint_how.stages.get())) {
       const ParameterClass& c = session.folding.classes[r.parameter_class];
@@ -231,7 +232,7 @@ void add_budget(Report& report, const Context& context, const Session& session,
 void add_cache(Report& report, const Session& session,
                const BudgetAnswer& answer, bool aside) {
   const BudgetOptions& options = answer.input.options;
-  auto layers = kv_layers(session.manifest.facts);
+  auto layers = kv_layers(session.model.manifest.facts);
   if (!options.kv || !answer.input.kv_axes || !layers) return;
   const Mesh& mesh = session.plan.mesh;
   const KvAxes& axes = *answer.input.kv_axes;
@@ -245,13 +246,13 @@ void add_cache(Report& report, const Session& session,
   }
   if (recurs) {
     report.tables.push_back(
-        recurrent_table(mesh, session.manifest.facts, axes, *options.kv));
+        recurrent_table(mesh, session.model.manifest.facts, axes, *options.kv));
     if (aside) report.tables.back().audience = Audience::Programs;
     if (!aside) report.notes.push_back(recurrent_note(mesh, axes));
   }
   if (!options.limit) return;
   const WorkloadHeadroom workload_headroom =
-      find_headroom(session.manifest, session.plan, answer.input.groups,
+      find_headroom(session.model.manifest, session.plan, answer.input.groups,
                     options, answer.budget);
   report.closing.push_back(kv_fit_note(workload_headroom, *options.kv));
   const auto cell = [](const std::optional<int64_t>& most) {
@@ -307,8 +308,9 @@ Exit run_analyze(Context& context) {
       session, context.host, context.diags);
   std::optional<Serving> serving;
   if (answer && engine.name) {
-    serving = answer_serving(engine, context.options.memory, session.manifest,
-                             session.plan.mesh, context.host, context.diags);
+    serving =
+        answer_serving(engine, context.options.memory, session.model.manifest,
+                       session.plan.mesh, context.host, context.diags);
   }
   if (!answer || (engine.name && !serving)) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));

@@ -59,8 +59,9 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   std::string found = counts_text(diags);
   const bool clean = found.empty();
   if (clean) found = "No problems";
-  found += " in " + rules_text(session) + " and " +
-           plural(static_cast<int64_t>(session.manifest.size()), "parameter");
+  found +=
+      " in " + rules_text(session) + " and " +
+      plural(static_cast<int64_t>(session.model.manifest.size()), "parameter");
   if (diags.allowed() > 0) {
     found += "; " + plural(diags.allowed(), "finding") + " allowed";
   }
@@ -155,8 +156,9 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   std::optional<Serving> serving;
   if (options.engine.name) {
-    serving = answer_serving(options.engine, options.memory, session.manifest,
-                             session.plan.mesh, context.host, context.diags);
+    serving =
+        answer_serving(options.engine, options.memory, session.model.manifest,
+                       session.plan.mesh, context.host, context.diags);
     if (!serving) return std::nullopt;
   }
   std::optional<StepAnswer> step;

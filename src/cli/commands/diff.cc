@@ -31,7 +31,7 @@
 #include "cli/views/tables.h"
 #include "core/fold.h"
 #include "io/load.h"
-#include "io/plan/plan_file.h"
+#include "io/saved_plan.h"
 #include "report/report.h"
 #include "resolve/device_memory.h"
 #include "resolve/framework_semantics.h"

@@ -37,9 +37,9 @@ bool rules_suffice(const Context& context, const Session& session) {
   plain.jobs = std::max(1, context.options.planning.jobs);
   Diagnostics unused = context.diags.fresh();
   const auto again =
-      resolve(session.manifest, *session.rules, plan.mesh, plain, unused);
-  return again && fingerprint(session.manifest, *again) ==
-                      fingerprint(session.manifest, plan);
+      resolve(session.model.manifest, *session.rules, plan.mesh, plain, unused);
+  return again && fingerprint(session.model.manifest, *again) ==
+                      fingerprint(session.model.manifest, plan);
 }
 
 // "--min-size 100 --no-strict": what else the plan was made with.
@@ -74,7 +74,7 @@ std::string flags_text(const PlanRequest& planning) {
 
 std::vector<std::string> origin_of(const PlanRequest& planning,
                                    const Session& session) {
-  std::vector<std::string> lines = {"model: " + session.manifest.title};
+  std::vector<std::string> lines = {"model: " + session.model.manifest.title};
   if (planning.saved_plan) {
     lines.push_back("plan: " + *planning.saved_plan);
     return lines;
@@ -122,7 +122,7 @@ Exit run_export(Context& context) {
       open_session(context.options.planning, context.options.memory,
                    context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
-  ExportInput input{session->manifest, session->plan};
+  ExportInput input{session->model.manifest, session->plan};
   input.replicate_unmatched =
       context.options.planning.unmatched != Unmatched::Error;
   input.origin = origin_of(context.options.planning, *session);

@@ -196,14 +196,14 @@ Diagnostics fresh_diagnostics(const Options& options) {
   return diags;
 }
 
-Checked check_again(const Context& context, Manifest manifest,
+Checked check_again(const Context& context, Model model,
                     const std::map<std::string, std::string>& texts) {
   Checked checked{std::nullopt, fresh_diagnostics(context.options)};
   OverlayHost host(context.host, texts);
   const Options& options = context.options;
-  checked.session = open_session(options.planning, options.memory,
-                                 {std::move(manifest), {}, {}}, host,
-                                 checked.diags, context.progress);
+  checked.session =
+      open_session(options.planning, options.memory, {std::move(model), {}, {}},
+                   host, checked.diags, context.progress);
   return checked;
 }
 
@@ -244,7 +244,7 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
   while (!chosen.empty()) {
     const std::map<std::string, std::string> texts =
         texts_with(context.options.planning, run, chosen);
-    Checked checked = check_again(context, run.session.manifest, texts);
+    Checked checked = check_again(context, run.session.model, texts);
     if (is_better(run, chosen, checked)) {
       take_over(chosen, texts, std::move(checked), run);
       return true;
@@ -277,8 +277,7 @@ std::unique_ptr<OutputFile> prepared(const std::string& path,
   // First of all, since it refuses pipes, of which reading might never end.
   std::unique_ptr<OutputFile> output = host.edit_file(path, file.before, why);
   if (output == nullptr) {
-    diags
-        .error(Code::UnreadableFile, {}, "cannot write `" + path + "`: " + why)
+    diags.error(Code::UnreadableFile, {}, "cannot write `" + path + "`: " + why)
         .fact("no file was changed");
     return nullptr;
   }

@@ -399,7 +399,7 @@ Exit run_shard(Context& context) {
   auto report = shard_report(context, *session, *context.options.inspect.shard);
   if (!report) return Exit::CouldNotRun;
   Report whole;
-  add_inspect_summary(session->manifest, whole);
+  add_inspect_summary(session->model.manifest, whole);
   report->summary.insert(report->summary.begin(), whole.summary.begin(),
                          whole.summary.end());
   return finish(context, *std::move(report));
@@ -409,14 +409,15 @@ Exit run_shard(Context& context) {
 
 Exit run_inspect(Context& context) {
   if (context.options.inspect.shard) return run_shard(context);
-  const auto manifest = read_manifest(context.options.planning, context.host,
-                                      context.diags, context.progress);
-  if (!manifest) return Exit::CouldNotRun;
+  const auto model = read_model(context.options.planning, context.host,
+                                context.diags, context.progress);
+  if (!model) return Exit::CouldNotRun;
+  const Manifest& manifest = model->manifest;
   Report report;
   report.command = context.options.command;
-  report.headline = {inspect_headline(*manifest, context.options.output.exact)};
-  add_inspect_summary(*manifest, report);
-  add_inspect_tables(*manifest, context.options.output.expand, report);
+  report.headline = {inspect_headline(manifest, context.options.output.exact)};
+  add_inspect_summary(manifest, report);
+  add_inspect_tables(manifest, context.options.output.expand, report);
   return finish(context, std::move(report));
 }
 

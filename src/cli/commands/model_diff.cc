@@ -27,7 +27,7 @@
 #include "gate/fail_on.h"
 #include "gate/rule_changes.h"
 #include "io/load.h"
-#include "io/plan/plan_file.h"
+#include "io/saved_plan.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -45,16 +45,18 @@ struct ModelDiff {
 };
 
 // What a saved plan holds cannot be changed by rules.
-bool is_no_plan(const std::string& path, Context& context) {
+bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
   const auto info = path == "-" || path.starts_with('@')
                         ? std::nullopt
                         : context.host.file_info(path);
   // A pipe can be read once only.
   if (!info || info->directory || info->size == 0) return true;
-  constexpr int64_t kHeadBytes = 4096;
+  constexpr int64_t kHeadBytes = 1 << 16;
   Diagnostics unread;  // whoever reads the model says why
   const SourcePtr head = read_source(path, kHeadBytes, context.host, unread);
-  if (head == nullptr || !is_plan(head->text())) return true;
+  if (head == nullptr) return true;
+  if (head->text().size() < static_cast<size_t>(kHeadBytes)) file = head;
+  if (!is_plan(head->text())) return true;
   context.diags
       .error(Code::Usage, {},
              in_backticks(path) + " is a saved plan, and no MODEL")
@@ -76,10 +78,10 @@ bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
 }
 
 JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
-                         const Manifest& manifest, const Context& context,
-                         Host& host, ProgressListener& progress) {
+                         const Model& model, const Context& context, Host& host,
+                         ProgressListener& progress) {
   JudgedTarget judged;
-  judged.name = manifest.title;
+  judged.name = model.manifest.title;
   judged.options = context.options;
   PlanRequest& planning = judged.options.planning;
   planning.rules = rules;
@@ -87,7 +89,7 @@ JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
   // What is new is shown with what would remove it.
   planning.find_fixes = is_after;
   apply_severities(judged.options, judged.diags);
-  judge_read(judged, {manifest, std::nullopt, {}}, host, progress);
+  judge_read(judged, {model, std::nullopt, {}}, host, progress);
   return judged;
 }
 
@@ -126,7 +128,7 @@ void add_reasons(const ModelDiff& diff, Diagnostics& diags) {
 bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
-  const Manifest* const models[] = {&after.manifest};
+  const Manifest* const models[] = {&after.model.manifest};
   const int jobs = resolve_options(context.options.planning, context.host).jobs;
   auto found =
       compare_rules({*before.rules, *after.rules, models, jobs}, context.diags);
@@ -145,7 +147,7 @@ bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   diff.collectives = std::move(collectives.coverage);
   diff.categories = category_changes(side_of(diff.before), side_of(diff.after));
   diff.changes =
-      target_changes(after.manifest.title, side_of(diff.before),
+      target_changes(after.model.manifest.title, side_of(diff.before),
                      side_of(diff.after), std::move(collectives.changes));
   for (auto* changes : {&diff.rule_changes, &diff.changes}) {
     for (GateChange& change : *changes) {
@@ -200,7 +202,8 @@ int64_t count_all(const ModelDiff& diff) {
 std::string model_diff_note(const ModelDiff& diff) {
   const auto rules = static_cast<int64_t>(diff.rule_changes.size());
   const int64_t moved = moved_parameters(diff);
-  const auto size = static_cast<int64_t>(diff.after.session->manifest.size());
+  const auto size =
+      static_cast<int64_t>(diff.after.session->model.manifest.size());
   std::string text = rules == 0 ? "No rule or label changed"
                                 : plural(rules, "change") + " of rules";
   text += "; " + count_text(moved) + " of " + plural(size, "parameter") +
@@ -257,8 +260,8 @@ void add_summary_of(const ModelDiff& diff, Report& report) {
        diff.after.step
            ? Cell(std::string(bracket_source_name(diff.after.step->from)))
            : Cell()},
-      {"fingerprint_before", fingerprint(before.manifest, before.plan)},
-      {"fingerprint_after", fingerprint(after.manifest, after.plan)}};
+      {"fingerprint_before", fingerprint(before.model.manifest, before.plan)},
+      {"fingerprint_after", fingerprint(after.model.manifest, after.plan)}};
 }
 
 GateView view_of_diff(const Context& context, const ModelDiff& diff) {
@@ -269,7 +272,7 @@ GateView view_of_diff(const Context& context, const ModelDiff& diff) {
   view.exact = context.options.output.exact;
   view.expand = context.options.output.expand;
   GateTarget target;
-  target.name = diff.after.session->manifest.title;
+  target.name = diff.after.session->model.manifest.title;
   target.changes = &diff.changes;
   target.collectives = diff.collectives;
   target.categories = diff.categories;
@@ -317,22 +320,23 @@ FailOn fail_on_of(const DiffRequest& request) {
 
 Exit diff_model(Context& context) {
   const Options& options = context.options;
+  PlanRequest request = options.planning;
   if (!is_stdin_read_once(options, context.diags) ||
-      !is_no_plan(options.planning.model, context)) {
+      !is_no_plan(options.planning.model, context, request.reading.file)) {
     return Exit::CouldNotRun;
   }
-  const auto manifest = read_manifest(options.planning, context.host,
-                                      context.diags, context.progress);
-  if (!manifest) return Exit::CouldNotRun;
+  const auto model =
+      read_model(request, context.host, context.diags, context.progress);
+  if (!model) return Exit::CouldNotRun;
   ModelDiff diff;
-  count_lines(manifest->sources);
+  count_lines(model->manifest.sources);
   SharedHost host(context.host, std::make_shared<std::mutex>());
   SharedProgress progress(context.progress);
   parallel_for(2, thread_count(options.planning.jobs), [&](int64_t side) {
     const bool is_after = side == 1;
     (is_after ? diff.after : diff.before) =
         judge_rules(is_after ? options.diff.after : options.diff.before,
-                    is_after, *manifest, context, host, progress);
+                    is_after, *model, context, host, progress);
   });
   for (const JudgedTarget* side : {&diff.before, &diff.after}) {
     if (side->session && !side->diags.cannot_run()) continue;

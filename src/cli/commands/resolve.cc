@@ -9,7 +9,7 @@
 #include "cli/output.h"
 #include "cli/views/parameter_report.h"
 #include "cli/views/tables.h"
-#include "io/plan/plan_file.h"
+#include "io/saved_plan.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -40,7 +40,7 @@ Exit run_resolve(Context& context) {
   if (!session) return Exit::CouldNotRun;
   if (asks_for_plan(context.options.output)) {
     return finish_with(context, [&](const TextSink& sink) {
-      return write_plan(session->manifest, session->plan, sink);
+      return write_plan(session->model.manifest, session->plan, sink);
     });
   }
   if (context.options.resolve.why) {

@@ -24,7 +24,7 @@ namespace {
 
 struct SemanticsSide {
   const FrameworkSemantics* semantics = nullptr;
-  ReadModel model;
+  ReadOutcomes model;
   Int128 bytes = 0;  // per device, of what is placed
   int64_t refused = 0;
   int64_t not_read = 0;
@@ -45,7 +45,7 @@ SemanticsSide read_semantics_side(const std::string& name, const Inputs& inputs,
   side.semantics = find_framework_semantics(name);
   SHARDPLAN_CHECK(side.semantics != nullptr);
   side.model =
-      read_as(*side.semantics, inputs.manifest, inputs.rules, verbatim);
+      read_as(*side.semantics, inputs.model.manifest, inputs.rules, verbatim);
   for (const uint32_t outcome : side.model.outcome_of) {
     const ReadOutcome& read = side.model.outcomes[outcome];
     side.bytes += read.bytes_per_device;
@@ -60,7 +60,7 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
                     const Plan& verbatim, Diagnostics& diags) {
   int64_t asked = 0;
   size_t first = 0;
-  for (size_t i = 0; i < inputs.manifest.size(); ++i) {
+  for (size_t i = 0; i < inputs.model.manifest.size(); ++i) {
     if (!verbatim.of(i).requested) continue;
     if (asked++ == 0) first = i;
   }
@@ -69,7 +69,7 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
   auto report = diags.error(Code::Inexpressible,
                             logical.empty() ? Span() : logical.front().where,
                             "`" + side.name() + "` reads none of these rules");
-  report.fact(in_backticks(inputs.manifest.name(first)) + ": " +
+  report.fact(in_backticks(inputs.model.manifest.name(first)) + ": " +
               side.model.of(first).why.front());
   std::string able;
   for (const FrameworkSemantics& semantics : framework_semantics()) {
@@ -299,12 +299,12 @@ Exit diff_semantics(Context& context) {
   ResolveOptions how = inputs->how;
   how.strict = false;
   const auto verbatim =
-      resolve(inputs->manifest, inputs->rules, *mesh, how, context.diags);
+      resolve(inputs->model.manifest, inputs->rules, *mesh, how, context.diags);
   if (!verbatim) return Exit::CouldNotRun;
 
   const std::vector<std::string>& names = context.options.diff.semantics;
   SemanticsComparison comparison{
-      inputs->manifest,
+      inputs->model.manifest,
       *verbatim,
       {read_semantics_side(names[0], *inputs, *verbatim),
        read_semantics_side(names[1], *inputs, *verbatim)},
@@ -314,7 +314,7 @@ Exit diff_semantics(Context& context) {
     fine = reads_anything(side, *inputs, *verbatim, context.diags) && fine;
   }
   if (!fine) return Exit::CouldNotRun;
-  for (size_t i = 0; i < inputs->manifest.size(); ++i) {
+  for (size_t i = 0; i < inputs->model.manifest.size(); ++i) {
     if (!agree(comparison.sides[0].model.of(i),
                comparison.sides[1].model.of(i))) {
       comparison.disagreements.push_back(i);

@@ -103,7 +103,7 @@ Table breakdown_table(const Session& session, const Budget& budget,
                     ByteSize{budget.classes.back().total}, std::string()});
   }
   rows.push_back({std::string("parameters without replication"),
-                  ByteSize{ceil_div(session.manifest.total_bytes(),
+                  ByteSize{ceil_div(session.model.manifest.total_bytes(),
                                     session.plan.mesh.devices())},
                   std::string()});
   table.rows = rows_of(std::move(rows));

@@ -180,8 +180,8 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
 
 std::optional<Report> shard_report(Context& context, const Session& session,
                                    const std::string& name) {
-  const auto parameter =
-      find_parameter(session.manifest, session.folding, name, context.diags);
+  const auto parameter = find_parameter(session.model.manifest, session.folding,
+                                        name, context.diags);
   if (!parameter) return std::nullopt;
   const Mesh& mesh = session.plan.mesh;
   if (mesh.devices() > kMaxMappedDevices) {
@@ -196,7 +196,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   const OnIndivisible policy = session.plan.on_indivisible;
   auto map =
       std::make_shared<const DeviceSlices>(device_slices(p, mesh, policy));
-  const std::string title(session.manifest.name(*parameter));
+  const std::string title(session.model.manifest.name(*parameter));
 
   Report report;
   report.command = "inspect";
@@ -271,8 +271,8 @@ void add_rules(const Session& session, size_t parameter,
     rules.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
   }
   Diagnostics ignored;  // they compiled before
-  const auto matcher =
-      Matcher::compile(rules, session.manifest.names_are_plain(), ignored);
+  const auto matcher = Matcher::compile(
+      rules, session.model.manifest.names_are_plain(), ignored);
   const Placement& placement = session.plan.of(parameter);
   if (!matcher) return;
   if (placement.rule == 0 && placement.requested) {
@@ -286,7 +286,7 @@ void add_rules(const Session& session, size_t parameter,
     return;
   }
   std::vector<int> found;
-  matcher->find_one_by_one(session.manifest.name(parameter), found);
+  matcher->find_one_by_one(session.model.manifest.name(parameter), found);
   RuleRows out(session, rows);
   for (int rule = 1; rule <= static_cast<int>(session.plan.rules.size());
        ++rule) {
@@ -395,8 +395,8 @@ Table why_for_programs(std::vector<Row> rows) {
 
 std::optional<Report> why_report(Context& context, const Session& session,
                                  const std::string& name) {
-  const std::optional<size_t> parameter =
-      find_parameter(session.manifest, session.folding, name, context.diags);
+  const std::optional<size_t> parameter = find_parameter(
+      session.model.manifest, session.folding, name, context.diags);
   if (!parameter) return std::nullopt;
   const Placement& p = session.plan.of(*parameter);
 
@@ -415,8 +415,9 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.command = "resolve";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {std::string(session.manifest.name(*parameter)) + "  " +
-                     type_text(p.type) + "  " + bytes_text(p.type.bytes())};
+  report.headline = {std::string(session.model.manifest.name(*parameter)) +
+                     "  " + type_text(p.type) + "  " +
+                     bytes_text(p.type.bytes())};
   report.tables = {why_for_people(rows), why_for_programs(std::move(rows)),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};

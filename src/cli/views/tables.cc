@@ -108,7 +108,7 @@ int64_t correction_count(const Session& session) {
 
 std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
                                                      const Session& session) {
-  const Manifest& manifest = session.manifest;
+  const Manifest& manifest = session.model.manifest;
   const Balance& balance = session.balance;
   const DeviceMemory& memory = session.memory;
   std::vector<std::pair<std::string, Cell>> summary = {
@@ -138,7 +138,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
   }
   if (wants_fingerprint(context.options.output.format)) {
     summary.emplace_back("fingerprint",
-                         fingerprint(session.manifest, session.plan));
+                         fingerprint(session.model.manifest, session.plan));
   }
   return summary;
 }
@@ -174,8 +174,8 @@ Table placements_table(const Session& session) {
   };
   named.each = [&session](const NamedRows::Sink& sink) {
     const ParameterStages* stages = session.lint_how.stages.get();
-    for (size_t i = 0; i < session.manifest.size(); ++i) {
-      sink(session.manifest.name(i),
+    for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+      sink(session.model.manifest.name(i),
            session.plan.placement_of[i] +
                stages_of(stages, i) * session.plan.placements.size());
     }
@@ -196,9 +196,9 @@ Table corrections_table(const Session& session) {
                    {"reason", "reason"}};
   table.audience = Audience::Programs;
   table.rows = [&session](const RowSink& sink) {
-    for (size_t i = 0; i < session.manifest.size(); ++i) {
+    for (size_t i = 0; i < session.model.manifest.size(); ++i) {
       for (const Correction& c : session.plan.of(i).corrections) {
-        sink(Row{std::string(session.manifest.name(i)), Count{c.dim},
+        sink(Row{std::string(session.model.manifest.name(i)), Count{c.dim},
                  code_id(c.code), Names{c.dropped}, Prose{c.reason}});
       }
     }
@@ -239,9 +239,11 @@ Table folded_placements(const Session& session, bool expand) {
   table.footer =
       Row{Cell(), Cell(), Cell(), Cell(), ByteSize{session.memory.max}, Cell()};
   table.rows = [&session, expand](const RowSink& sink) {
-    const auto name_of = [&](size_t i) { return session.manifest.name(i); };
+    const auto name_of = [&](size_t i) {
+      return session.model.manifest.name(i);
+    };
     if (expand) {
-      for (size_t i = 0; i < session.manifest.size(); ++i) {
+      for (size_t i = 0; i < session.model.manifest.size(); ++i) {
         sink(folded_row(std::string(name_of(i)), session.plan.of(i), 1));
       }
       return;
@@ -273,7 +275,7 @@ std::string size_text(int64_t bytes, bool exact) {
 }
 
 std::string headline_of(const Session& session, bool exact) {
-  const Manifest& manifest = session.manifest;
+  const Manifest& manifest = session.model.manifest;
   std::string mesh;
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
@@ -327,11 +329,11 @@ Table declared_table(const Session& session) {
                    {"why", "why"}};
   table.audience = Audience::Programs;
   table.rows = [&session](const RowSink& sink) {
-    for (size_t i = 0; i < session.manifest.size(); ++i) {
+    for (size_t i = 0; i < session.model.manifest.size(); ++i) {
       const Placement& placement = session.plan.of(i);
       for (const StoredDim& stored : placement.stored_dims) {
         const auto dim = static_cast<size_t>(stored.dim);
-        sink(Row{std::string(session.manifest.name(i)), Count{stored.dim},
+        sink(Row{std::string(session.model.manifest.name(i)), Count{stored.dim},
                  Count{placement.type.shape[dim]}, Count{stored.size},
                  stored.why});
       }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts that a config states, whatever its model type and spelling.
-#include "io/hf_config/facts.h"
-
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -232,6 +230,23 @@ void read_quantization(const Node& config, ModelFacts& facts) {
 
 }  // namespace
 
+// By the names that configs have for it.
+std::optional<int64_t> config_experts_per_token(const Node& root) {
+  const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
+                                                    "num_experts_per_token",
+                                                    "moe_topk",
+                                                    "moe_top_k",
+                                                    "moe_k",
+                                                    "top_k_experts"};
+  for (const char* part : {"text_config", "", "ffn_config"}) {
+    const auto map =
+        *part == '\0' ? std::optional<Node>(root) : root.find(part);
+    if (!map || !map->is_map()) continue;
+    if (const auto count = find_size(*map, kKeys)) return count;
+  }
+  return std::nullopt;
+}
+
 std::string config_model_type(const Node& config) {
   const auto given = config.find("model_type");
   if (given && !given->is_null()) return std::string(given->text());
@@ -277,6 +292,7 @@ ModelFacts config_facts(
   facts.experts =
       find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
   facts.expert_groups = find_size(map, {"n_group"});
+  facts.experts_per_token = config_experts_per_token(config);
   facts.vocab = find_size(map, {"vocab_size"});
   read_quantization(nested && map.find("quantization_config") ? map : config,
                     facts);
@@ -316,23 +332,6 @@ ModelFacts config_facts(
     facts.from = FactsFrom::Config;
   }
   return facts;
-}
-
-std::optional<int64_t> experts_per_token(const Document& config) {
-  const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
-                                                    "num_experts_per_token",
-                                                    "moe_topk",
-                                                    "moe_top_k",
-                                                    "moe_k",
-                                                    "top_k_experts"};
-  const Node root = config.root();
-  for (const char* part : {"text_config", "", "ffn_config"}) {
-    const auto map =
-        *part == '\0' ? std::optional<Node>(root) : root.find(part);
-    if (!map || !map->is_map()) continue;
-    if (const auto count = find_size(*map, kKeys)) return count;
-  }
-  return std::nullopt;
 }
 
 }  // namespace shardplan

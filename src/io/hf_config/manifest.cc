@@ -16,7 +16,6 @@
 #include "core/fold.h"
 #include "io/fence.h"
 #include "io/formats.h"
-#include "io/hf_config/plain.h"
 #include "io/load.h"
 #include "io/paths.h"
 #include "io/shards.h"

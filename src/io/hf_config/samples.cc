@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_config/samples.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>

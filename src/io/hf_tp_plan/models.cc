@@ -11,41 +11,41 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kOuter = kUsualTpModel.outer;
-constexpr std::string_view kStyle = kUsualTpModel.head_style;
+constexpr std::string_view kOuter = kUsualTpModules.outer;
+constexpr std::string_view kStyle = kUsualTpModules.head_style;
 
 // Called otherwise.
 constexpr std::array kUnusual = {
-    TpModel{"deepseek_ocr2_encoder", "model|vision_tower|vision_encoder", "",
-            kStyle},
-    TpModel{"dots3_note_vision_encoder", "model|vision_tower", "", kStyle},
-    TpModel{"ernie4_5_vl_moe_vision", "model|vision_tower", "", kStyle},
-    TpModel{"esmc", "esmc", "", kStyle},
-    TpModel{"gemma4_vision", "model|vision_tower", "", kStyle},
-    TpModel{"gpt_neox", "gpt_neox", "lm_head", kStyle},
-    TpModel{"granite_docling_text", "model|text_model", "lm_head", kStyle},
-    TpModel{"hrm_text", "model|L_module|H_module", "lm_head", kStyle},
-    TpModel{"inkling2_text", kOuter, "lm_head", "rowwise_split_input"},
-    TpModel{"inkling_text", kOuter, "lm_head", "rowwise_split_input"},
-    TpModel{"llama4_vision_model", "vision_model", "", kStyle},
-    TpModel{"muse_glimmer_vision", "model|vision_tower", "", kStyle},
-    TpModel{"muse_spark", kOuter, "", kStyle},
-    TpModel{"muse_spark_text", kOuter, "", kStyle},
-    TpModel{"muse_spark_vision", "model|vision_tower", "", kStyle},
-    TpModel{"nemotron_h", kOuter, "", kStyle},
-    TpModel{"qwen2_5_omni_text", "thinker|model|language_model", "lm_head",
-            kStyle},
-    TpModel{"qwen3_omni_moe_talker_code_predictor",
-            "talker|code_predictor|model", "lm_head", kStyle},
-    TpModel{"qwen3_omni_moe_talker_text", "talker|model", "lm_head", kStyle},
-    TpModel{"qwen3_omni_moe_text", "thinker|model|language_model", "lm_head",
-            kStyle},
-    TpModel{"t5_gemma_module", "model|encoder|decoder", "lm_head.out_proj",
-            kStyle},
-    TpModel{"t5gemma", "model|encoder|decoder", "lm_head.out_proj", kStyle},
-    TpModel{"t5gemma2_decoder", "model|decoder", "lm_head.out_proj", kStyle},
-    TpModel{"t5gemma2_text", "model|encoder|text_model", "lm_head.out_proj",
-            kStyle},
+    TpModules{"deepseek_ocr2_encoder", "model|vision_tower|vision_encoder", "",
+              kStyle},
+    TpModules{"dots3_note_vision_encoder", "model|vision_tower", "", kStyle},
+    TpModules{"ernie4_5_vl_moe_vision", "model|vision_tower", "", kStyle},
+    TpModules{"esmc", "esmc", "", kStyle},
+    TpModules{"gemma4_vision", "model|vision_tower", "", kStyle},
+    TpModules{"gpt_neox", "gpt_neox", "lm_head", kStyle},
+    TpModules{"granite_docling_text", "model|text_model", "lm_head", kStyle},
+    TpModules{"hrm_text", "model|L_module|H_module", "lm_head", kStyle},
+    TpModules{"inkling2_text", kOuter, "lm_head", "rowwise_split_input"},
+    TpModules{"inkling_text", kOuter, "lm_head", "rowwise_split_input"},
+    TpModules{"llama4_vision_model", "vision_model", "", kStyle},
+    TpModules{"muse_glimmer_vision", "model|vision_tower", "", kStyle},
+    TpModules{"muse_spark", kOuter, "", kStyle},
+    TpModules{"muse_spark_text", kOuter, "", kStyle},
+    TpModules{"muse_spark_vision", "model|vision_tower", "", kStyle},
+    TpModules{"nemotron_h", kOuter, "", kStyle},
+    TpModules{"qwen2_5_omni_text", "thinker|model|language_model", "lm_head",
+              kStyle},
+    TpModules{"qwen3_omni_moe_talker_code_predictor",
+              "talker|code_predictor|model", "lm_head", kStyle},
+    TpModules{"qwen3_omni_moe_talker_text", "talker|model", "lm_head", kStyle},
+    TpModules{"qwen3_omni_moe_text", "thinker|model|language_model", "lm_head",
+              kStyle},
+    TpModules{"t5_gemma_module", "model|encoder|decoder", "lm_head.out_proj",
+              kStyle},
+    TpModules{"t5gemma", "model|encoder|decoder", "lm_head.out_proj", kStyle},
+    TpModules{"t5gemma2_decoder", "model|decoder", "lm_head.out_proj", kStyle},
+    TpModules{"t5gemma2_text", "model|encoder|text_model", "lm_head.out_proj",
+              kStyle},
 };
 
 // As usual.
@@ -178,13 +178,13 @@ constexpr std::array<std::string_view, 124> kUsual = {
 
 }  // namespace
 
-const TpModel* find_tp_model(std::string_view type) {
-  for (const TpModel& model : kUnusual) {
+const TpModules* find_tp_modules(std::string_view type) {
+  for (const TpModules& model : kUnusual) {
     if (model.type == type) return &model;
   }
   const bool known =
       std::find(kUsual.begin(), kUsual.end(), type) != kUsual.end();
-  return known ? &kUsualTpModel : nullptr;
+  return known ? &kUsualTpModules : nullptr;
 }
 
 }  // namespace shardplan

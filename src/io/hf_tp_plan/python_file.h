@@ -41,17 +41,17 @@ inline constexpr TransformersVersion kEmbeddingSince = {5, 21};
 inline constexpr TransformersVersion kNewestVersion = {5, 23};
 
 // Of model types whose base model or head is not called as usual.
-struct TpModel {
+struct TpModules {
   std::string_view type;
   // Names of modules around the base model, any number in a row: "model|lm".
   std::string_view outer = "model|transformer|language_model";
   std::string_view head = "lm_head";  // "": none has a plan
   std::string_view head_style = "colwise_gather_output";
 };
-inline constexpr TpModel kUsualTpModel = {""};
+inline constexpr TpModules kUsualTpModules = {""};
 
 // Null for a model type that transformers 4.57 and 5.23 have no plan for.
-const TpModel* find_tp_model(std::string_view type);
+const TpModules* find_tp_modules(std::string_view type);
 
 struct TpClass {
   std::string name;

@@ -100,7 +100,7 @@ struct Table {
   std::vector<Entry> entries;
   std::string outer = {};  // modules that may be around its names
   const TpClass* of_class = nullptr;
-  const TpModel* model = nullptr;  // of a class whose model type is known
+  const TpModules* model = nullptr;  // of a class whose model type is known
 };
 
 struct TpPlan {
@@ -418,7 +418,7 @@ class Reader {
   // Adds to what a Python file holds what transformers adds to it.
   bool complete(const std::vector<const Table*>& chosen) {
     for (Table& table : plan_.tables) {
-      if (is_of_base_model(table)) table.outer = kUsualTpModel.outer;
+      if (is_of_base_model(table)) table.outer = kUsualTpModules.outer;
     }
     std::vector<Table*> of_configs;
     bool has_heads = false;
@@ -467,7 +467,7 @@ class Reader {
       return false;
     }
     for (Table* table : tables) {
-      table->model = find_tp_model(table->of_class->model_type);
+      table->model = find_tp_modules(table->of_class->model_type);
       if (prefix != nullptr) {
         table->outer = alternatives(prefix->value);
       } else if (table->model != nullptr) {
@@ -520,8 +520,8 @@ class Reader {
     bool is_known = true;
     for (Table* table : tables) {
       is_known = is_known && table->model != nullptr;
-      const TpModel& model =
-          table->model != nullptr ? *table->model : kUsualTpModel;
+      const TpModules& model =
+          table->model != nullptr ? *table->model : kUsualTpModules;
       if (!has_heads && !model.head.empty()) {
         add(*table, model.head, model.head_style);
       }

@@ -212,13 +212,14 @@ std::optional<StoredTensors> open_weights(const std::string& path,
   return WeightReader(manifest, host, diags).read();
 }
 
-bool has_weights(const std::string& path, const Manifest& manifest,
-                 Host& host) {
+std::optional<StoredTensors> find_weights(const std::string& path,
+                                          const Manifest& manifest,
+                                          Host& host) {
   // A pipe can be read only once, by whoever needs it.
   const std::optional<FileInfo> info = host.file_info(path);
-  if (!info || (!info->directory && info->size == 0)) return false;
+  if (!info || (!info->directory && info->size == 0)) return std::nullopt;
   Diagnostics ignored;
-  return open_weights(path, manifest, host, ignored).has_value();
+  return open_weights(path, manifest, host, ignored);
 }
 
 }  // namespace shardplan

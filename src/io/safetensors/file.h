@@ -7,7 +7,7 @@
 //    "wte.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 //
 // and the data that the offsets, counted from its start, point into. The data
-// is never read here (io/safetensors/file.h does) and may be absent. As
+// is never read here (open_weights does, io/load.h) and may be absent. As
 // in the format's reference implementation, tensors fill the data without holes
 // or overlaps, in any order, and nothing follows it. Facts:
 // github.com/huggingface/safetensors.
@@ -58,18 +58,5 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
 std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
                                                   Host& host, Manifest& into,
                                                   Diagnostics& diags);
-
-// The numbers of safetensors files, mapped and never read as a whole.
-
-// Whether `manifest`, which was read from `path`, is of a checkpoint that holds
-// numbers: safetensors whose data is there. Reports nothing.
-bool has_weights(const std::string& path, const Manifest& manifest, Host& host);
-
-// One tensor per parameter of `manifest`, then per buffer, which was read from
-// `path`: a file, a directory, an index. SP001, SP002, SP008 as when the
-// manifest was read; SP008 where the data of one is absent.
-std::optional<StoredTensors> open_weights(const std::string& path,
-                                          const Manifest& manifest, Host& host,
-                                          Diagnostics& diags);
 
 }  // namespace shardplan

@@ -92,10 +92,10 @@ std::optional<RunnableModel> by_config(
     if (type.empty() && kind) type = kind.architecture->name;
     return report_unknown(type, head_of(root), diags);
   }
-  model.architecture = kind.architecture;
-  model.model_class = kind.model_class != nullptr
-                          ? kind.model_class
-                          : &kind.architecture->classes.front();
+  if (kind.model_class == nullptr) {
+    kind.model_class = &kind.architecture->classes.front();
+  }
+  static_cast<ModelKind&>(model) = std::move(kind);
   if (model.nested || model.flat)
     note_text_model(whole, type, head_of(root), diags);
   return model;

@@ -12,17 +12,16 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "model/architecture/architecture.h"
 #include "model/architecture/values.h"
+#include "model/architectures.h"
 #include "model/config_reader.h"
 #include "syntax/document.h"
 
 namespace shardplan {
 
-// A model whose forward pass is known.
-struct RunnableModel {
-  std::shared_ptr<const Architecture> architecture;
-  const ModelClass* model_class = nullptr;  // of the architecture
+// A model whose forward pass is known: its architecture and class, and what
+// their names stand for in it.
+struct RunnableModel : ModelKind {
   // Its config.json, and the map in it that says its sizes (`text_config`, or
   // all of it); without one, an empty map.
   std::shared_ptr<const Document> config;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_config/facts.h"
 
 #include <memory>
 #include <string>

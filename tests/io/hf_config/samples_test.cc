@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_config/samples.h"
-
 #include <map>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "base/shipped.h"
+#include "io/formats.h"
 #include "model/architectures.h"
 
 namespace shardplan {

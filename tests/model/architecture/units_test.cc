@@ -10,7 +10,6 @@
 
 #include "core/fold.h"
 #include "io/formats.h"
-#include "io/hf_config/samples.h"
 #include "model/architectures.h"
 
 namespace shardplan {

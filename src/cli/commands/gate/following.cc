@@ -37,7 +37,7 @@ Held held_by(const JudgedTarget& judged) {
   if (!judged.session || judged.diags.cannot_run()) return {};
   const Session& session = *judged.session;
   Held held;
-  held.what = hash_of_parameters(session.manifest) + " " +
+  held.what = hash_of_parameters(session.model.manifest) + " " +
               mesh_text(session.plan.mesh) + " " +
               std::to_string(static_cast<int>(judged.options.planning.mode)) +
               (judged.budget ? " budget" : "") + (judged.step ? " step" : "") +
@@ -228,8 +228,8 @@ std::vector<GateChange> changes_as_before(const JudgedTarget& before,
 
 std::string no_longer_holds(const JudgedTarget& before,
                             const JudgedTarget& after) {
-  const Manifest& was = before.session->manifest;
-  const Manifest& is = after.session->manifest;
+  const Manifest& was = before.session->model.manifest;
+  const Manifest& is = after.session->model.manifest;
   std::unordered_set<std::string_view> names;
   for (size_t i = 0; i < is.size(); ++i) names.insert(is.name(i));
   size_t there = 0;

@@ -142,7 +142,7 @@ void add_rule_changes(Gate& gate) {
       key += '\x1e';
     }
     if (!seen.insert(std::move(key)).second) continue;
-    const Manifest* const models[] = {&after.manifest};
+    const Manifest* const models[] = {&after.model.manifest};
     const auto found = compare_rules({*before.rules, *after.rules, models, 1},
                                      gate.context.diags);
     if (!found) continue;

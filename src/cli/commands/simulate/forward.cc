@@ -14,7 +14,6 @@
 #include "core/facts.h"
 #include "gate/rule_changes.h"
 #include "model/forward/inputs.h"
-#include "model/forward/recognise.h"
 #include "session/plan_request.h"
 #include "sim/forward_collectives.h"
 
@@ -63,22 +62,12 @@ ForwardPass pass_of(const JudgedTarget& target) {
   return pass;
 }
 
-// Of a side, before anything is partitioned.
-struct SideModel {
-  std::optional<ForwardModel> model;  // empty: `why` says why
-  std::string why;
-};
-
-SideModel side_model(const JudgedTarget& target) {
-  SideModel result;
-  Diagnostics diags;
-  const Manifest& manifest = target.session->manifest;
-  auto model = recognise_model(manifest, diags);
-  if (model) {
-    result.model = forward_model(manifest, *std::move(model), pass_of(target));
-  }
-  if (!result.model) result.why = reason_in(diags);
-  return result;
+// Of a side, before anything is partitioned; empty where no forward pass is
+// known.
+std::optional<ForwardModel> side_model(const JudgedTarget& target) {
+  const Model& model = target.session->model;
+  if (model.forward() == nullptr) return std::nullopt;
+  return forward_model(model.manifest, *model.forward(), pass_of(target));
 }
 
 // The text of a config; null is none.
@@ -106,8 +95,8 @@ bool is_same_architecture(const Architecture* a, const Architecture* b) {
 
 // Whether the other side has the same model, run on the same tokens.
 bool is_same_model(const JudgedTarget& before, const JudgedTarget& after) {
-  const Manifest& a = before.session->manifest;
-  const Manifest& b = after.session->manifest;
+  const Manifest& a = before.session->model.manifest;
+  const Manifest& b = after.session->model.manifest;
   if (a.config_unread || b.config_unread || a.size() != b.size() ||
       (a.sources.empty() && a.config == nullptr) ||
       !is_same_text(config_text(a), config_text(b)) ||
@@ -160,7 +149,7 @@ bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
        !(a.rules && shardplan::is_same_text(*a.rules, *b.rules)))) {
     return false;
   }
-  for (size_t i = 0; i < a.manifest.size(); ++i) {
+  for (size_t i = 0; i < a.model.manifest.size(); ++i) {
     const Placement& one = a.plan.of(i);
     const Placement& other = b.plan.of(i);
     if (one.spec != other.spec || one.stored_dims != other.stored_dims) {
@@ -194,24 +183,25 @@ std::string doubt_in(const Diagnostics& diags) {
 }
 
 // `side` may be that of the other side, where the model is the same.
-SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
+SideAnswer answer_of(const JudgedTarget& target,
+                     std::optional<ForwardModel>& side) {
   SideAnswer answer;
-  if (!side.model) {
-    answer.why = side.why;
+  if (!side) {
+    answer.why = reason_in(target.session->model.recognised());
     return answer;
   }
   const Session& session = *target.session;
-  const Numbers numbers = sent_numbers(session.manifest);
-  const ForwardPass& pass = side.model->pass;
-  answer.over = reads_tokens(side.model->model)
+  const Numbers numbers = sent_numbers(session.model.manifest);
+  const ForwardPass& pass = side->pass;
+  answer.over = reads_tokens(side->model)
                     ? std::to_string(pass.batch) + "x" +
                           std::to_string(pass.length) + " tokens"
                     : "a batch of " + std::to_string(pass.batch);
   answer.over += std::string(" in ") + numbers.name;
   Diagnostics diags;
   answer.found = forward_collectives(
-      *side.model,
-      {session.manifest, session.plan,
+      *side,
+      {session.model.manifest, session.plan,
        session.rules ? &*session.rules : nullptr,
        name_reading(target.options.planning), numbers.storage},
       diags);
@@ -233,11 +223,11 @@ ComparedCollectives compare_collectives(const JudgedTarget& before,
   if (is_same && is_placed_alike(before, after)) {
     return {{CollectiveCoverage::How::Same, "", ""}, {}};
   }
-  SideModel model = side_model(before);
+  std::optional<ForwardModel> model = side_model(before);
   const SideAnswer was = answer_of(before, model);
-  std::optional<SideModel> other;
-  if (!is_same) other.emplace(side_model(after));
-  const SideAnswer is = answer_of(after, other ? *other : model);
+  std::optional<ForwardModel> other;
+  if (!is_same) other = side_model(after);
+  const SideAnswer is = answer_of(after, is_same ? model : other);
   if (was.found && is.found) {
     ComparedCollectives compared;
     compared.coverage = {

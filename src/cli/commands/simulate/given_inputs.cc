@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "io/load.h"
-#include "io/safetensors/file.h"
 
 namespace shardplan::cli {
 namespace {

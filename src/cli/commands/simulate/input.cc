@@ -244,7 +244,7 @@ std::string first_of(const std::vector<std::string>& names) {
 // Specs that a graph gives and the rules, or the plan, overrule.
 void report_overruled(const GraphDescription& description,
                       const Session& session, Diagnostics& diags) {
-  const auto numbers = numbers_of(session.manifest);
+  const auto numbers = numbers_of(session.model.manifest);
   std::vector<std::string> names;
   const DescribedValue* first = nullptr;
   for (const DescribedValue* parameter : placed_by_graph(description)) {
@@ -347,12 +347,14 @@ std::optional<Session> session_of(Context& context,
   const PlanRequest& planning = context.options.planning;
   const auto& graph = context.options.simulate.graph;
   const bool apart = graph && *graph != planning.model;
-  std::optional<Manifest> manifest =
-      apart ? read_manifest(planning, context.host, context.diags,
-                            context.progress)
-            : graph_manifest(description, context.diags);
-  if (!manifest) return std::nullopt;
-  if (apart) add_labels(description, *manifest, context.diags);
+  std::optional<Model> model;
+  if (apart) {
+    model = read_model(planning, context.host, context.diags, context.progress);
+  } else if (auto own = graph_manifest(description, context.diags)) {
+    model.emplace(*std::move(own));
+  }
+  if (!model) return std::nullopt;
+  if (apart) add_labels(description, model->manifest, context.diags);
   const bool given = !planning.rules.empty() || planning.pattern != nullptr;
   const bool placed = !placed_by_graph(description).empty();
   std::optional<RuleSet> rules;
@@ -360,13 +362,13 @@ std::optional<Session> session_of(Context& context,
   // that it has needs others.
   const bool needs_none = !apart && description.parameters.empty();
   if (!planning.saved_plan && (placed || (needs_none && !given))) {
-    rules = rules_of(context, *manifest, description);
+    rules = rules_of(context, model->manifest, description);
     if (!rules) return std::nullopt;
   }
-  auto session = open_session(
-      planning, context.options.memory,
-      {*std::move(manifest), std::move(rules), axes_of(description)},
-      context.host, context.diags, context.progress);
+  auto session =
+      open_session(planning, context.options.memory,
+                   {*std::move(model), std::move(rules), axes_of(description)},
+                   context.host, context.diags, context.progress);
   if (session) report_overruled(description, *session, context.diags);
   return session;
 }
@@ -387,14 +389,18 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
 }
 
 // Whether the model itself is a graph file; what cannot be read is reported
-// where it is read.
-bool brings_graph(Context& context) {
+// where it is read. `file` becomes its text, where all of it was looked at.
+bool brings_graph(Context& context, SourcePtr& file) {
   const std::string& path = context.options.planning.model;
   if (path == "-" || path.starts_with('@')) return true;
   Diagnostics quiet = context.diags.fresh();
   const SourcePtr source =
       read_source(path, kGraphHeadBytes, context.host, quiet);
-  return source != nullptr && looks_like_graph(source->text());
+  if (source == nullptr) return false;
+  if (source->text().size() < static_cast<size_t>(kGraphHeadBytes)) {
+    file = source;
+  }
+  return looks_like_graph(source->text());
 }
 
 // Flags that say how a whole model is run, given with a graph.
@@ -420,21 +426,17 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
 // What the run computes with: weights where there are any and nothing else is
 // asked for.
 std::optional<ValueSource> value_source(Context& context,
-                                        const Manifest& manifest,
-                                        const std::optional<ModelRun>& model) {
-  const SimulateRequest& flags = context.options.simulate;
-  const std::string& path = context.options.planning.model;
-  const bool shrunk = model && model->shrunk;
-  const auto wanted = flags.values;
+                                        const PlacedPass& given) {
+  const auto wanted = context.options.simulate.values;
   if (wanted && *wanted != ValueSource::Checkpoint) return wanted;
-  const bool weights = !shrunk && has_weights(path, manifest, context.host);
-  if (weights) return ValueSource::Checkpoint;
+  if (given.weights) return ValueSource::Checkpoint;
   if (!wanted) return ValueSource::Random;
   return context.diags
       .error(Code::Usage, {}, "there are no weights to compute with")
-      .fact(shrunk && !model->shrunk_by_default
+      .fact(given.run && given.run->shrunk && !given.run->shrunk_by_default
                 ? "a model made smaller has none"
-                : in_backticks(path) + " is not a checkpoint with data")
+                : in_backticks(context.options.planning.model) +
+                      " is not a checkpoint with data")
       .help("`--values random` draws numbers");
 }
 
@@ -448,14 +450,7 @@ bool can_expect(Context& context, ValueSource source) {
   return false;
 }
 
-// A graph, and the session of the model that it is the forward pass of.
-struct Placed {
-  Session session;
-  std::optional<ModelRun> model;
-  GraphDescription description;
-};
-
-std::optional<Placed> read_graph_and_model(Context& context) {
+std::optional<PlacedPass> read_graph_and_model(Context& context) {
   const Options& options = context.options;
   const SimulateRequest& flags = options.simulate;
   context.progress.stage("reading the graph");
@@ -465,11 +460,15 @@ std::optional<Placed> read_graph_and_model(Context& context) {
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
   if (!session) return std::nullopt;
-  return Placed{*std::move(session), std::nullopt, *std::move(description)};
+  auto weights = weights_of(context, session->model.manifest);
+  return PlacedPass{*std::move(session), *std::move(description), std::nullopt,
+                    std::move(weights)};
 }
 
-std::optional<Placed> read_family_model(Context& context, const InputIds& ids,
-                                        const ExpectedOutputs* expected) {
+std::optional<PlacedPass> read_family_model(Context& context,
+                                            const SourcePtr& file,
+                                            const InputIds& ids,
+                                            const ExpectedOutputs* expected) {
   if (!context.options.simulate.dims.empty()) {
     return context.diags.error(Code::Usage, {}, "--dims is for graph files")
         .help("`--tokens` and `--layers` give the sizes of a whole model's run")
@@ -477,10 +476,7 @@ std::optional<Placed> read_family_model(Context& context, const InputIds& ids,
   }
   const auto shapes = given_shapes(context, expected);
   if (!shapes) return std::nullopt;
-  std::optional<WholeModel> model = read_whole_model(context, ids, *shapes);
-  if (!model) return std::nullopt;
-  return Placed{std::move(model->session), std::move(model->run),
-                std::move(model->description)};
+  return read_whole_model(context, file, ids, *shapes);
 }
 
 }  // namespace
@@ -488,7 +484,8 @@ std::optional<Placed> read_family_model(Context& context, const InputIds& ids,
 std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
   const SimulateRequest& flags = options.simulate;
-  const bool has_graph = flags.graph.has_value() || brings_graph(context);
+  SourcePtr file;
+  const bool has_graph = flags.graph.has_value() || brings_graph(context, file);
   InputIds ids;
   if (flags.input_ids) {
     ids = read_input_ids(*flags.input_ids, context.host, context.diags);
@@ -501,15 +498,15 @@ std::optional<SimulateInput> read_simulation(Context& context) {
     if (!has_graph && ids.empty()) ids = recorded_ids(*expected);
   }
   const ExpectedOutputs* const recording = expected ? &*expected : nullptr;
-  std::optional<Placed> given =
+  std::optional<PlacedPass> given =
       has_graph ? read_graph_and_model(context)
-                : read_family_model(context, ids, recording);
+                : read_family_model(context, file, ids, recording);
   if (!given ||
       !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
     return std::nullopt;
   }
-  std::optional<Graph> graph =
-      build_graph(given->description, given->session.manifest, context.diags);
+  std::optional<Graph> graph = build_graph(
+      given->description, given->session.model.manifest, context.diags);
   if (!graph || !fits_memory(*graph, flags.values == ValueSource::Field,
                              context.options.run.max_memory, context.diags)) {
     return std::nullopt;
@@ -517,18 +514,18 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   static const RuleSet kNoRules;
   const Session& session = given->session;
   std::optional<PlacedValues> placed =
-      place_values(*graph, session.manifest, session.plan,
+      place_values(*graph, session.model.manifest, session.plan,
                    session.rules ? *session.rules : kNoRules,
                    name_reading(options.planning), context.diags);
   if (!placed) return std::nullopt;
-  const auto source = value_source(context, session.manifest, given->model);
+  const auto source = value_source(context, *given);
   if (!source) return std::nullopt;
   auto inputs = has_graph ? read_given_inputs(context, *graph, ids, recording)
                           : read_given_inputs(context, *graph, {}, recording,
                                               ids.empty() ? "" : "input_ids");
   if (!inputs) return std::nullopt;
   if (expected &&
-      !(has_graph ? can_expect_of_graph(context, *graph, session.manifest,
+      !(has_graph ? can_expect_of_graph(context, *graph, session.model.manifest,
                                         *source, *inputs)
                   : can_expect(context, *source))) {
     return std::nullopt;
@@ -537,11 +534,12 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Algorithm* algorithm =
       flags.algorithm ? find_algorithm(*flags.algorithm) : nullptr;
   return SimulateInput{std::move(given->session),
-                       std::move(given->model),
+                       std::move(given->run),
                        *std::move(graph),
                        *std::move(placed),
                        {flags.overlap, algorithm},
                        *source,
+                       std::move(given->weights),
                        storage,
                        flags.reduce.value_or(storage),
                        has_graph ? InputIds() : std::move(ids),
@@ -551,7 +549,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
 
 ProgramInput program_input(const SimulateInput& input, const Program& program) {
   const Session& session = input.session;
-  ProgramInput result{program,       session.manifest,
+  ProgramInput result{program,       session.model.manifest,
                       session.plan,  session.rules ? &*session.rules : nullptr,
                       input.storage, input.reduce};
   if (input.model) {

@@ -46,6 +46,7 @@ struct SimulateInput {
   PlacedValues placed;
   PartitionOptions how;
   ValueSource source = ValueSource::Random;
+  std::optional<StoredTensors> weights;  // where these are the source
   // Of the runs in working precision.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;

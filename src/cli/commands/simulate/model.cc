@@ -16,9 +16,7 @@
 #include "core/plan.h"
 #include "graph/shrink.h"
 #include "io/load.h"
-#include "io/safetensors/file.h"
 #include "model/forward/inputs.h"
-#include "model/forward/recognise.h"
 #include "syntax/document.h"
 
 namespace shardplan::cli {
@@ -186,26 +184,11 @@ std::optional<ForwardPass> forward_pass(const Options& options,
   return pass;
 }
 
-// What a model is, before it is placed.
-struct Recognised {
-  Manifest manifest;
-  RunnableModel model;
-};
-
-std::optional<Recognised> recognise(Context& context) {
-  const PlanRequest& request = context.options.planning;
-  Diagnostics& diags = context.diags;
-  auto manifest = read_manifest(request, context.host, diags, context.progress);
-  if (!manifest) return std::nullopt;
-  auto model = recognise_model(*manifest, diags);
-  if (!model) return std::nullopt;
-  return Recognised{*std::move(manifest), *std::move(model)};
-}
-
 // A session, and how much of its model is run.
 struct Opened {
   Session session;
   ForwardPass pass;
+  std::optional<StoredTensors> weights;
   bool shrunk = false;
   bool by_default = false;  // nobody asked for it
 };
@@ -244,8 +227,8 @@ Placement made_smaller(Placement placement, const TensorType& type,
 // graph/shrink.h makes legal.
 Plan plan_of_smaller(const Session& large, const Manifest& small) {
   std::unordered_map<std::string_view, size_t> numbers;
-  for (size_t i = 0; i < large.manifest.size(); ++i) {
-    numbers.emplace(large.manifest.name(i), i);
+  for (size_t i = 0; i < large.model.manifest.size(); ++i) {
+    numbers.emplace(large.model.manifest.name(i), i);
   }
   Plan plan = large.plan;
   plan.placements.clear();
@@ -266,48 +249,45 @@ Plan plan_of_smaller(const Session& large, const Manifest& small) {
 }
 
 // Puts a smaller model in the place of the one that was read and placed.
-bool make_smaller(Opened& opened, Recognised& model,
-                  const SimulateRequest& flags, Diagnostics& diags) {
+bool make_smaller(Opened& opened, const SimulateRequest& flags,
+                  Diagnostics& diags) {
   Session& session = opened.session;
+  const Manifest& manifest = session.model.manifest;
+  const RunnableModel& large = *session.model.forward();
   ForwardPass& pass = opened.pass;
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
   if (!pass.layers) {
-    pass.layers = shrunk_layers(model.model, session.manifest, mesh);
+    pass.layers = shrunk_layers(large, manifest, mesh);
   }
-  auto smaller = shrink(model.model, {session.manifest, pass}, mesh, diags);
+  auto smaller = shrink(large, {manifest, pass}, mesh, diags);
   if (!smaller) return false;
   session.plan = plan_of_smaller(session, smaller->manifest);
-  session.manifest = std::move(smaller->manifest);
-  model.model = std::move(smaller->model);
+  session.model = *std::move(smaller);
   return true;
 }
 
-// Whether the run computes with the weights of a checkpoint.
-bool uses_weights(const Context& context, const Manifest& manifest) {
-  const auto& values = context.options.simulate.values;
-  return (!values || *values == ValueSource::Checkpoint) &&
-         has_weights(context.options.planning.model, manifest, context.host);
-}
-
-std::optional<Opened> open(Context& context, Recognised& model,
+std::optional<Opened> open(Context& context, Model model,
                            const InputShapes& given) {
   const Options& options = context.options;
-  auto session = open_session(options.planning, options.memory,
-                              {std::move(model.manifest), {}, {}}, context.host,
-                              context.diags, context.progress);
+  auto session =
+      open_session(options.planning, options.memory, {std::move(model), {}, {}},
+                   context.host, context.diags, context.progress);
   if (!session) return std::nullopt;
-  const auto pass = forward_pass(options, *model.model.architecture, given,
-                                 session->rules ? &*session->rules : nullptr,
-                                 session->plan.mesh, context.diags);
+  const auto pass =
+      forward_pass(options, *session->model.forward()->architecture, given,
+                   session->rules ? &*session->rules : nullptr,
+                   session->plan.mesh, context.diags);
   if (!pass) return std::nullopt;
-  Opened opened{*std::move(session), *pass, false, false};
+  Opened opened{*std::move(session), *pass, {}, false, false};
   const SimulateRequest& flags = options.simulate;
   const bool large =
-      is_large(opened.session.manifest, *pass, opened.session.plan.mesh);
-  opened.by_default = !flags.shrink && !flags.full && large &&
-                      !uses_weights(context, opened.session.manifest);
+      is_large(opened.session.model.manifest, *pass, opened.session.plan.mesh);
+  if (!flags.shrink) {
+    opened.weights = weights_of(context, opened.session.model.manifest);
+  }
+  opened.by_default = !flags.shrink && !flags.full && large && !opened.weights;
   opened.shrunk = flags.shrink || opened.by_default;
-  if (opened.shrunk && !make_smaller(opened, model, flags, context.diags)) {
+  if (opened.shrunk && !make_smaller(opened, flags, context.diags)) {
     return std::nullopt;
   }
   return opened;
@@ -315,37 +295,53 @@ std::optional<Opened> open(Context& context, Recognised& model,
 
 }  // namespace
 
-std::optional<WholeModel> read_whole_model(Context& context,
+std::optional<StoredTensors> weights_of(const Context& context,
+                                        const Manifest& manifest) {
+  const auto& values = context.options.simulate.values;
+  if (values && *values != ValueSource::Checkpoint) return std::nullopt;
+  return find_weights(context.options.planning.model, manifest, context.host);
+}
+
+std::optional<PlacedPass> read_whole_model(Context& context,
+                                           const SourcePtr& file,
                                            const InputIds& ids,
                                            const InputShapes& given) {
-  auto model = recognise(context);
-  if (!model) return std::nullopt;
+  PlanRequest request = context.options.planning;
+  request.reading.file = file;
+  auto read =
+      read_model(request, context.host, context.diags, context.progress);
+  if (!read) return std::nullopt;
+  read->report_recognised(context.diags);
+  const RunnableModel* const whole = read->forward();
+  if (whole == nullptr) return std::nullopt;
   ModelRun run;
-  run.family = model->model.architecture->name;
-  if (const auto tied = model_value(model->model, "tied")) {
+  run.family = whole->architecture->name;
+  if (const auto tied = model_value(*whole, "tied")) {
     run.tied = tied->integer != 0;
   }
-  run.all_layers = model_size(model->model, "layers").value_or(0);
+  run.all_layers = model_size(*whole, "layers").value_or(0);
   InputShapes shapes = given;
   if (!ids.empty()) {
     shapes.emplace_back("input_ids",
                         Shape{static_cast<int64_t>(ids.size()),
                               static_cast<int64_t>(ids.front().size())});
   }
-  auto opened = open(context, *model, shapes);
+  auto opened = open(context, *std::move(read), shapes);
   if (!opened) return std::nullopt;
   run.shrunk = opened->shrunk;
   run.shrunk_by_default = opened->by_default;
   const ForwardPass& pass = opened->pass;
   run.only_layers = pass.layers;
-  auto description = write_forward(
-      model->model, {opened->session.manifest, pass}, context.diags);
+  const Model& model = opened->session.model;
+  auto description =
+      write_forward(*model.forward(), {model.manifest, pass}, context.diags);
   if (!description) return std::nullopt;
   run.batch = pass.batch;
-  if (reads_tokens(model->model)) run.length = pass.length;
+  if (reads_tokens(*model.forward())) run.length = pass.length;
   run.target_length = pass.target_length.value_or(0);
-  return WholeModel{std::move(opened->session), *std::move(description),
-                    std::move(run)};
+  if (opened->shrunk) opened->weights.reset();
+  return PlacedPass{std::move(opened->session), *std::move(description),
+                    std::move(run), std::move(opened->weights)};
 }
 
 }  // namespace shardplan::cli

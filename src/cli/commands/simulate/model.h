@@ -52,11 +52,19 @@ struct ModelRun {
   bool shrunk_by_default = false;  // and nobody asked for it
 };
 
-struct WholeModel {
+// What is run: a model that is placed, and its forward pass.
+struct PlacedPass {
   Session session;
   GraphDescription description;
-  ModelRun run;
+  std::optional<ModelRun> run = {};  // none: a graph file is the pass
+  // Of a checkpoint, where the run computes with them.
+  std::optional<StoredTensors> weights = {};
 };
+
+// The weights of a checkpoint that holds them, where values are not to be
+// others.
+std::optional<StoredTensors> weights_of(const Context& context,
+                                        const Manifest& manifest);
 
 // The pass where nobody gives its sizes: as small as it may be with a part of
 // the batch, and of its tokens, on every device. `rules` may be null.
@@ -65,7 +73,9 @@ ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh);
 // Sizes of the run: those of `ids` and of inputs that are given, else --tokens.
 // Empty, with the reason reported: no family recognises the model (SP016),
 // sizes contradict one another (SP010, SP013, SP015).
-std::optional<WholeModel> read_whole_model(Context& context,
+// `file` is the text of the model, where it was read already; else null.
+std::optional<PlacedPass> read_whole_model(Context& context,
+                                           const SourcePtr& file,
                                            const InputIds& ids,
                                            const InputShapes& given);
 

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "graph/tensor.h"
-#include "io/safetensors/file.h"
 
 namespace shardplan::cli {
 namespace {
@@ -52,10 +51,8 @@ using Weights = std::map<int, StoredTensor>;
 
 std::optional<Weights> open_parameters(Context& context,
                                        const SimulateInput& input) {
-  const Manifest& manifest = input.session.manifest;
-  const auto stored = open_weights(context.options.planning.model, manifest,
-                                   context.host, context.diags);
-  if (!stored) return std::nullopt;
+  const Manifest& manifest = input.session.model.manifest;
+  SHARDPLAN_CHECK(input.weights.has_value());
   std::unordered_map<std::string_view, size_t> index;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
     index.emplace(manifest.any_name(i), i);
@@ -66,7 +63,7 @@ std::optional<Weights> open_parameters(Context& context,
     if (value.kind != Value::Kind::Parameter) continue;
     const auto found = index.find(value.parameter);
     if (found == index.end()) continue;  // drawn, as the graph file says
-    const StoredTensor& tensor = (*stored)[found->second];
+    const StoredTensor& tensor = (*input.weights)[found->second];
     if (!is_computable(tensor.dtype)) {
       context.diags
           .error(Code::Usage, manifest.any_where(found->second),

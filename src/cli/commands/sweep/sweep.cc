@@ -89,7 +89,7 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
   const auto add = [&](const SweepDevice& device) {
     input.options.limit = device.limit;
     input.options.reserve = device.reserve;
-    auto point = sweep_point(sweep.inputs->manifest, mesh, input.groups,
+    auto point = sweep_point(sweep.inputs->model.manifest, mesh, input.groups,
                              input.options, diags);
     if (!point) return false;
     points.push_back(*std::move(point));
@@ -127,7 +127,7 @@ CategoryBytes estimated_bytes(const MemoryBracket& bracket) {
 bool add_steps(const Options& options, const SweepMesh& mesh,
                BudgetInput& input, const Sweep& sweep,
                std::vector<SweepPoint>& points, Diagnostics& diags) {
-  const Manifest& manifest = sweep.inputs->manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   const StepRequest request = {options.planning, options.memory,
                                options.workload};
   Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs->rules);
@@ -165,7 +165,7 @@ bool add_steps(const Options& options, const SweepMesh& mesh,
 void report_source(const Options& options, const SweepMesh& mesh,
                    const Sweep& sweep, Diagnostics& diags) {
   if (sweep.model->from() != BracketSource::Shapes) return;
-  const Manifest& manifest = sweep.inputs->manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   const StepRequest request = {options.planning, options.memory,
                                options.workload};
   const Steps steps(request, *sweep.model, manifest, mesh.plan,
@@ -302,7 +302,7 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
   plan = plan_of_all(std::move(plan), sweep.ground.groups);
   // What the rules are to the names is the same on every mesh: reported once.
   if (of_all != nullptr &&
-      !judge_plan(sweep.inputs->manifest, &sweep.inputs->rules, plan,
+      !judge_plan(sweep.inputs->model.manifest, &sweep.inputs->rules, plan,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
@@ -311,8 +311,8 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
     token_axes = step_token_axes(memory, &sweep.inputs->rules, mesh);
   }
   std::optional<BudgetInput> input =
-      budget_input(memory, planning, sweep.inputs->manifest, plan, names, host,
-                   diags, token_axes);
+      budget_input(memory, planning, sweep.inputs->model.manifest, plan, names,
+                   host, diags, token_axes);
   if (!input) return swept;
   SweepMesh added{std::move(plan), input->options.kv_sharding,
                   diags.count(Severity::Error), diags.count(Severity::Warning),
@@ -321,7 +321,7 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
     if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
   } else {
     if (!sweep.model && of_all != nullptr) {
-      sweep.model = step_model(sweep.inputs->manifest, *input, *of_all);
+      sweep.model = step_model(sweep.inputs->model, *input, *of_all);
     }
     swept.stopped = !sweep.model || !add_steps(options, added, *input, sweep,
                                                swept.points, swept.of_steps);
@@ -372,7 +372,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     return true;
   };
   count_lines(sweep.inputs->rules.sources);
-  count_lines(sweep.inputs->manifest.sources);
+  count_lines(sweep.inputs->model.manifest.sources);
   int64_t begun = 0;
   while (sweep_next(sweep.names, &context.diags) &&
          !swept[static_cast<size_t>(begun)]->mesh) {
@@ -445,9 +445,9 @@ std::optional<Sweep> run(Context& context) {
   if (!meshes || !devices) return std::nullopt;
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
   auto ground = groundwork_of_rules(
-      kept->manifest, kept->rules, fold_by_type(kept->manifest), kept->how,
-      lint_options_with(options.planning, options.memory, {}), Places::Kept,
-      context.diags);
+      kept->model.manifest, kept->rules, fold_by_type(kept->model.manifest),
+      kept->how, lint_options_with(options.planning, options.memory, {}),
+      Places::Kept, context.diags);
   if (!ground) return std::nullopt;
   Sweep sweep{std::move(kept),
               *std::move(ground),
@@ -459,7 +459,7 @@ std::optional<Sweep> run(Context& context) {
               {},
               {}};
   if (options.engine.name) {
-    sweep.served = served_models(options.engine, sweep.inputs->manifest,
+    sweep.served = served_models(options.engine, sweep.inputs->model.manifest,
                                  context.host, context.diags);
     if (!sweep.served) return std::nullopt;
   }
@@ -472,7 +472,7 @@ std::optional<Sweep> run(Context& context) {
 }
 
 std::string trained_text(const Sweep& sweep) {
-  const Manifest& manifest = sweep.inputs->manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   Budget::Part trained;
   Budget::Part frozen;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -503,7 +503,7 @@ std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
 std::string sweep_headline(const Sweep& sweep, int64_t fitting,
                            int64_t perhaps) {
   const auto points = static_cast<int64_t>(sweep.points.size());
-  const Manifest& manifest = sweep.inputs->manifest;
+  const Manifest& manifest = sweep.inputs->model.manifest;
   std::string line =
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
@@ -543,8 +543,9 @@ Exit run_sweep(Context& context) {
   report.command = "sweep";
   report.diagnostics = &context.diags;
   report.summary = {
-      {"total_parameters", Count{sweep->inputs->manifest.total_elements()}},
-      {"total_bytes", ByteSize{sweep->inputs->manifest.total_bytes()}},
+      {"total_parameters",
+       Count{sweep->inputs->model.manifest.total_elements()}},
+      {"total_bytes", ByteSize{sweep->inputs->model.manifest.total_bytes()}},
       {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
       {"points", Count{static_cast<int64_t>(sweep->points.size())}},
       {"fitting", limited ? Cell(Count{fitting}) : Cell()},

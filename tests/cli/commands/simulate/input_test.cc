@@ -141,7 +141,7 @@ TEST_CASE("simulate reads a model, its graph and its rules") {
   const auto s = simulating();
   REQUIRE_MESSAGE(s->input, messages(s->diags));
   CHECK(s->input->graph.name == "block");
-  CHECK(s->input->session.manifest.size() == 2);
+  CHECK(s->input->session.model.manifest.size() == 2);
   CHECK_FALSE(s->input->model);
   CHECK(s->input->source == ValueSource::Random);
   CHECK(s->input->how.overlap == Overlap::Off);

@@ -81,16 +81,16 @@ struct Reading {
     options.run.isolated = true;
     options.planning.mesh = std::make_shared<SourceFile>("--mesh", mesh);
   }
-  std::optional<WholeModel> read(const InputIds& ids = {}) {
+  std::optional<PlacedPass> read(const InputIds& ids = {}) {
     Progress progress(host, false);
     Context context{options, host, diags, progress};
-    return read_whole_model(context, ids, {});
+    return read_whole_model(context, nullptr, ids, {});
   }
 };
 
 // Sizes of a parameter of the model that is run.
-Shape shape_of(const WholeModel& model, const std::string& name) {
-  const Manifest& manifest = model.session.manifest;
+Shape shape_of(const PlacedPass& model, const std::string& name) {
+  const Manifest& manifest = model.session.model.manifest;
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (manifest.name(i) == name) return manifest.type(i).shape;
   }
@@ -102,10 +102,10 @@ TEST_CASE("a whole model is described as far as it is to be run") {
   reading.options.simulate.layers = 2;
   const auto model = reading.read();
   REQUIRE_MESSAGE(model, messages(reading.diags));
-  CHECK(model->run.family == "llama");
-  CHECK(model->run.only_layers == 2);
-  CHECK(model->run.all_layers == 3);
-  CHECK_FALSE(model->run.shrunk);
+  CHECK(model->run->family == "llama");
+  CHECK(model->run->only_layers == 2);
+  CHECK(model->run->all_layers == 3);
+  CHECK_FALSE(model->run->shrunk);
   CHECK(model->description.probes.size() == 3);  // two layers, and logits
 }
 
@@ -122,8 +122,8 @@ TEST_CASE("by default every device has some of the batch and of the length") {
     Reading reading(row.mesh);
     const auto model = reading.read();
     REQUIRE(model);
-    CHECK(model->run.batch == row.batch);
-    CHECK(model->run.length == row.length);
+    CHECK(model->run->batch == row.batch);
+    CHECK(model->run->length == row.length);
   }
 }
 
@@ -132,8 +132,8 @@ TEST_CASE("the tokens that are given are those that are run") {
   Reading reading("tp=2");
   const auto model = reading.read(ids);
   REQUIRE(model);
-  CHECK(model->run.batch == 2);
-  CHECK(model->run.length == 3);
+  CHECK(model->run->batch == 2);
+  CHECK(model->run->length == 3);
   Reading contrary("fsdp=1,sp=1,tp=2");
   contrary.options.simulate.batch = 2;
   contrary.options.simulate.length = 16;
@@ -148,9 +148,9 @@ TEST_CASE("a model made smaller divides as the large one does") {
   reading.options.simulate.shrink = true;
   const auto model = reading.read();
   REQUIRE_MESSAGE(model, messages(reading.diags));
-  CHECK(model->run.shrunk);
-  CHECK(model->run.only_layers == 2);
-  CHECK(model->run.all_layers == 3);
+  CHECK(model->run->shrunk);
+  CHECK(model->run->only_layers == 2);
+  CHECK(model->run->all_layers == 3);
   const Shape table = shape_of(*model, "model.embed_tokens.weight");
   REQUIRE(table.size() == 2);
   CHECK(table[0] < 1000);
@@ -175,22 +175,22 @@ TEST_CASE("a large model is made smaller unless its real sizes are asked for") {
   Reading small("tp=2");
   const auto as_it_is = small.read();
   REQUIRE_MESSAGE(as_it_is, messages(small.diags));
-  CHECK_FALSE(as_it_is->run.shrunk);
+  CHECK_FALSE(as_it_is->run->shrunk);
   Reading large("tp=2");
   large.options.simulate.batch = 1024;
   large.options.simulate.length = 1024;
   const auto model = large.read();
   REQUIRE_MESSAGE(model, messages(large.diags));
-  CHECK(model->run.shrunk);
-  CHECK(model->run.shrunk_by_default);
-  CHECK(model->run.all_layers == 3);
+  CHECK(model->run->shrunk);
+  CHECK(model->run->shrunk_by_default);
+  CHECK(model->run->all_layers == 3);
   Reading full("tp=2");
   full.options.simulate.batch = 1024;
   full.options.simulate.length = 1024;
   full.options.simulate.full = true;
   const auto whole = full.read();
   REQUIRE_MESSAGE(whole, messages(full.diags));
-  CHECK_FALSE(whole->run.shrunk);
+  CHECK_FALSE(whole->run->shrunk);
 }
 
 TEST_CASE("what is not a model of a family is refused") {
