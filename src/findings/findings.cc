@@ -109,26 +109,6 @@ const std::vector<Check>& checks() {
   return kChecks;
 }
 
-std::span<const RaisedElsewhere> raised_elsewhere() {
-  static constexpr std::array<RaisedElsewhere, 7> kElsewhere = {{
-      {Code::UnsupportedPattern, "resolve/match.cc",
-       "without the pattern there is no plan"},
-      {Code::PatternDiffersFromPython, "resolve/match.cc",
-       "compiling a pattern tells what it looks at"},
-      {Code::PatternReadingsDiffer, "io/pattern_rules.cc",
-       "the rules do not keep how they were written"},
-      {Code::DeviceCountMismatch, "core/mesh.cc",
-       "the mesh does not keep what was asked for"},
-      {Code::MayNotFit, "findings/step_findings.cc",
-       "what would help is tried with the forward pass partitioned anew"},
-      {Code::WorkloadDoesNotDivide, "findings/step_findings.cc",
-       "a workload is not of the plan, and of many of a sweep each is asked"},
-      {Code::UnusedActivationRule, "sim/activations.cc",
-       "told though the values cannot be placed, and no program is made"},
-  }};
-  return kElsewhere;
-}
-
 UnitFacts unit_facts_of(const LintInput& input) {
   if (input.summary != nullptr) return input.summary->known;
   return unit_facts(input.manifest, input.folding);

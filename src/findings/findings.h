@@ -230,15 +230,6 @@ struct Check {
 // first, then mostly in order of code.
 const std::vector<Check>& checks();
 
-// Codes of findings (SP1xx to SP3xx, SP5xx) that no check raises, since they
-// are reported where something is read or made and there is no plan yet.
-struct RaisedElsewhere {
-  Code code;
-  std::string_view where;  // "core/mesh.cc"
-  std::string_view why;
-};
-std::span<const RaisedElsewhere> raised_elsewhere();
-
 // Reports what all checks find that need this input, in the table's order.
 void lint(const MemoryInput& input, Diagnostics& diags);
 void lint(const ServeInput& input, Diagnostics& diags);

@@ -81,11 +81,6 @@ AxisNames beyond(const AxisNames& all, const AxisNames& others) {
   return rest;
 }
 
-const PlanRule* rule_of(const Session& session, const Placement& placement) {
-  if (placement.rule == 0) return nullptr;
-  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
-}
-
 ChangeLine line_of(Span where, bool before) {
   if (!where) return {};
   return {where.file->name(), where.file->position(where.begin).line, before,
@@ -445,6 +440,11 @@ GateChange finding_change(const Found& before, const Found& after) {
 }
 
 }  // namespace
+
+const PlanRule* rule_of(const Session& session, const Placement& placement) {
+  if (placement.rule == 0) return nullptr;
+  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
+}
 
 std::string_view gate_kind_name(GateKind kind) {
   constexpr std::array<std::string_view, 8> kNames = {

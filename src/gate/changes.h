@@ -116,6 +116,8 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
 
 bool falls_short(const FailOn& fail_on, const GateChange& change);
 
+// The rule that decided a placement; null where none did.
+const PlanRule* rule_of(const Session& session, const Placement& placement);
 // Where the rule stands that decided a placement, or the logical axis rule: of
 // those the one that gave it one of the axes, else the first.
 ChangeLine deciding_line(const Session& session, const Placement& placement,

@@ -10,6 +10,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "base/source.h"
 #include "core/manifest.h"
 #include "io/load.h"
 #include "syntax/document.h"
@@ -26,6 +27,13 @@ extern const ManifestFormat kHfConfig;
 extern const ManifestFormat kMaxtextModel;
 extern const ManifestFormat kStableHlo;
 extern const ManifestFormat kGraph;
+
+// A place for remarks about a file whose bytes cannot be shown.
+inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
+  auto source = std::make_shared<SourceFile>(name, std::string());
+  diags.keep(source);
+  return {source.get(), 0, 0};
+}
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config. `architecture` says how it

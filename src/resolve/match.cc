@@ -273,7 +273,6 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
 
 size_t Matcher::rules() const { return impl_->rules; }
 
-bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }
 
 std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
   // A proof takes as long as a few dozen names.

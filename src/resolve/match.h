@@ -56,7 +56,6 @@ class Matcher {
   std::optional<NameGroups> groups_of(const Manifest& manifest) const;
 
   size_t rules() const;
-  bool has_combined_automaton() const;
 
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;

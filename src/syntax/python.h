@@ -46,6 +46,11 @@ struct PythonToken {
 // Ends with one End token, and at the first Bad one.
 std::vector<PythonToken> python_tokens(const SourceFile& source);
 
+// "PartitionSpec" for "jax.sharding.PartitionSpec".
+inline std::string_view last_word(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+}
+
 // Whether a line begins as no line of YAML or JSON does: `class X`, `import x`.
 bool is_python_module(std::span<const PythonToken> tokens);
 

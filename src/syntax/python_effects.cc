@@ -43,7 +43,7 @@ bool is_changing_function(std::string_view name) {
 
 // Calls that make a dict or an instance; others may return a table.
 bool makes_holder(std::string_view callee) {
-  const std::string_view last = callee.substr(callee.rfind('.') + 1);
+  const std::string_view last = last_word(callee);
   return last == "dict" || last == "defaultdict" ||
          (!last.empty() && last.front() >= 'A' && last.front() <= 'Z');
 }

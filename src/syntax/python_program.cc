@@ -10,11 +10,6 @@
 namespace shardplan {
 namespace {
 
-std::string_view last_word(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 // Decorators that leave what a function returns as it is.
 bool is_plain_decorator(std::string_view name) {
   static constexpr std::array<std::string_view, 14> kPlain = {
@@ -200,10 +195,10 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
     if (token.is("in") && word.is("for")) break;
     // `case Point(x=left)` captures `left`; `case Color.RED` nothing.
     const bool is_value =
-        is_case && (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
-                    tokens_[i + 1].is(".") || tokens_[i + 1].is("=") ||
-                    token.is("_") || token.is("None") || token.is("True") ||
-                    token.is("False"));
+        is_case &&
+        (tokens_[i - 1].is(".") || tokens_[i + 1].is("(") ||
+         tokens_[i + 1].is(".") || tokens_[i + 1].is("=") || token.is("_") ||
+         token.is("None") || token.is("True") || token.is("False"));
     if (is_case && token.is("if")) break;
     if (binds && !is_value && token.kind == PythonTokenKind::Name) {
       if (part == nullptr) {

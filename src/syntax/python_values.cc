@@ -15,13 +15,8 @@ namespace {
 
 constexpr int kMaxCopyDepth = 64;
 
-std::string_view final_word(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 bool is_class_name(std::string_view callee) {
-  const std::string_view last = final_word(callee);
+  const std::string_view last = last_word(callee);
   return !last.empty() && last.front() >= 'A' && last.front() <= 'Z';
 }
 
@@ -30,7 +25,7 @@ bool has_known_meaning(std::string_view callee) {
   static constexpr std::array<std::string_view, 6> kKnown = {
       "tuple", "list", "dict", "deepcopy", "copy", "get_moe_partition_spec"};
   return is_class_name(callee) || std::find(kKnown.begin(), kKnown.end(),
-                                            final_word(callee)) != kKnown.end();
+                                            last_word(callee)) != kKnown.end();
 }
 
 // The name that an object is another one for, on all ways: `P = PartitionSpec`.
@@ -46,7 +41,7 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
   for (const PythonItem& item : object.items) {
     if (depth > kMaxCopyDepth) return std::nullopt;
     auto other = name_behind(*item.value, depth + 1);
-    if (!other || (name && final_word(*name) != final_word(*other))) {
+    if (!other || (name && last_word(*name) != last_word(*other))) {
       return std::nullopt;
     }
     name = std::move(other);
@@ -120,7 +115,7 @@ bool is_python_reader(std::string_view callee) {
       "asdict",
       "copy",
       "deepcopy"};
-  const std::string_view last = final_word(callee);
+  const std::string_view last = last_word(callee);
   return std::find(kReaders.begin(), kReaders.end(), last) != kReaders.end();
 }
 
@@ -308,7 +303,7 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
   const bool is_kind = value.text == "tuple" || value.text == "list";
   PythonObject* from = nullptr;
   if (object->items.size() == 1 && object->items[0].keyword.empty() &&
-      (is_kind || final_word(value.text) == "deepcopy" ||
+      (is_kind || last_word(value.text) == "deepcopy" ||
        value.text == "copy.copy")) {
     from = object->items[0].value;
   }
@@ -535,7 +530,7 @@ bool is_class_or_none(const PythonObject& object, std::string_view name,
   if (object.kind == PythonKind::None) return true;
   if (!object.is_opaque || object.is_import()) {
     return object.kind == PythonKind::Name && !object.change &&
-           final_word(object.text) == name;
+           last_word(object.text) == name;
   }
   return !object.items.empty() && depth < kMaxCopyDepth &&
          std::all_of(object.items.begin(), object.items.end(),

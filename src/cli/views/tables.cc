@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/options.h"
+#include "gate/changes.h"
 
 namespace shardplan::cli {
 namespace {
@@ -15,11 +16,6 @@ namespace {
 Cell spec_cell(const std::optional<PartitionSpec>& spec) {
   if (!spec) return std::monostate();
   return *spec;
-}
-
-const PlanRule* rule_of(const Session& session, const Placement& placement) {
-  if (placement.rule == 0) return nullptr;
-  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
 }
 
 // The cells of a placements row; the parameter's name goes in front.

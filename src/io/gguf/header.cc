@@ -144,13 +144,6 @@ Layout read_layout(std::string_view bytes, int64_t file_size) {
   return layout;
 }
 
-// A place for remarks about a file whose bytes cannot be shown.
-Span nowhere_in(const std::string& name, Diagnostics& diags) {
-  auto source = std::make_shared<SourceFile>(name, std::string());
-  diags.keep(source);
-  return {source.get(), 0, 0};
-}
-
 std::string type_name(uint32_t number) {
   if (const auto dtype = ggml_dtype(number)) {
     return std::string(dtype_name(*dtype));

@@ -16,11 +16,6 @@ namespace {
 
 constexpr int kMaxChoiceDepth = 64;
 
-std::string_view last_name(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 // On one line, and not long.
 std::string brief(std::string_view text) {
   std::string line;
@@ -188,7 +183,7 @@ class ChoiceSettler {
       result.items.push_back(*std::move(settled));
     }
     const bool is_moe = object.kind == PythonKind::Call &&
-                        last_name(object.text) == "get_moe_partition_spec";
+                        last_word(object.text) == "get_moe_partition_spec";
     return is_moe ? moe_spec(result) : result;
   }
 
@@ -376,7 +371,7 @@ class ChoiceSettler {
     const PythonValue& value = all.values[at];
     if (all.given[at] && value.kind == PythonKind::Name &&
         !literal_bool(value)) {
-      answer_of(choices_, last_name(value.text));
+      answer_of(choices_, last_word(value.text));
     }
   }
 
@@ -387,7 +382,7 @@ class ChoiceSettler {
     if (!all.given[at]) return true;
     const PythonValue& value = all.values[at];
     if (const auto literal = literal_bool(value)) return literal;
-    return ask(std::string(last_name(value.text)), value.where, if_true,
+    return ask(std::string(last_word(value.text)), value.where, if_true,
                if_false);
   }
 

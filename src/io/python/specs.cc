@@ -18,12 +18,6 @@ std::nullopt_t refuse(Span where, std::string message, std::string help,
       .help(std::move(help));
 }
 
-// "PartitionSpec" for "jax.sharding.PartitionSpec".
-std::string_view last_part(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 // `pmag.resolve(ColumnWise)`
 bool is_resolve(const PythonValue& value) {
   return value.kind == PythonKind::Call && value.text.ends_with(".resolve");
@@ -33,7 +27,7 @@ bool is_resolve(const PythonValue& value) {
 bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
   const ShardingPreset* preset =
       value.kind == PythonKind::Name
-          ? find_sharding_preset(last_part(value.text))
+          ? find_sharding_preset(last_word(value.text))
           : nullptr;
   if (preset != nullptr) {
     rule.spec = preset_spec(*preset);
@@ -42,7 +36,7 @@ bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
   }
   auto report = diags.error(Code::MalformedDocument, value.where,
                             "this is no PartitionSpec");
-  suggest_preset(last_part(value.text), report);
+  suggest_preset(last_word(value.text), report);
   report.help(
       "PartitionSpec, PS and P are read, and presets such as ColumnWise; "
       "PartitionSpec() replicates");
@@ -70,7 +64,7 @@ std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
 }  // namespace
 
 bool is_python_spec_name(std::string_view name) {
-  const std::string_view last = last_part(name);
+  const std::string_view last = last_word(name);
   if (last == "PartitionSpec") return true;
   // `P` of another module may be anything.
   return (last == "PS" || last == "P") &&

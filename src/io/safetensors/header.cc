@@ -501,13 +501,6 @@ void HeaderReader::note_unknown_keys() {
                 : count_text(unknown_keys_) + " such entries were passed over");
 }
 
-// A place for remarks about a file whose bytes cannot be shown.
-Span nowhere_in(const std::string& name, Diagnostics& diags) {
-  auto source = std::make_shared<SourceFile>(name, std::string());
-  diags.keep(source);
-  return {source.get(), 0, 0};
-}
-
 // Whether the file can have a header, as its length and first bytes tell.
 bool check_frame(const SourceFile& file, int64_t file_size,
                  Diagnostics& diags) {

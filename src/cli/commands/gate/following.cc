@@ -151,13 +151,6 @@ bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
                      [&](const Setting& s) { return s.flag->name == name; });
 }
 
-bool is_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Setting& one, const Setting& other) {
-                      return one.flag == other.flag && one.value == other.value;
-                    });
-}
-
 // The settings of `from` that `is_taken`, and all others of `rest`.
 std::vector<Setting> taken_from(
     const std::vector<Setting>& from, const std::vector<Setting>& rest,
@@ -195,7 +188,7 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   const auto is_other = [&](const Setting& s) { return !is_question(s); };
   const bool same_model = path_below(base, gated.base->model) ==
                           path_below(head, gated.head->model);
-  if (same_model && is_alike(all_but(was, is_other), all_but(is, is_other))) {
+  if (same_model && are_alike(all_but(was, is_other), all_but(is, is_other))) {
     return std::nullopt;
   }
   Target target = *gated.head;

@@ -25,6 +25,13 @@ constexpr std::array<std::string_view, 8> kDeciding = {
 
 }  // namespace
 
+bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Setting& one, const Setting& other) {
+                      return one.flag == other.flag && one.value == other.value;
+                    });
+}
+
 bool decides(const Setting& setting) {
   return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
          kDeciding.end();
@@ -230,20 +237,12 @@ JudgedTarget judge_side(const Judging& judging, const GateSide& side,
   return judged;
 }
 
-bool is_set_alike(const std::vector<Setting>& a,
-                  const std::vector<Setting>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Setting& one, const Setting& other) {
-                      return one.flag == other.flag && one.value == other.value;
-                    });
-}
-
 // Whether the base side of a target is what was seen of the head side: then
 // judging it would tell nothing.
 bool is_unchanged(const Judging& judging, const GatedTarget& gated,
                   const WatchingHost& seen) {
   if (gated.base == nullptr || gated.failed_to_run || !gated.changes.empty() ||
-      !is_set_alike(gated.base_settings, gated.head_settings)) {
+      !are_alike(gated.base_settings, gated.head_settings)) {
     return false;
   }
   const std::string& from = judging.head.folder;

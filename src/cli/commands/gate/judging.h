@@ -20,6 +20,9 @@ namespace shardplan::cli {
 // the base side.
 bool decides(const Setting& setting);
 
+// Whether settings are the same flags with the same values, in the same order.
+bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b);
+
 // A target on the sides that have it, with the settings that hold there.
 struct GatedTarget {
   std::string name;
