@@ -27,7 +27,6 @@
 #include "io/shards.h"
 #include "io/spec_node.h"
 #include "model/architectures.h"
-#include "model/model.h"
 #include "model/naming/name_scheme.h"
 #include "model/quantised_weight.h"
 #include "syntax/document.h"
@@ -53,11 +52,11 @@ Diagnostics::Builder unreadable(const std::string& path, Host& host,
   return report;
 }
 
-std::string names_of(std::span<const ManifestFormat> formats) {
+template <typename Row>
+std::string names_of(std::span<const Row> rows) {
   std::string text;
-  for (const ManifestFormat& format : formats) {
-    if (!text.empty()) text += ", ";
-    text += format.name;
+  for (const Row& row : rows) {
+    text += (text.empty() ? "" : ", ") + std::string(row.name);
   }
   return text;
 }
@@ -92,14 +91,12 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
 
 using ArchitecturePtr = std::shared_ptr<const Architecture>;
 
-// `file` is its text, where that was read already; else null.
 std::optional<Manifest> read_file(const std::string& path,
                                   const ConfigReading& reading, Host& host,
                                   Diagnostics& diags,
                                   SourcePtr file = nullptr) {
   // What has no size, such as a pipe, can be read only once.
-  const std::optional<FileInfo> info =
-      file == nullptr ? host.file_info(path) : std::nullopt;
+  const std::optional<FileInfo> info = host.file_info(path);
   const bool is_large = info && info->size > kHeadBytes;
   if (file == nullptr) {
     file = read_source(path, is_large ? kHeadBytes : kWholeFile, host, diags);
@@ -408,14 +405,6 @@ std::optional<Manifest> load_manifest(const std::string& path,
   return manifest;
 }
 
-std::optional<Model> load_model(const std::string& path,
-                                const ModelReading& reading, Host& host,
-                                Diagnostics& diags) {
-  auto manifest = load_manifest(path, reading, host, diags);
-  if (!manifest) return std::nullopt;
-  return Model(*std::move(manifest));
-}
-
 // The rule half of io/load.h.
 
 namespace {
@@ -482,11 +471,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   }
   auto report = diags.error(Code::UnrecognizedFormat, {},
                             "`" + file.name() + "` has no rules");
-  std::string tried;
-  for (const RuleDialect& dialect : rule_dialects()) {
-    tried += (tried.empty() ? "" : ", ") + std::string(dialect.name);
-  }
-  report.fact("dialects tried: " + tried);
+  report.fact("dialects tried: " + names_of(rule_dialects()));
   return nullptr;
 }
 

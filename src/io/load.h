@@ -24,7 +24,6 @@ namespace shardplan {
 
 class Document;
 struct Architecture;
-struct Model;
 struct NameScheme;
 
 // How a config.json is read.
@@ -77,11 +76,6 @@ inline std::optional<Manifest> load_manifest(const std::string& path,
                                              Host& host, Diagnostics& diags) {
   return load_manifest(path, {}, host, diags);
 }
-
-// The same with room for what is found in it.
-std::optional<Model> load_model(const std::string& path,
-                                const ModelReading& reading, Host& host,
-                                Diagnostics& diags);
 
 // The numbers of a checkpoint: safetensors files, mapped and never read as a
 // whole. One tensor per parameter of `manifest`, then per buffer, which was

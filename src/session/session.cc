@@ -424,7 +424,10 @@ std::optional<Model> read_model(const PlanRequest& request, Host& host,
   }
   progress.stage(kReading);
   ReportingHost reporting(host, progress);
-  return load_model(request.model, request.reading, reporting, diags);
+  auto manifest =
+      load_manifest(request.model, request.reading, reporting, diags);
+  if (!manifest) return std::nullopt;
+  return Model(*std::move(manifest));
 }
 
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,
