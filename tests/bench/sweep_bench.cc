@@ -4,6 +4,7 @@
 // and under changed rules; on one thread.
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -66,13 +67,13 @@ void search_steps(const StepModel& model, const Manifest& manifest,
   }
 }
 
-Searched search(const Manifest& manifest, const RuleSet& rules,
-                Diagnostics& diags) {
+Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
+  const Manifest& manifest = of.manifest;
   Searched searched;
   const auto meshes = factorizations(16384, {"dp", "fsdp", "tp"}, 1000);
   const auto ground = groundwork_of_rules(
       manifest, rules, fold_by_type(manifest), {}, {}, Places::LeftOut, diags);
-  const auto model = step_model(manifest, {}, diags);
+  const auto model = step_model(of, {}, diags);
   if (!meshes || !ground || !model) return searched;
   RuleChange whole;  // the first rule shards nothing
   Evaluator evaluator(*ground);
@@ -102,12 +103,14 @@ void bench_sweep() {
   testing::MemoryHost host;
   host.files["405b.json"] = kConfig;
   Diagnostics diags;
-  const auto manifest = load_manifest("405b.json", host, diags);
-  const auto rules = load_rules({"@llama"}, std::nullopt, {}, host, diags);
+  auto manifest = load_manifest("405b.json", host, diags);
+  const std::vector<std::string> sets = {"@llama"};
+  const auto rules = load_rules(sets, std::nullopt, {}, host, diags);
   if (!manifest || !rules) return;
+  const Model model(*std::move(manifest));
   Searched searched;
   const double seconds =
-      seconds_of([&] { searched = search(*manifest, *rules, diags); });
+      seconds_of([&] { searched = search(model, *rules, diags); });
   std::printf("| %s | %s | %s | %.2f |\n", count_text(searched.meshes).c_str(),
               count_text(searched.candidates).c_str(),
               count_text(searched.fitting).c_str(),
