@@ -526,6 +526,13 @@ def workloads():
                   "fsdp,tp", "--jobs", "1", "--optimizer", "adamw",
                   "--hardware", "h100-sxm"],
                  config("llama-3.1-70b")),
+        # The inner loop of a search: each plan is judged under each step.
+        Workload("sweep, ways to do a step",
+                 ["sweep", *on_llama, "--devices", "1024", "--over",
+                  "fsdp,tp", "--jobs", "1", "--optimizer", "adamw", "--batch",
+                  "512", "--seq", "8192", "--hardware", "h100-sxm", "--remat",
+                  "none,block,full", "--microbatches", "1,2"],
+                 config("llama-3.1-70b")),
         Workload("simulate, field",
                  ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
                   "--mesh", "fsdp=2,tp=2", "--jobs", "1", "--layers", "1",
