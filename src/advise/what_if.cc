@@ -151,11 +151,16 @@ std::string shared_key(const Candidate& change) {
 
 Groundwork groundwork_of(const Planned& planned) {
   Diagnostics ignored;
-  auto ground = groundwork_of_rules(planned.manifest, planned.rules,
-                                    planned.folding, planned.resolving,
-                                    planned.linting, Places::LeftOut, ignored);
-  SHARDPLAN_CHECK(ground);  // the plan was made with these rules
-  return *std::move(ground);
+  auto found = planned.found != nullptr
+                   ? std::optional<FoundSets>(*planned.found)
+                   : find_rules(planned.manifest, planned.rules,
+                                planned.resolving, ignored);
+  SHARDPLAN_CHECK(found);  // the plan was made with these rules
+  return groundwork_of_rules(
+      planned.manifest, planned.rules, *std::move(found), planned.folding,
+      planned.model != nullptr ? planned.model->units(planned.folding)
+                               : unit_facts(planned.manifest, planned.folding),
+      planned.resolving, planned.linting, Places::LeftOut);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "core/rules.h"
 #include "evaluate/candidate.h"
 #include "findings/findings.h"
+#include "model/model.h"
 #include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 
@@ -37,6 +38,10 @@ struct Planned {
   const DeviceMemory& memory;
   const ResolveOptions& resolving;
   const LintOptions& linting;
+  // Where the rules were found, and the model that knows its units; null: both
+  // are looked for again.
+  const FoundSets* found = nullptr;
+  const Model* model = nullptr;
 };
 
 // Differences: after minus before.

@@ -67,19 +67,17 @@ std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
   return judged;
 }
 
-std::optional<Groundwork> groundwork_of_rules(
-    const Manifest& manifest, const RuleSet& rules, const Folding& folding,
-    const ResolveOptions& resolving, const LintOptions& linting, Places places,
-    Diagnostics& diags) {
-  auto found = find_rules(manifest, rules, resolving, diags);
-  if (!found) return std::nullopt;
+Groundwork groundwork_of_rules(const Manifest& manifest, const RuleSet& rules,
+                               FoundSets found, const Folding& folding,
+                               UnitFacts known, const ResolveOptions& resolving,
+                               const LintOptions& linting, Places places) {
   const bool kept = places == Places::Kept;
   Groundwork ground{manifest, &rules, {}, {}, resolving,
                     linting,  {},     {}, {}, {}};
-  ground.groups = parameter_groups(manifest, folding, *std::move(found),
+  ground.groups = parameter_groups(manifest, folding, std::move(found),
                                    resolving.strict, kept);
   ground.counts = counts_of(ground.groups, linting);
-  ground.known = unit_facts(manifest, folding);
+  ground.known = std::move(known);
   Groundwork::Matched matched{changed(kept ? rules : without_places(rules), {}),
                               {}};
   int64_t ignored = 0;
@@ -91,7 +89,7 @@ std::optional<Groundwork> groundwork_of_rules(
 }
 
 Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
-                              const Folding& folding,
+                              const Folding& folding, UnitFacts known,
                               const ConvertOptions& converting,
                               const LintOptions& linting) {
   Groundwork ground{manifest, nullptr, plan, converting, {},
@@ -99,7 +97,7 @@ Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
   ground.groups =
       parameter_groups(manifest, folding, sets_of(plan), plan.strict, false);
   ground.counts = counts_of(ground.groups, linting);
-  ground.known = unit_facts(manifest, folding);
+  ground.known = std::move(known);
   std::vector<uint32_t> placement_of;
   for (const ParameterGroup& group : ground.groups.groups) {
     placement_of.push_back(plan.placement_of[group.first]);

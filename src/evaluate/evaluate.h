@@ -71,16 +71,16 @@ struct Groundwork {
 enum class Places : uint8_t { Kept, LeftOut };
 
 // What is given must outlive the ground. `folding` is by type, or by the
-// placements that these rules made. Empty, with the reason reported, as
-// find_rules().
-std::optional<Groundwork> groundwork_of_rules(
-    const Manifest& manifest, const RuleSet& rules, const Folding& folding,
-    const ResolveOptions& resolving, const LintOptions& linting, Places places,
-    Diagnostics& diags);
+// placements that these rules made; `found` is what find_rules() says of them,
+// `known` what unit_facts() says of the model.
+Groundwork groundwork_of_rules(const Manifest& manifest, const RuleSet& rules,
+                               FoundSets found, const Folding& folding,
+                               UnitFacts known, const ResolveOptions& resolving,
+                               const LintOptions& linting, Places places);
 // Of a plan whose requests are placed again on each mesh. REQUIRES, of its
 // candidates: they change the mesh alone.
 Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
-                              const Folding& folding,
+                              const Folding& folding, UnitFacts known,
                               const ConvertOptions& converting,
                               const LintOptions& linting);
 

@@ -355,15 +355,20 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
           "behind `.*` and its like");
 }
 
+Matches matches_of(const FoundSets& found, const Manifest& manifest,
+                   const RuleSet& rules, const ResolveOptions& options) {
+  return matches_of(found, rules.rules.size(), [&](size_t i) {
+    return !options.strict || !manifest.type(i).shape.empty();
+  });
+}
+
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,
                                    Diagnostics& diags) {
   const auto found = find_rules(manifest, rules, options, diags);
   if (!found) return std::nullopt;
-  return matches_of(*found, rules.rules.size(), [&](size_t i) {
-    return !options.strict || !manifest.type(i).shape.empty();
-  });
+  return matches_of(*found, manifest, rules, options);
 }
 
 // The declared axes that a spec may name on this mesh.

@@ -68,6 +68,10 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
                                     const RuleSet& rules,
                                     const ResolveOptions& options,
                                     Diagnostics& diags);
+// By what was found so.
+Matches matches_of(const FoundSets& found, const Manifest& manifest,
+                   const RuleSet& rules, const ResolveOptions& options);
+// Both.
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,

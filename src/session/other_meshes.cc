@@ -114,17 +114,15 @@ namespace {
 // Of the session's rules, or of its saved plan.
 Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
                          Host& host) {
+  const Manifest& manifest = session.model.manifest;
+  const UnitFacts& known = session.model.units(session.folding);
   if (session.rules) {
-    Diagnostics ignored;
-    auto ground =
-        groundwork_of_rules(session.model.manifest, *session.rules,
-                            session.folding, resolve_options(planning, host),
-                            session.lint_how, Places::LeftOut, ignored);
-    SHARDPLAN_CHECK(ground);  // the plan was made with these rules
-    return *std::move(ground);
+    return groundwork_of_rules(
+        manifest, *session.rules, session.found, session.folding, known,
+        resolve_options(planning, host), session.lint_how, Places::LeftOut);
   }
   return groundwork_of_plan(
-      session.model.manifest, session.plan, session.folding,
+      manifest, session.plan, session.folding, known,
       {planning.axes, planning.unmatched == Unmatched::Auto, planning.parity},
       session.lint_how);
 }
@@ -137,39 +135,51 @@ Replanner::Replanner(const PlanRequest& planning, const MemoryRequest& memory,
       memory_(memory),
       session_(session),
       host_(host, std::make_shared<std::mutex>()),
-      ground_(groundwork_of(planning, session, host)),
-      errors_(errors_on(session.plan.mesh)) {
+      ground_(groundwork_of(planning, session, host)) {
+  const Borrowed worker(*this);
+  Diagnostics found;
+  const auto judged =
+      worker->evaluator.judge({}, session.plan.mesh, kMeshSides, found);
+  errors_ = judged ? found.count(Severity::Error) : 1;
   if (threads() == 1) return;  // it costs the whole text
   if (session.rules) count_lines(session.rules->sources);
   count_lines(session.model.manifest.sources);
 }
 
+Replanner::Borrowed::Borrowed(Replanner& from) : from_(from) {
+  const std::lock_guard lock(from.mutex_);
+  if (from.idle_.empty()) {
+    worker_ = std::make_unique<Worker>(Worker{Evaluator(from.ground_), {}});
+    return;
+  }
+  worker_ = std::move(from.idle_.back());
+  from.idle_.pop_back();
+}
+
+Replanner::Borrowed::~Borrowed() {
+  const std::lock_guard lock(from_.mutex_);
+  from_.idle_.push_back(std::move(worker_));
+}
+
 int Replanner::threads() const { return thread_count(planning_.jobs); }
 
 std::optional<Replanned> Replanner::on(const Mesh& mesh) {
+  const Borrowed worker(*this);
   Diagnostics quiet;
-  auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, quiet);
+  auto judged = worker->evaluator.judge({}, mesh, kMeshSides, quiet);
   if (!judged || quiet.cannot_run() || quiet.count(Severity::Error) > errors_) {
     return std::nullopt;
   }
   Plan plan = plan_of_all(std::move(judged->plan), ground_.groups);
   if (leaves_idle(plan)) return std::nullopt;
-  NamesRead names = take_names();
   auto input = budget_input(memory_, planning_, session_.model.manifest, plan,
-                            names, host_, quiet,
+                            worker->names, host_, quiet,
                             token_axes_of(memory_, planning_, session_, mesh));
-  leave(std::move(names));
   if (!input) return std::nullopt;
   auto budget = make_budget(session_.model.manifest, plan, input->groups,
                             input->options, quiet);
   if (!budget) return std::nullopt;
   return Replanned{std::move(plan), *std::move(input), *std::move(budget)};
-}
-
-int64_t Replanner::errors_on(const Mesh& mesh) const {
-  Diagnostics found;
-  const auto judged = Evaluator(ground_).judge({}, mesh, kMeshSides, found);
-  return judged ? found.count(Severity::Error) : 1;
 }
 
 // Whether an axis that is longer than in the mesh asked for shards nothing:
@@ -191,20 +201,6 @@ bool Replanner::leaves_idle(const Plan& plan) const {
                !contains(memory_.sequence_axes, each.axis) &&
                !(memory_.stages && memory_.stages->axis == each.axis);
       });
-}
-
-// What was read of names follows from the model, whoever reads it: each
-// thread has its own, and leaves it for the next mesh.
-NamesRead Replanner::take_names() {
-  const std::lock_guard lock(mutex_);
-  if (names_.empty()) return {};
-  NamesRead names = std::move(names_.back());
-  names_.pop_back();
-  return names;
-}
-void Replanner::leave(NamesRead names) {
-  const std::lock_guard lock(mutex_);
-  names_.push_back(std::move(names));
 }
 
 }  // namespace shardplan

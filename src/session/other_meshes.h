@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -57,19 +58,33 @@ class Replanner {
   int threads() const;
 
  private:
-  int64_t errors_on(const Mesh& mesh) const;
+  // What a thread knows from earlier meshes, and leaves for the next one.
+  struct Worker {
+    Evaluator evaluator;
+    NamesRead names;
+  };
+  class Borrowed {
+   public:
+    explicit Borrowed(Replanner& from);
+    ~Borrowed();
+    Borrowed(const Borrowed&) = delete;
+    Borrowed& operator=(const Borrowed&) = delete;
+    Worker* operator->() const { return worker_.get(); }
+
+   private:
+    Replanner& from_;
+    std::unique_ptr<Worker> worker_;
+  };
   bool leaves_idle(const Plan& plan) const;
-  NamesRead take_names();
-  void leave(NamesRead names);
 
   const PlanRequest& planning_;
   const MemoryRequest& memory_;
   const Session& session_;
   SharedHost host_;
   const Groundwork ground_;
-  const int64_t errors_;
+  int64_t errors_ = 0;  // on the mesh that was asked for
   std::mutex mutex_;
-  std::vector<NamesRead> names_;
+  std::vector<std::unique_ptr<Worker>> idle_;
 };
 
 template <typename Tried>

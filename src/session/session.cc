@@ -327,6 +327,7 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
 struct Made {
   Plan plan;
   std::optional<Slices> slices;
+  FoundSets found = {};  // where there are rules
 };
 
 // Of a saved plan's mesh, whose devices and slices a topology may say. Empty,
@@ -407,10 +408,15 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   declare_axes(request, *rules);
   auto mesh = read_mesh(request, *rules, inputs.model.manifest, diags);
   if (!mesh) return std::nullopt;
-  auto plan = resolve(inputs.model.manifest, *rules, mesh->mesh,
-                      resolve_options(request, host), diags);
+  const Manifest& manifest = inputs.model.manifest;
+  const ResolveOptions how = resolve_options(request, host);
+  auto found = find_rules(manifest, *rules, how, diags);
+  if (!found) return std::nullopt;
+  auto plan =
+      resolve(manifest, *rules, matches_of(*found, manifest, *rules, how),
+              mesh->mesh, how, diags);
   if (!plan) return std::nullopt;
-  return Made{*std::move(plan), std::move(mesh->slices)};
+  return Made{*std::move(plan), std::move(mesh->slices), *std::move(found)};
 }
 
 }  // namespace
@@ -500,11 +506,17 @@ std::optional<Session> open_session(const PlanRequest& request,
   if (!judged || diags.cannot_run()) return std::nullopt;
   const Balance ratios =
       balance(plan, judged->counts, manifest.total_bytes(), judged->memory);
-  Session session = {
-      std::move(inputs.model),    std::move(rules),          std::move(plan),
-      std::move(judged->folding), std::move(judged->memory), ratios,
-      std::move(made->slices),    std::move(lint_how),       first,
-      diags.all().size()};
+  Session session = {std::move(inputs.model),
+                     std::move(rules),
+                     std::move(made->found),
+                     std::move(plan),
+                     std::move(judged->folding),
+                     std::move(judged->memory),
+                     ratios,
+                     std::move(made->slices),
+                     std::move(lint_how),
+                     first,
+                     diags.all().size()};
   if (request.find_fixes) {
     progress.stage("looking for fixes");
     find_fixes(session, request, host, nullptr, diags);
@@ -525,7 +537,8 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
                   });
   if (!session.rules || are_for_others) return;
   advise({session.model.manifest, *session.rules, session.plan, session.folding,
-          session.memory, resolve_options(request, host), session.lint_how},
+          session.memory, resolve_options(request, host), session.lint_how,
+          &session.found, &session.model},
          {session.first_finding, session.end_finding, is_asked,
           request.fixes_together},
          diags);

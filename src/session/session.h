@@ -30,6 +30,7 @@ namespace shardplan {
 struct Session {
   Model model;
   std::optional<RuleSet> rules;  // absent with --plan
+  FoundSets found;               // where these are found; empty without any
   Plan plan;
   Folding folding;  // by placement
   DeviceMemory memory;

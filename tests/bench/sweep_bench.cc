@@ -71,12 +71,14 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
   const Manifest& manifest = of.manifest;
   Searched searched;
   const auto meshes = factorizations(16384, {"dp", "fsdp", "tp"}, 1000);
-  const auto ground = groundwork_of_rules(
-      manifest, rules, fold_by_type(manifest), {}, {}, Places::LeftOut, diags);
+  auto found = find_rules(manifest, rules, {}, diags);
   const auto model = step_model(of, {}, diags);
-  if (!meshes || !ground || !model) return searched;
+  if (!meshes || !found || !model) return searched;
+  const Groundwork ground =
+      groundwork_of_rules(manifest, rules, *std::move(found), of.folding(),
+                          of.units(), {}, {}, Places::LeftOut);
   RuleChange whole;  // the first rule shards nothing
-  Evaluator evaluator(*ground);
+  Evaluator evaluator(ground);
   for (const auto& edits :
        {std::vector<RuleChange>{}, std::vector<RuleChange>{whole}}) {
     for (const Mesh& mesh : *meshes) {
@@ -86,7 +88,7 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
       if (!judged) continue;
       ++searched.meshes;
       search_steps(*model, manifest, judged->matched->rules.rules,
-                   plan_of_all(std::move(judged->plan), ground->groups),
+                   plan_of_all(std::move(judged->plan), ground.groups),
                    searched);
     }
   }

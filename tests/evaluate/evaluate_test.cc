@@ -4,6 +4,7 @@
 #include "evaluate/evaluate.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -56,6 +57,16 @@ Candidate drawn_candidate() {
   return candidate;
 }
 
+Groundwork groundwork_on(const Manifest& manifest, const RuleSet& rules) {
+  Diagnostics quiet;
+  auto found = find_rules(manifest, rules, {}, quiet);
+  ENSURE(found.has_value());
+  const Folding folding = fold_by_type(manifest);
+  return groundwork_of_rules(manifest, rules, *std::move(found), folding,
+                             unit_facts(manifest, folding), {}, {},
+                             Places::LeftOut);
+}
+
 TEST_CASE("groups of parameters are judged as all parameters are") {
   int64_t changed_plans = 0;
   CHECK(holds("plan, bytes and findings of a candidate", [&] {
@@ -63,12 +74,8 @@ TEST_CASE("groups of parameters are judged as all parameters are") {
     const RuleSet rules = testing::read_rules(drawn_rules());
     const Mesh mesh = testing::mesh("dp=2,tp=2");
     const ResolveOptions how;
-    Diagnostics quiet;
-    const auto ground =
-        groundwork_of_rules(manifest, rules, fold_by_type(manifest), how, {},
-                            Places::LeftOut, quiet);
-    ENSURE(ground.has_value());
-    Evaluator evaluator(*ground);
+    const Groundwork ground = groundwork_on(manifest, rules);
+    Evaluator evaluator(ground);
     // One evaluator for several: nothing of one is left for the next.
     for (int i = 0; i < 3; ++i) {
       const Candidate candidate = drawn_candidate();
@@ -84,7 +91,7 @@ TEST_CASE("groups of parameters are judged as all parameters are") {
       const auto whole =
           judge_plan(manifest, &after, *plan, {}, kPlanSides, of_all);
       ENSURE(whole.has_value());
-      const Plan spread = plan_of_all(judged->plan, ground->groups);
+      const Plan spread = plan_of_all(judged->plan, ground.groups);
       ENSURE(spread.placement_of.size() == manifest.size());
       for (size_t p = 0; p < manifest.size(); ++p) {
         ENSURE(spread.of(p).spec == plan->of(p).spec);
@@ -109,8 +116,8 @@ TEST_CASE("a saved plan is judged on another mesh as it is converted") {
         resolve(manifest, rules, testing::mesh("dp=2,tp=2"), {}, diags);
     ENSURE(saved.has_value());
     const Folding folding = fold(saved->placement_of, manifest);
-    const Groundwork ground =
-        groundwork_of_plan(manifest, *saved, folding, {}, {});
+    const Groundwork ground = groundwork_of_plan(
+        manifest, *saved, folding, unit_facts(manifest, folding), {}, {});
     const Mesh other = testing::mesh("dp=3,tp=4");
     const auto judged = Evaluator(ground).judge({}, other, kMeshSides, diags);
     ENSURE(judged.has_value());
@@ -131,11 +138,9 @@ TEST_CASE("padding is of whole groups") {
       {{"layers/0/w", "u8[9, 8]"}, {"layers/1/w", "u8[9, 8]"}, {"b", "u8[9]"}});
   const RuleSet rules = testing::read_rules("rules:\n  - [w, [tp]]\n");
   Diagnostics diags;
-  const auto ground = groundwork_of_rules(
-      manifest, rules, fold_by_type(manifest), {}, {}, Places::LeftOut, diags);
-  REQUIRE(ground);
-  CHECK(ground->groups.groups.size() == 2);
-  Evaluator evaluator(*ground);
+  const Groundwork ground = groundwork_on(manifest, rules);
+  CHECK(ground.groups.groups.size() == 2);
+  Evaluator evaluator(ground);
   const Mesh mesh = testing::mesh("tp=2");
   Candidate candidate;
   candidate.padding = Padding{{0, 1}, 0, 10};

@@ -44,6 +44,7 @@ std::unique_ptr<CollectiveSide> side_under(const std::string& rules) {
   REQUIRE(plan);
   side->held = Session{Model(std::move(manifest)),
                        side->loaded->rules,
+                       {},
                        *std::move(plan),
                        {},
                        {},

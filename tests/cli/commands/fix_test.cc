@@ -271,6 +271,7 @@ TEST_CASE("a file that changed meanwhile is not overwritten") {
   Diagnostics diags;
   FixRun run{Session{{},
                      {},
+                     {},
                      Plan{Mesh({{"tp", 1}}), {}, {}, {}, {}, {}, {}},
                      {},
                      {},

@@ -273,14 +273,16 @@ SweepMesh kept(SweepMesh mesh) {
   return mesh;
 }
 
-// Safe to call from several threads, each with `names` of its own, once the
+// Safe to call from several threads, each with an evaluator and `names` of its
+// own, once the
 // model of a step is read. What is the same on every mesh is reported where
 // `of_all` is given, and the model read.
 Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
-                 NamesRead& names, Host& host, Diagnostics* of_all) {
+                 Evaluator& evaluator, NamesRead& names, Host& host,
+                 Diagnostics* of_all) {
   Swept swept{Findings(options)};
   Diagnostics& diags = swept.findings.diags();
-  auto judged = Evaluator(sweep.ground).judge({}, mesh, kMeshSides, diags);
+  auto judged = evaluator.judge({}, mesh, kMeshSides, diags);
   const PlanRequest& planning = options.planning;
   MemoryRequest memory = options.memory;
   memory.hardware.reset();
@@ -358,12 +360,14 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   // Behind the first mesh without an answer nobody looks.
   std::atomic<int64_t> end = count;
   std::atomic<int64_t> next = 0;
-  const auto sweep_next = [&](NamesRead& names, Diagnostics* of_all) {
+  const auto sweep_next = [&](Evaluator& evaluator, NamesRead& names,
+                              Diagnostics* of_all) {
     const int64_t i = next++;
     if (i >= end) return false;
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
     pieces.begin(mesh_text(mesh));
-    Swept one = sweep_mesh(options, mesh, sweep, names, host, of_all);
+    Swept one =
+        sweep_mesh(options, mesh, sweep, evaluator, names, host, of_all);
     if (one.ends_run()) {
       const std::lock_guard lock(mutex);
       end = std::min<int64_t>(end, i + 1);
@@ -374,7 +378,8 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   count_lines(sweep.inputs->rules.sources);
   count_lines(sweep.inputs->model.manifest.sources);
   int64_t begun = 0;
-  while (sweep_next(sweep.names, &context.diags) &&
+  Evaluator first(sweep.ground);
+  while (sweep_next(first, sweep.names, &context.diags) &&
          !swept[static_cast<size_t>(begun)]->mesh) {
     ++begun;
   }
@@ -382,8 +387,9 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   const int64_t shares =
       std::max<int64_t>(std::min<int64_t>(threads, count - next), 0);
   parallel_for(shares, threads, [&](int64_t) {
+    Evaluator evaluator = first;
     NamesRead names = sweep.names;
-    while (sweep_next(names, nullptr)) {
+    while (sweep_next(evaluator, names, nullptr)) {
     }
   });
   for (size_t i = 0; i < meshes.size() && swept[i]; ++i) {
@@ -444,13 +450,16 @@ std::optional<Sweep> run(Context& context) {
       sweep_devices(options.sweep, options.memory, context.host, context.diags);
   if (!meshes || !devices) return std::nullopt;
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
-  auto ground = groundwork_of_rules(
-      kept->model.manifest, kept->rules, fold_by_type(kept->model.manifest),
-      kept->how, lint_options_with(options.planning, options.memory, {}),
-      Places::Kept, context.diags);
-  if (!ground) return std::nullopt;
+  const Model& model = kept->model;
+  auto found =
+      find_rules(model.manifest, kept->rules, kept->how, context.diags);
+  if (!found) return std::nullopt;
+  Groundwork ground = groundwork_of_rules(
+      model.manifest, kept->rules, *std::move(found), model.folding(),
+      model.units(), kept->how,
+      lint_options_with(options.planning, options.memory, {}), Places::Kept);
   Sweep sweep{std::move(kept),
-              *std::move(ground),
+              std::move(ground),
               {},
               sweep_workloads(options.sweep),
               {},
