@@ -100,8 +100,8 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
 void bench_sweep() {
   std::printf(
       "### sweep\n"
-      "| meshes and rules | candidates | that fit | milliseconds for each "
-      "|\n|---:|---:|---:|---:|\n");
+      "| model | plans | candidates | that fit | milliseconds for each |\n"
+      "|---|---:|---:|---:|---:|\n");
   testing::MemoryHost host;
   host.files["405b.json"] = kConfig;
   Diagnostics diags;
@@ -113,7 +113,8 @@ void bench_sweep() {
   Searched searched;
   const double seconds =
       seconds_of([&] { searched = search(model, *rules, diags); });
-  std::printf("| %s | %s | %s | %.2f |\n", count_text(searched.meshes).c_str(),
+  std::printf("| Llama 3.1 405B | %s | %s | %s | %.2f |\n",
+              count_text(searched.meshes).c_str(),
               count_text(searched.candidates).c_str(),
               count_text(searched.fitting).c_str(),
               1000 * seconds / static_cast<double>(searched.candidates));

@@ -76,6 +76,42 @@ TEST_CASE("workload: other meshes are the same for any number of threads") {
   }
 }
 
+// Threads share the forward passes that they write, of which the last few are
+// kept: here there are more.
+TEST_CASE("workload: a sweep of steps is the same for any number of threads") {
+  std::vector<std::string> texts;
+  for (const char* jobs : {"1", "2", "5"}) {
+    MemoryHost host = host_with(kSmall);
+    CHECK(run({"sweep",
+               "config.json",
+               "-r",
+               "@all_models",
+               "--devices",
+               "8",
+               "--over",
+               "fsdp,tp",
+               "--optimizer",
+               "adamw",
+               "--batch",
+               "64",
+               "--seq",
+               "32,48",
+               "--microbatches",
+               "1,2,4,8,16,32,64",
+               "--remat",
+               "none,full",
+               "--json",
+               "--jobs",
+               jobs},
+              host) <= 1);
+    texts.push_back(host.out + host.err);
+  }
+  const Json report = Json::parse(texts[0]);
+  CHECK(report.at("tables").at("points").size() == size_t{4} * 2 * 7 * 2);
+  CHECK(texts[1] == texts[0]);
+  CHECK(texts[2] == texts[0]);
+}
+
 TEST_CASE("workload: what says half of it is refused") {
   CHECK(has_text(ran({"analyze", "--batch", "4"}).text, "add both"));
   CHECK(ran({"analyze", "--batch", "4"}).exit == 2);
