@@ -45,7 +45,7 @@ struct FusedGroup {
   // it: means and roots, logarithms of sums.
   int row = -1;
   int numbers = 1;
-  // Of a softmax: what it gives is mixed with values, as attention does.
+  // The group is a softmax whose result weights the values of attention.
   bool mixes = false;
 };
 // Whether it is one kernel even where each operation is by itself, of a

@@ -74,7 +74,7 @@ struct ProgramView {
   const Value& value(int number) const {
     return graph().values[static_cast<size_t>(reg(number).value)];
   }
-  // Of the register's value, within its layer.
+  // The name of the register's value without its layer.
   std::string_view part_name(int number) const;
   int segment(int i) const { return segment_of[static_cast<size_t>(i)]; }
   // A layer, rather than what stands around layers.

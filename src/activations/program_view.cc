@@ -17,7 +17,7 @@ void find_segments(ProgramView& view) {
   int last = -1;             // segment, of the instruction before
   for (int i = 0; i < view.instructions(); ++i) {
     if (view.at(i).kind == Instruction::Kind::Load) continue;
-    // Where a value is computed, or whatever needs it moved.
+    // An instruction belongs to the layer of the node that it serves.
     const int layer = view.at(i).node < 0 ? -1 : view.node(i).layer;
     const auto found = known.find(layer);
     auto number = static_cast<int>(view.layer_of_segment.size());
@@ -204,7 +204,7 @@ Int128 local_elements(const ProgramView& view, int number) {
 std::string_view part_name(const Graph& graph, int value) {
   std::string_view name = graph.values[static_cast<size_t>(value)].name;
   const GraphLayer* const layer = layer_of(graph, value);
-  // A layer's part of a stacked weight has the name of that.
+  // A slice of a stacked weight keeps the name of the stack.
   if (layer != nullptr && name.starts_with(layer->name + ".")) {
     name.remove_prefix(layer->name.size() + 1);
   }

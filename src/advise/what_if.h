@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What-if: what a change would make of the findings of a plan.
+// What-if: how a change affects the findings of a plan.
 //
-// Every change is really made and judged (evaluate/evaluate.h): rules decide
-// anew, specs are corrected, placements measured and findings told. What is
-// left of them, for which groups of parameters, is compared with what was.
+// WhatIf applies each change, re-evaluates the plan (evaluate/evaluate.h), and
+// compares the findings that remain, per group of parameters, with those
+// before.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace shardplan {
 
-// A plan with all that it was made from.
+// A plan and everything it was made from.
 struct Planned {
   const Manifest& manifest;
   const RuleSet& rules;
@@ -38,8 +38,8 @@ struct Planned {
   const DeviceMemory& memory;
   const ResolveOptions& resolving;
   const LintOptions& linting;
-  // Where the rules were found, and the model that knows its units; null: both
-  // are looked for again.
+  // The rules found in each name, and the model with its units. If null, WhatIf
+  // matches the rules and determines the units itself.
   const FoundSets* found = nullptr;
   const Model* model = nullptr;
 };

@@ -68,8 +68,8 @@ struct DescribedValue {
   Initialiser initialiser;
   Span init_where;
   int64_t integers_below = 0;
-  // Of a parameter that a file writes in repeated layers, which layer's
-  // (GraphDescription::layers); -1: none's.
+  // The layer of a parameter that a graph file writes inside `repeat`, as an
+  // index into GraphDescription::layers; -1: outside of layers.
   int layer = -1;
 };
 

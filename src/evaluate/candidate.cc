@@ -8,8 +8,8 @@
 namespace shardplan {
 namespace {
 
-// What comes to stand before a rule: the rules of an insertion, or one that is
-// moved. In the order of places, then of changes.
+// Rules to put in front of another one: new rules, or a rule that moves. Sorted
+// by place, then by change.
 struct Arrival {
   int before = 1;
   int change = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidate: one way to place and run a model that a search may try.
+// Candidate: one variation of the requested plan that a search tries.
 //
-// It says what differs from what was asked for; what it does not say stays. A
-// search makes candidates, and evaluate/evaluate.h judges them all alike.
+// It lists only the differences from the request. evaluate/evaluate.h judges
+// every candidate in the same way, whichever search made it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct NewRule {
   std::vector<std::string> names = {};  // of its parameters, `*` for numbers
 };
 
-// One step from a rule set to another, before it is text.
+// One edit of a rule set, as data (advise/rule_edit.h turns it into text).
 struct RuleChange {
   enum class Kind : uint8_t { SetSpec, SetPattern, Insert, Remove, Move };
   Kind kind = Kind::SetSpec;
@@ -43,12 +43,12 @@ struct ChangedRules {
   // Per rule the number of the change that wrote or moved it; -1 for none.
   std::vector<int> by;
 };
-// All changes at once, each of the rules as they were. REQUIRES: no two set,
-// remove or move the same rule.
+// Applies all changes at once; each refers to the rules before any change.
+// REQUIRES: no two set, remove or move the same rule.
 ChangedRules changed(const RuleSet& rules, std::span<const RuleChange> changes);
 
-// Dimension `dim` of some parameters gets another size. All parameters of a
-// group (evaluate/parameter_groups.h) get it, or none.
+// Gives dimension `dim` of some parameters another size. It must cover all
+// parameters of a group (evaluate/parameter_groups.h), or none.
 struct Padding {
   std::vector<uint32_t> parameters;  // ascending
   int dim = 0;
@@ -56,14 +56,14 @@ struct Padding {
 };
 
 struct Candidate {
-  std::vector<RuleChange> rules = {};  // made at once
+  std::vector<RuleChange> rules = {};  // applied at once
   std::optional<Mesh> mesh = {};
   std::optional<Padding> padding = {};
   std::optional<Declarations> declared = {};
 };
 
-// The mesh with another size of one of its axes. Empty where that is more
-// devices than a mesh may have.
+// The mesh with one axis resized. Empty if it would exceed the largest number
+// of devices.
 std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted);
 
 }  // namespace shardplan

@@ -8,7 +8,7 @@
 namespace shardplan {
 namespace {
 
-// Without their places.
+// A copy of the rules without source locations.
 RuleSet without_places(const RuleSet& rules) {
   RuleSet result = rules;
   result.sources.clear();
@@ -22,8 +22,8 @@ RuleSet without_places(const RuleSet& rules) {
   return result;
 }
 
-// Rules are found in all parameters of a placement that asked for something,
-// by its number.
+// Treats each placement with a requested spec as a rule that matches its own
+// parameters.
 FoundSets sets_of(const Plan& plan) {
   FoundSets found;
   for (size_t p = 0; p < plan.placements.size(); ++p) {
@@ -146,7 +146,7 @@ std::optional<Judgement> Evaluator::judge(const Candidate& candidate,
   if (candidate.padding) {
     other = padded_firsts(ground_.groups, *candidate.padding);
     if (!other) return std::nullopt;
-    // Shapes tell facts: those of all parameters, numbers included.
+    // Units are inferred from the shapes of all parameters.
     const auto all = padded(ground_.manifest, *candidate.padding);
     work_ += static_cast<int64_t>(ground_.manifest.size());
     if (!all) return std::nullopt;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where a candidate is judged: from a model, rules and a mesh to
-// a plan, what devices hold of it, and what is wrong with it.
+// The single place that judges a plan: it resolves the rules on a mesh, sizes
+// the shards of every device, and reports the findings.
 //
-// Two depths share it. What was asked for is judged parameter by parameter, so
-// that every finding can be shown (judge_plan). What a search tries is judged
-// by groups of parameters that no candidate tells apart (Evaluator): its
-// findings are counted and compared, and what does not depend on the candidate
-// (names, facts, what is found where) is read once, in the Groundwork.
+// judge_plan() covers the requested plan parameter by parameter, so that its
+// findings can be shown. An Evaluator covers the candidates of a search by
+// groups of parameters, since it only counts and compares findings. A
+// Groundwork holds everything that no candidate changes: groups, units, and
+// where rules match.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +32,22 @@
 
 namespace shardplan {
 
-// What a plan makes of a whole model.
+// A whole model under a plan.
 struct JudgedPlan {
   Folding folding;  // by placement
   StagedCounts counts;
   DeviceMemory memory;
 };
-// Reports what the checks of these sides find. `rules` is null for a saved
-// plan. Empty, with the reason reported, as device_memory().
+// Runs the checks of `sides` and reports their findings. `rules` is null for a
+// saved plan. Empty, with the error reported, if device_memory() fails.
 std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
                                      const RuleSet* rules, const Plan& plan,
                                      const LintOptions& how,
                                      std::span<const Needs> sides,
                                      Diagnostics& diags);
 
-// What candidates are judged of, and what is read of it once for all of them.
-// It does not change, so any number of threads may judge candidates of one.
+// The model, rules and options that candidates vary, with everything computed
+// once for all of them. Immutable, so any number of threads may share it.
 struct Groundwork {
   const Manifest& manifest;
   const RuleSet* rules = nullptr;  // null: a saved plan
@@ -58,7 +58,7 @@ struct Groundwork {
   ParameterGroups groups;
   StagedCounts counts;  // per group
   UnitFacts known;      // of the whole model
-  // The rules as they are, and what they match.
+  // A rule set and its matches.
   struct Matched {
     ChangedRules rules;
     Matches matches;  // of the groups
@@ -66,49 +66,48 @@ struct Groundwork {
   std::shared_ptr<const Matched> unchanged;
 };
 
-// Whether findings are shown where they are in the rules. Finding a line costs
-// time, so a search that shows nobody its findings leaves that out.
+// Whether findings carry source locations. Looking up lines takes time, so a
+// search that shows nobody its findings leaves them out.
 enum class Places : uint8_t { Kept, LeftOut };
 
-// What is given must outlive the ground. `folding` is by type, or by the
-// placements that these rules made; `found` is what find_rules() says of them,
-// `known` what unit_facts() says of the model.
+// `manifest` and `rules` must outlive the result. `found` comes from
+// find_rules(), `known` from unit_facts(); `folding` is by type, or by the
+// placements that these rules made.
 Groundwork groundwork_of_rules(const Manifest& manifest, const RuleSet& rules,
                                FoundSets found, const Folding& folding,
                                UnitFacts known, const ResolveOptions& resolving,
                                const LintOptions& linting, Places places);
-// Of a plan whose requests are placed again on each mesh. REQUIRES, of its
-// candidates: they change the mesh alone.
+// For a saved plan, whose requested specs are resolved again on each mesh.
+// REQUIRES: its candidates change only the mesh. `manifest` must outlive it.
 Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
                               const Folding& folding, UnitFacts known,
                               const ConvertOptions& converting,
                               const LintOptions& linting);
 
-// What became of a candidate. Its plan is of the groups' firsts.
+// The result for a candidate. The plan places the groups' firsts.
 struct Judgement {
   std::shared_ptr<const Groundwork::Matched> matched;  // null for a saved plan
   Plan plan;
   DeviceMemory memory;
 };
 
-// Judges candidates of one ground, one after the other; each thread has its
-// own.
+// Judges candidates one after the other. Each thread needs its own evaluator.
 class Evaluator {
  public:
-  // The ground must outlive it.
+  // `ground` must outlive the evaluator.
   explicit Evaluator(const Groundwork& ground) : ground_(ground) {}
 
   const Groundwork& ground() const { return ground_; }
 
-  // Reports what the checks of these sides find. `mesh` is that of candidates
-  // that do not say one. Empty where the candidate cannot be made at all: a new
-  // pattern cannot be compiled, something exceeds 63 bits.
+  // Runs the checks of `sides` and reports their findings. `mesh` applies if
+  // the candidate has none. Empty if the candidate is invalid: a new pattern
+  // does not compile, or a size exceeds 63 bits.
   std::optional<Judgement> judge(const Candidate& candidate, const Mesh& mesh,
                                  std::span<const Needs> sides,
                                  Diagnostics& diags);
 
-  // What was visited so far: parameters, rules, placements. The same on every
-  // machine, so bounds of searches are made of it.
+  // Parameters, rules and placements visited so far. It is the same on every
+  // machine, so searches use it as their limit.
   int64_t work() const { return work_; }
 
  private:
@@ -124,7 +123,7 @@ class Evaluator {
   std::unordered_map<std::string, bool> catch_all_;
 };
 
-// The plan of all parameters, from that of the groups.
+// Expands a plan of the groups to all parameters.
 Plan plan_of_all(Plan plan, const ParameterGroups& groups);
 
 }  // namespace shardplan

@@ -21,7 +21,7 @@ ParameterGroups parameter_groups(const Manifest& manifest,
   result.firsts.facts = manifest.facts;
   result.plain_names = manifest.names_are_plain();
   std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
-  // Parameters of a class are mostly of one group.
+  // Most classes are a single group, so remember the latest one.
   struct Latest {
     uint32_t set = 0;
     uint32_t label = 0;
@@ -129,42 +129,24 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
     if (change.origin[i] < 0) continue;
     now[static_cast<size_t>(change.origin[i])] = static_cast<int>(i);
   }
-  Matches matches;
-  matches.rules.resize(change.origin.size());
-  matches.winner.reserve(groups.groups.size());
+  FoundSets found;
+  std::vector<int64_t> counts;
   for (const ParameterGroup& members : groups.groups) {
-    std::vector<int> found;
-    if (!added->empty()) found = (*added)[members.folded];
+    std::vector<int>& set = found.sets.emplace_back();
+    if (!added->empty()) set = (*added)[members.folded];
     for (const int rule : groups.sets[members.set]) {
       if (now[static_cast<size_t>(rule)] >= 0) {
-        found.push_back(now[static_cast<size_t>(rule)]);
+        set.push_back(now[static_cast<size_t>(rule)]);
       }
     }
-    work += static_cast<int64_t>(found.size());
-    for (const int rule : found) {
-      matches.rules[static_cast<size_t>(rule)].found += members.count;
-    }
-    if (found.empty() || !members.may_decide) {
-      matches.winner.push_back(-1);
-      continue;
-    }
-    const int winner = *std::min_element(found.begin(), found.end());
-    matches.winner.push_back(winner);
-    matches.rules[static_cast<size_t>(winner)].won += members.count;
-    for (const int rule : found) {
-      std::vector<int>& winners =
-          matches.rules[static_cast<size_t>(rule)].winners;
-      if (rule != winner && (winners.empty() || winners.back() != winner)) {
-        winners.push_back(winner);
-      }
-    }
+    std::sort(set.begin(), set.end());
+    work += static_cast<int64_t>(set.size());
+    found.of.push_back(static_cast<uint32_t>(counts.size()));
+    counts.push_back(members.count);
   }
-  for (RuleUse& use : matches.rules) {
-    std::sort(use.winners.begin(), use.winners.end());
-    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
-                      use.winners.end());
-  }
-  return matches;
+  return matches_of(
+      found, change.origin.size(),
+      [&](size_t i) { return groups.groups[i].may_decide; }, counts);
 }
 
 std::optional<Manifest> padded(const Manifest& manifest,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters that no candidate tells apart: of one type, with the
-// same labels, named alike but for numbers, and found by the same rules. Each
-// is judged once, by its first parameter, so a candidate costs as much as there
-// are groups, however many layers a model has.
+// Groups of parameters that no candidate distinguishes: equal type, labels and
+// matching rules, and names that differ only in numbers. The first parameter
+// stands for its group, so the cost of a candidate does not grow with the
+// number of layers.
 //
-// Names are searched once, too: a change of the order of rules, of their specs
-// or of the mesh asks no pattern again, and a new pattern is asked for one name
-// of those that differ in numbers only; such patterns must treat numbers alike.
+// Patterns are searched once. Reordering rules, changing specs or the mesh
+// needs no new search. A new pattern is searched in one name per group, so it
+// must treat all numbers alike.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ParameterGroup {
   uint32_t folded = 0;  // number of its folded name
   uint32_t first = 0;   // its first parameter
   int64_t count = 0;
-  bool may_decide = true;  // rules may: it is no scalar under strict rules
+  bool may_decide = true;  // false: a scalar, which strict rules skip
 };
 
 struct ParameterGroups {
@@ -39,28 +39,28 @@ struct ParameterGroups {
   bool plain_names = true;             // of all parameters
 };
 
-// `folding`: by type, or by the placements of a plan of these rules. Without
-// `places` the firsts have none: nobody is shown what is found in them, and
-// finding a line costs time.
+// `folding` is by type, or by the placements of a plan made with these rules.
+// Without `places` the firsts carry no source locations, which saves looking up
+// lines for findings that nobody sees.
 ParameterGroups parameter_groups(const Manifest& manifest,
                                  const Folding& folding, FoundSets found,
                                  bool strict, bool places);
 
-// fold() of the groups by these kinds of theirs; classes count parameters.
+// fold() of the groups by `kinds`; each class counts parameters, not groups.
 Folding fold_groups(const ParameterGroups& groups,
                     const std::vector<uint32_t>& kinds);
 
-// What matching says of the groups under changed rules. Empty when a new
-// pattern cannot be compiled. `work` grows by what is visited.
+// Matches the groups against changed rules. Empty if a new pattern does not
+// compile. Adds the entries it visits to `work`.
 std::optional<Matches> match_groups(const ParameterGroups& groups,
                                     size_t rules_before,
                                     const ChangedRules& change, int64_t& work);
 
-// The model of the groups' firsts with a dimension padded. Empty where that
-// exceeds 63 bits, for one parameter or for all, or pads a part of a group.
+// The groups' firsts, padded. Empty if a size, or the model's total, exceeds 63
+// bits, or if the padding covers part of a group.
 std::optional<Manifest> padded_firsts(const ParameterGroups& groups,
                                       const Padding& padding);
-// The same of all parameters, or of firsts: `parameters` of `manifest`.
+// The manifest, padded. Empty if a size exceeds 63 bits.
 std::optional<Manifest> padded(const Manifest& manifest,
                                const Padding& padding);
 

@@ -290,7 +290,7 @@ bool is_of_dialect(const LintInput& input, int rule) {
   if (rule < 1) return false;  // no rule, or the logical axis rules
   const auto index = static_cast<size_t>(rule) - 1;
   if (input.rules != nullptr) return input.rules->rules[index].by_dialect;
-  // A saved plan does not say, so the rule is told by how it looks.
+  // A saved plan does not record this, so recognise the rule by its shape.
   return input.plan.run_as == RunAs::Hooks &&
          index + 1 == input.plan.rules.size() &&
          names_no_axis(input.plan.rules[index].spec) &&

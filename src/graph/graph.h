@@ -55,8 +55,7 @@ struct Value {
   // Integers in [0, limit) rather than reals, as token ids; 0: reals.
   int64_t integers_below = 0;
   NumberType type = NumberType::Activation;
-  // A parameter is among what it is made of: of a mask or of positions it is
-  // not.
+  // The value depends on a parameter. A mask or a table of positions does not.
   bool learned = false;
   int node = -1;  // that computes it, of a result
 };

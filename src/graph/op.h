@@ -194,14 +194,14 @@ struct OpDef {
   // Adds up products over the factors that the result lacks, as matrix units
   // do.
   bool is_product = false;
-  // The result is the sum of the operands, the second one times this sign; 0:
-  // it is no sum of two.
+  // The result is operand 0 plus this sign times operand 1; 0: it is not a sum
+  // of two operands.
   int second_sign = 0;
   // The result is operand 0 times the number of attribute `by`.
   bool is_multiple = false;
-  // Of one number alone it gives that number: a sum, a mean, a maximum.
+  // A sum, mean or maximum: it returns a single number unchanged.
   bool is_reduction = false;
-  // Every number of the result is one of an operand's, the others are lost.
+  // The result is a selection of an operand's numbers.
   bool picks_operand = false;
   // Computes nothing: the partitioner gives the value the spec of its
   // attribute.
@@ -213,9 +213,9 @@ struct OpDef {
   // attention give.
   bool is_trained_bias = false;
   TokenExchange exchange = TokenExchange::None;
-  // How many indices mean something in operand 1, which says what is taken of
-  // operand 0: every number taken is one device's, and zeros come from others.
-  // Null: the operation takes nothing by an index.
+  // Operand 1 holds indices into operand 0: this returns how many index values
+  // are valid. One device contributes each number that is taken, the others
+  // contribute zeros. Null: the operation does not index.
   int64_t (*indices)(std::span<const Shape> operands,
                      const Shape& result) = nullptr;
   // The attributes of a device's own part under shard_map; empty where they do

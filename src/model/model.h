@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model: what was loaded, and what is found in it, once.
+// Model: a manifest with everything derived from it.
 //
-// A manifest says what a model's tensors are, and keeps its config,
-// architecture and facts (core/manifest.h). What follows from these is found
-// when it is first asked for, and kept: who reads a model opens no file again
-// and recognises nothing again.
+// The manifest holds the tensors, config, architecture and facts
+// (core/manifest.h). A Model derives the forward pass, the folding and the
+// units on first use and caches them, so callers never reopen a file.
 #pragma once
 
 #include <memory>
@@ -18,28 +17,29 @@ namespace shardplan {
 
 struct UnitFacts;
 
-// Safe to be read by several threads. Copies share what is found, which stays
-// where it is when a model is moved, and may be pointed into while one lives.
+// Safe to read from several threads. Copies share the cached results, whose
+// addresses stay valid while any copy lives, also after a move.
 struct Model {
   Model() : Model(Manifest()) {}
   explicit Model(Manifest from);
-  // A model made smaller, whose forward pass is known.
+  // For a shrunk model, whose forward pass is already known.
   Model(Manifest from, RunnableModel pass);
 
-  // Of it, of copies too, only the labels of parameters may change.
+  // Only the parameters' labels may change, in copies as well.
   Manifest manifest;
 
-  // What it computes (model/forward/recognise.h); null where that is not known.
+  // The forward pass (model/forward/recognise.h); null if it is not known.
   const RunnableModel* forward() const;
-  // What recognising it said: errors where there is no forward pass, and notes.
+  // Diagnostics of recognising it: notes, and errors if there is no forward
+  // pass.
   const Diagnostics& recognised() const;
-  // The same, reported with the severities that are in force there.
+  // Reports them under the severities of `diags` (--allow, --deny).
   void report_recognised(Diagnostics& diags) const;
 
-  // Which parameters are alike in name and type.
+  // Parameters that agree in type and in name, apart from numbers.
   const Folding& folding() const;
-  // What must be known to tell units. Any folding of its parameters by what
-  // tells types apart does, and who has one need not make another.
+  // Heads, experts and other units (model/units.h). `by` may be any folding by
+  // type or finer, so that a caller reuses the one it has.
   const UnitFacts& units(const Folding& by) const;
   const UnitFacts& units() const { return units(folding()); }
 

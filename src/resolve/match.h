@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -89,15 +90,13 @@ struct Matches {
 // `found` are over all names all the same.
 using MayDecide = std::function<bool(size_t)>;
 
-// What became of the rules, of which there are so many.
+// Picks the winner of each entry and counts the uses of `rules` rules. An entry
+// is one parameter, or with `counts` a group of so many.
 Matches matches_of(const FoundSets& found, size_t rules,
-                   const MayDecide& may_decide);
+                   const MayDecide& may_decide,
+                   std::span<const int64_t> counts = {});
 
-// The same by searching every name. REQUIRES: find_sets() has an answer.
-Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
-                         const MayDecide& may_decide, int jobs);
-
-// The same for any number of threads. REQUIRES: find_sets() has an answer.
+// Searches and matches on `jobs` threads. REQUIRES: find_sets() has an answer.
 Matches match(const Matcher& matcher, const Manifest& manifest,
               const MayDecide& may_decide, int jobs);
 

@@ -15,7 +15,8 @@ std::optional<Matcher> compile_activations(const RuleSet& rules,
 }
 
 Matches matches_of(const FoundSets& found, size_t rules,
-                   const MayDecide& may_decide) {
+                   const MayDecide& may_decide,
+                   std::span<const int64_t> counts) {
   struct Size {
     int64_t names = 0;
     int64_t decided = 0;
@@ -28,8 +29,9 @@ Matches matches_of(const FoundSets& found, size_t rules,
     Size& size = sizes[found.of[i]];
     const std::vector<int>& set = found.sets[found.of[i]];
     const bool decides = may_decide(i);
-    ++size.names;
-    size.decided += decides ? 1 : 0;
+    const int64_t count = counts.empty() ? 1 : counts[i];
+    size.names += count;
+    size.decided += decides ? count : 0;
     matches.winner.push_back(decides && !set.empty() ? set.front() : -1);
   }
   for (size_t number = 0; number < sizes.size(); ++number) {
@@ -53,25 +55,11 @@ Matches matches_of(const FoundSets& found, size_t rules,
   return matches;
 }
 
-namespace {
-
-Matches match_all(const Matcher& matcher, const Manifest& manifest,
-                  const MayDecide& may_decide, int jobs, bool every_name) {
-  const auto found = matcher.find_sets(manifest, jobs, every_name);
-  SHARDPLAN_CHECK(found.has_value());
-  return matches_of(*found, matcher.rules(), may_decide);
-}
-
-}  // namespace
-
-Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
-                         const MayDecide& may_decide, int jobs) {
-  return match_all(matcher, manifest, may_decide, jobs, true);
-}
-
 Matches match(const Matcher& matcher, const Manifest& manifest,
               const MayDecide& may_decide, int jobs) {
-  return match_all(matcher, manifest, may_decide, jobs, false);
+  const auto found = matcher.find_sets(manifest, jobs);
+  SHARDPLAN_CHECK(found.has_value());
+  return matches_of(*found, matcher.rules(), may_decide);
 }
 
 }  // namespace shardplan

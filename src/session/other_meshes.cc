@@ -111,7 +111,7 @@ int64_t most_meshes(const Session& session) {
 
 namespace {
 
-// Of the session's rules, or of its saved plan.
+// Built from the session's rules, or from its saved plan.
 Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
                          Host& host) {
   const Manifest& manifest = session.model.manifest;
@@ -141,7 +141,7 @@ Replanner::Replanner(const PlanRequest& planning, const MemoryRequest& memory,
   const auto judged =
       worker->evaluator.judge({}, session.plan.mesh, kMeshSides, found);
   errors_ = judged ? found.count(Severity::Error) : 1;
-  if (threads() == 1) return;  // it costs the whole text
+  if (threads() == 1) return;  // counting lines reads every file
   if (session.rules) count_lines(session.rules->sources);
   count_lines(session.model.manifest.sources);
 }
@@ -182,8 +182,8 @@ std::optional<Replanned> Replanner::on(const Mesh& mesh) {
   return Replanned{std::move(plan), *std::move(input), *std::move(budget)};
 }
 
-// Whether an axis that is longer than in the mesh asked for shards nothing:
-// neither parameters nor the batch or tokens, state or layers.
+// Whether an axis that is longer than in the requested mesh shards nothing: no
+// parameters, batch, tokens, optimizer state, cache or layers.
 bool Replanner::leaves_idle(const Plan& plan) const {
   const AxisNames tokens =
       token_axes_of(memory_, planning_, session_, plan.mesh);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meshes that are tried where what was asked for does not fit on its own,
-// and what was asked for on each of them.
+// Other meshes to suggest when the requested one runs out of memory, and the
+// plan and budget on each of them.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct OtherMesh {
 std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
                                     const MemoryRequest& memory,
                                     const Session& session, int64_t most);
-// How many of either kind are tried, so that large models take no longer.
+// The limit on meshes of either kind, lower for models with more parameters.
 int64_t most_meshes(const Session& session);
 
 // "--mesh fsdp=4,tp=2"
@@ -46,8 +46,8 @@ struct Replanned {
   Budget budget;
 };
 
-// What was asked for, on other meshes. A mesh that adds errors is none. Several
-// threads may ask at once.
+// Plans the request on other meshes, and rejects a mesh that adds errors. Safe
+// to call from several threads.
 class Replanner {
  public:
   // All of it must outlive the replanner.
@@ -58,7 +58,7 @@ class Replanner {
   int threads() const;
 
  private:
-  // What a thread knows from earlier meshes, and leaves for the next one.
+  // State that a thread reuses from one mesh to the next.
   struct Worker {
     Evaluator evaluator;
     NamesRead names;
@@ -93,8 +93,8 @@ struct Answer {
   int64_t needed = 0;  // by a device at the most
 };
 
-// one(mesh) of meshes as they are asked for, and, where there are threads, of
-// those that would come next: who asks in order gets the same for any number.
+// Evaluates one(mesh) on demand, and with several threads also for the meshes
+// that follow. The results do not depend on the number of threads.
 template <typename Tried, typename Try>
 class Answers {
  public:
@@ -107,7 +107,7 @@ class Answers {
   }
 
  private:
-  // Others of its factor, since those of a larger one are often not needed.
+  // Only meshes of the same factor: larger factors are often not needed.
   void ask_from(size_t i) {
     std::vector<size_t> asked;
     for (size_t k = i; k < meshes_.size(); ++k) {
@@ -128,8 +128,8 @@ class Answers {
   std::vector<std::optional<Answer<Tried>>> read_;
 };
 
-// Of each kind the mesh of the smallest factor that fits and takes least, else
-// the one that takes least.
+// For each kind, the mesh with the smallest factor that fits and needs least
+// memory. If none fits, the mesh that needs least.
 template <typename Tried, typename Try>
 std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
                                    int64_t usable, int threads, Try one) {

@@ -529,7 +529,7 @@ std::shared_ptr<const ForwardModel> WrittenPasses::find(
     const ForwardPass& pass, const std::vector<bool>& frozen) {
   const std::lock_guard lock(mutex_);
   for (const auto& each : latest_) {
-    // What is frozen follows from the model.
+    // `frozen` follows from the manifest, so it needs no comparison.
     if (each->manifest == &manifest && each->pass == pass) return each;
   }
   if (latest_.size() == kMost) latest_.erase(latest_.begin());

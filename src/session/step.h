@@ -45,12 +45,11 @@ bool check_step_request(const StepRequest& request, Diagnostics& diags);
 enum class BracketSource : uint8_t { ForwardPass, Shapes };
 std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
 
-// Forward passes that plans asked for last: most plans of a sweep have the same
-// ones, and writing one costs as much as partitioning it. Several threads may
-// ask at once.
+// Caches the latest forward passes, since most plans of a sweep share them and
+// writing one costs as much as partitioning it. Thread-safe.
 class WrittenPasses {
  public:
-  // As forward_model().
+  // Returns what forward_model() makes of the same arguments.
   std::shared_ptr<const ForwardModel> find(const Manifest& manifest,
                                            const RunnableModel& model,
                                            const ForwardPass& pass,
@@ -62,9 +61,9 @@ class WrittenPasses {
   std::vector<std::shared_ptr<const ForwardModel>> latest_;
 };
 
-// What is known of a model's steps whatever the mesh is and whatever is read of
-// it for other questions: what is frozen, and what products multiply with. Read
-// once, for any number of plans. The model must outlive it.
+// The part of a model that its training steps need on any mesh: which
+// parameters are frozen, and which weights products use. Built once for any
+// number of plans. The model must outlive it.
 struct StepModel {
   const RunnableModel* runnable = nullptr;  // null: shapes tell
   std::vector<bool> frozen;                 // per parameter; empty: none
@@ -111,11 +110,11 @@ struct StepWorkload {
   int64_t seq = 1;    // tokens of each
 };
 
-// What becomes of a step beside a budget.
+// The estimate of one training step.
 struct JudgedStep {
   MemoryBracket bracket;
   std::vector<DivisionProblem> refused;
-  Fit fit;  // of the budget and the bracket, whatever is refused
+  Fit fit;  // from the budget and the bracket; ignores `refused`
 };
 
 // Steps under one plan, with any workload and options. What is common to

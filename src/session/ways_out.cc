@@ -123,7 +123,7 @@ std::vector<Change> step_changes(const StepChangesInput& in, const Mesh& mesh,
   return changes;
 }
 
-// Axes of the batch, that ZeRO could shard over.
+// The data-parallel axes that ZeRO could shard over.
 AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
   AxisNames axes;
   for (const Axis& axis : plan.mesh.axes()) {
@@ -153,7 +153,7 @@ void add_optimizers(const StateOptions& state, std::vector<Change>& changes) {
   }
 }
 
-// Where no step is asked for.
+// Changes to try when the request has no training step.
 std::vector<Change> state_changes(const Plan& plan,
                                   const BudgetOptions& options) {
   std::vector<Change> changes;
@@ -188,7 +188,7 @@ class Trial {
       flags += (flags.empty() ? "" : " ") + change->flags;
     }
     const StepWorkload workload = {*memory.batch, *memory.seq};
-    // What the framework refuses is no way out.
+    // The framework would reject this step.
     if (!steps_.refused(workload, step).empty()) return std::nullopt;
     Diagnostics quiet;
     const auto budget = make_budget(in_.session.model.manifest, on_.plan,
@@ -414,7 +414,7 @@ std::vector<TriedState> tried_states(const MemoryInput& asked) {
         make_budget(asked.manifest, asked.plan, asked.groups, how, ignored);
     if (!changed) continue;
     const int64_t needed = changed->classes.front().total;
-    // What does not fit either should save a twentieth.
+    // A change that does not fit either must save at least 5 %.
     if (!changed->fits() && needed > total - total / 20) continue;
     (changed->fits() ? fitting : others)
         .push_back({std::move(change.flags), needed, changed->headroom});
@@ -448,7 +448,7 @@ void add_meshes(const PlanRequest& planning, const MemoryRequest& memory,
   for (const TriedState& tried : smallest_meshes<TriedState>(
            other_meshes(planning, memory, session, most_meshes(session)),
            usable, replanner.threads(), one)) {
-    // What does not fit either should save something.
+    // A mesh that does not fit either must save at least 5 %.
     if (tried.needed > usable && tried.needed > total - total / 20) continue;
     found->help.push_back(tried_text(tried));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways out: what may be changed where a training step, or the state alone, does
-// not fit. Each change of the lists in ways_out.cc is made and computed again.
+// Ways out: changes that make a training step, or the state alone, fit in
+// memory. ways_out.cc lists them; each is applied and re-estimated.
 //
 // Of every kind of change (parts of the loss, micro-batches, what is kept, what
 // is offloaded, ZeRO, axes of as many devices, more devices) the smallest that
@@ -32,8 +32,8 @@ struct StepChangesInput {
 std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
                                    Host& host);
 
-// Changes of the state alone: those that make it fit, in their order, then the
-// two that come nearest.
+// Changes to the training state: first those that make it fit, in list order,
+// then the two that come closest.
 std::vector<TriedState> tried_states(const MemoryInput& asked);
 
 // Adds to the SP301 of state alone the meshes on which it fits, or comes

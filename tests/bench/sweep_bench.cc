@@ -82,9 +82,9 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
   for (const auto& edits :
        {std::vector<RuleChange>{}, std::vector<RuleChange>{whole}}) {
     for (const Mesh& mesh : *meshes) {
-      Diagnostics found;
+      Diagnostics findings;
       auto judged =
-          evaluator.judge({edits, mesh, {}, {}}, mesh, kMeshSides, found);
+          evaluator.judge({edits, mesh, {}, {}}, mesh, kMeshSides, findings);
       if (!judged) continue;
       ++searched.meshes;
       search_steps(*model, manifest, judged->matched->rules.rules,

@@ -29,6 +29,14 @@ Matcher compiled(const RuleSet& rules) {
   return *std::move(matcher);
 }
 
+// The judge of match(): names that differ only in numbers are searched as well.
+Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
+                         const MayDecide& may_decide, int jobs) {
+  const auto found = matcher.find_sets(manifest, jobs, true);
+  REQUIRE(found.has_value());
+  return matches_of(*found, matcher.rules(), may_decide);
+}
+
 TEST_CASE("every rule found in a name is listed, in order") {
   const Matcher matcher = compiled(testing::rules(
       {{"kernel", ""}, {"^q", ""}, {"q/kernel$", ""}, {"", ""}}));

@@ -131,7 +131,7 @@ Tensor run_sliced(std::span<const Tensor> operands,
                integer_of(attributes, "end", x.shape[dim]));
 }
 
-// Where the dimension is sharded, a device slices as large a part of its own.
+// On a sharded dimension each device takes the same fraction of its own part.
 std::optional<Attributes> local_slice(const Attributes& attributes,
                                       const ShardingRule& rule,
                                       std::span<const Shape> local) {

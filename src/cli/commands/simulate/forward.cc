@@ -62,8 +62,7 @@ ForwardPass pass_of(const JudgedTarget& target) {
   return pass;
 }
 
-// Of a side, before anything is partitioned; empty where no forward pass is
-// known.
+// The forward pass of one side, not yet partitioned. Empty if none is known.
 std::optional<ForwardModel> side_model(const JudgedTarget& target) {
   const Model& model = target.session->model;
   if (model.forward() == nullptr) return std::nullopt;

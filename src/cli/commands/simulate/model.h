@@ -52,17 +52,17 @@ struct ModelRun {
   bool shrunk_by_default = false;  // and nobody asked for it
 };
 
-// What is run: a model that is placed, and its forward pass.
+// A model with its plan and the forward pass to run.
 struct PlacedPass {
   Session session;
   GraphDescription description;
   std::optional<ModelRun> run = {};  // none: a graph file is the pass
-  // Of a checkpoint, where the run computes with them.
+  // The checkpoint's weights, if the run computes with them.
   std::optional<StoredTensors> weights = {};
 };
 
-// The weights of a checkpoint that holds them, where values are not to be
-// others.
+// The checkpoint's weights. Empty if it has none, or if `--values` asks for
+// other numbers.
 std::optional<StoredTensors> weights_of(const Context& context,
                                         const Manifest& manifest);
 
