@@ -190,7 +190,7 @@ class ShapeReader {
   void add_attention(const TokenStack& stack, int64_t number,
                      const std::vector<TokenWeight>& weights,
                      LayerShapes& shapes) const {
-    const ModelFacts& facts = manifest_.facts;
+    const Facts& facts = manifest_.facts;
     const int64_t length = length_of(stack);
     if (shapes.heads > 0 && facts.heads) {
       AxisNames axes;
@@ -206,7 +206,7 @@ class ShapeReader {
           stack.decodes ? length + workload_.source_length : length;
       shapes.scores = numbers(length, Int128{*facts.heads} * seen, axes);
     }
-    const ModelState& state = facts.state;
+    const LayerStates& state = facts.state;
     if (stack.encodes || number >= static_cast<int64_t>(state.layers.size())) {
       return;
     }

@@ -316,7 +316,7 @@ class TokenReader {
   // A layer that keeps keys and values, but has no weight that gives any, uses
   // those of another.
   bool check_shared() {
-    const ModelState& state = manifest_.facts.state;
+    const LayerStates& state = manifest_.facts.state;
     if (state.layers.empty()) return true;
     for (const TokenStack& stack : model_.stacks) {
       if (stack.encodes) continue;

@@ -173,7 +173,7 @@ Shapes shapes_of(const GraphDescription& description) {
   return shapes;
 }
 
-ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
+Facts facts_of(Facts facts, const RunnableModel& model) {
   const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
     if (fact) fact = model_size(model, name);
   };
@@ -189,7 +189,7 @@ ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
 
 Manifest manifest_of(const Manifest& large, const Shapes& shapes,
                      const RunnableModel& model) {
-  Manifest small(large.about());
+  Manifest small(large.head());
   small.facts = facts_of(large.facts, model);
   for (size_t i = 0; i < large.size(); ++i) {
     const auto found = shapes.find(large.name(i));

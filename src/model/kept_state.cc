@@ -91,8 +91,8 @@ class KeptWalk {
   KeptWalk(const std::vector<int64_t>& windows, DType dtype)
       : windows_(windows), dtype_(dtype) {}
 
-  std::optional<ModelState> run(ModelValues& values,
-                                const ModelClass& model_class) {
+  std::optional<LayerStates> run(ModelValues& values,
+                                 const ModelClass& model_class) {
     if (!steps(model_class.steps, model_class.kept, {&values, false, {}}, "")) {
       return std::nullopt;
     }
@@ -389,7 +389,7 @@ class KeptWalk {
 
   const std::vector<int64_t>& windows_;
   DType dtype_;
-  ModelState state_;
+  LayerStates state_;
   std::map<std::string, uint32_t> numbers_;
   std::unordered_map<const ModuleStep*, bool> says_;
   Layer* layer_ = nullptr;
@@ -421,10 +421,10 @@ std::vector<std::string> kept_names(const Architecture& architecture,
   return names;
 }
 
-std::optional<ModelState> kept_state(ModelValues& values,
-                                     const ModelClass& model_class,
-                                     const std::vector<int64_t>& windows,
-                                     DType dtype) {
+std::optional<LayerStates> kept_state(ModelValues& values,
+                                      const ModelClass& model_class,
+                                      const std::vector<int64_t>& windows,
+                                      DType dtype) {
   return KeptWalk(windows, dtype).run(values, model_class);
 }
 

@@ -26,9 +26,9 @@ std::vector<std::string> kept_names(const Architecture& architecture,
 // are those of the layers by their index: 0 for all tokens, empty where no
 // layer has one. `dtype` is that of states of which nothing else is said.
 // Layers that are alike are computed once.
-std::optional<ModelState> kept_state(ModelValues& values,
-                                     const ModelClass& model_class,
-                                     const std::vector<int64_t>& windows,
-                                     DType dtype);
+std::optional<LayerStates> kept_state(ModelValues& values,
+                                      const ModelClass& model_class,
+                                      const std::vector<int64_t>& windows,
+                                      DType dtype);
 
 }  // namespace shardplan

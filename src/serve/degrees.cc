@@ -182,7 +182,7 @@ void add_once(std::vector<std::string>& texts, std::string text) {
   }
 }
 
-bool keeps_latents(const ModelFacts& facts) {
+bool keeps_latents(const Facts& facts) {
   if (facts.kv_latent) return true;
   return std::any_of(
       facts.state.kinds.begin(), facts.state.kinds.end(),

@@ -40,7 +40,7 @@ std::optional<int64_t> plain_token_bytes(
 
 std::optional<std::vector<CacheLayer>> layers_of_draft(
     const ServingInput& input, Diagnostics& diags) {
-  const ModelFacts& facts = input.draft->manifest->facts;
+  const Facts& facts = input.draft->manifest->facts;
   auto layers = cache_layers(facts, 0, facts.layers.value_or(0), input.mesh.tp,
                              input.kv_dtype);
   if (layers) return layers;
@@ -52,7 +52,7 @@ std::optional<std::vector<CacheLayer>> layers_of_draft(
 // SGLang: a layer of the draft is taken to keep as much as one of the model.
 bool size_as_the_model(const ServedModel& model, const ServingInput& input,
                        ServedDraft& draft, Diagnostics& diags) {
-  const ModelFacts& facts = model.manifest->facts;
+  const Facts& facts = model.manifest->facts;
   const auto of_model = cache_layers(facts, 0, facts.layers.value_or(0),
                                      input.mesh.tp, input.kv_dtype);
   const auto tokens =

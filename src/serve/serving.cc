@@ -77,7 +77,7 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
 }
 
 // What of the cache is not counted for engines; "" where all is.
-std::string_view uncounted(const ModelFacts& facts) {
+std::string_view uncounted(const Facts& facts) {
   const auto layers = kv_layers(facts);
   if (!layers) return "";
   for (const KvLayer& layer : *layers) {

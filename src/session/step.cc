@@ -395,7 +395,7 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
                                             const StepOptions& step) const {
   const Mesh& mesh = plan_.mesh;
   const MemoryRequest& memory = request_.memory;
-  const ModelFacts& facts = manifest_.facts;
+  const Facts& facts = manifest_.facts;
   const AxisNames heads = axes_of_field(rules_, "head_axis");
   Divisions divisions;
   divisions.count(Divided::Batch) = workload.batch;
