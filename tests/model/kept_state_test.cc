@@ -146,7 +146,7 @@ blocks: {b: [{state: conv, shape: [2]}, {c: ""}], c: [{cache: kv, of: 2}, {state
 classes: {A: [{repeat: layers, name: "{i}", steps: [{b: x}, {keeps: nothing, when: i == 3}]}]}
 )"));
   REQUIRE(result->architecture);
-  const ModelClass& all = result->architecture->classes.front();
+  const ArchitectureClass& all = result->architecture->classes.front();
   CHECK(kept_names(*result->architecture, all) ==
         std::vector<std::string>{"conv", "kv"});
   CHECK(says_what_is_kept(*result->architecture, all));

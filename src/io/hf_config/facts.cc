@@ -37,7 +37,7 @@ std::optional<int64_t> find_size(const Node& config,
 class Reading {
  public:
   Reading(std::shared_ptr<const Architecture> architecture, const Node& config,
-          ModelValues::Place place = ModelValues::Place::Own)
+          ConfigValues::Place place = ConfigValues::Place::Own)
       : architecture_(std::move(architecture)),
         reader_(config, "", diags_),
         values_(*architecture_, reader_, 0, place) {}
@@ -51,7 +51,7 @@ class Reading {
   }
   // Not one that only a forward pass asks for.
   // What the layers of a class keep; none where that does not follow.
-  std::optional<LayerStates> state(const ModelClass& model_class,
+  std::optional<LayerStates> state(const ArchitectureClass& model_class,
                                    const std::vector<int64_t>& windows,
                                    DType dtype) {
     return kept_state(values_, model_class, windows, dtype);
@@ -74,7 +74,7 @@ class Reading {
   std::shared_ptr<const Architecture> architecture_;
   Diagnostics diags_;
   ConfigReader reader_;
-  ModelValues values_;
+  ConfigValues values_;
 };
 
 std::optional<int64_t> find_kv_heads(const Node& config,
@@ -174,10 +174,11 @@ std::optional<DType> named_dtype(const Node& config) {
 LayerStates layer_state(const Node& config, const Node& text,
                         const std::shared_ptr<const Architecture>& architecture,
                         const Facts& facts) {
-  ModelKind kind = architecture != nullptr ? model_kind_of(architecture, config)
-                                           : find_model_kind(config);
+  ArchitectureChoice kind = architecture != nullptr
+                                ? choose_class(architecture, config)
+                                : choose_architecture(config);
   const bool whole = static_cast<bool>(kind);
-  if (!whole) kind = find_model_kind(text);
+  if (!whole) kind = choose_architecture(text);
   if (!kind) return {};
   if (kind.model_class == nullptr && !kind.architecture->classes.empty()) {
     kind.model_class = &kind.architecture->classes.front();
@@ -199,11 +200,11 @@ LayerStates layer_state(const Node& config, const Node& text,
 }
 
 std::unique_ptr<Reading> reading_of(const Node& config) {
-  ModelKind kind = find_model_kind(config);
+  ArchitectureChoice kind = choose_architecture(config);
   if (!kind) return nullptr;
   if (const ConfigSection* const part = flat_part(kind, config)) {
     return std::make_unique<Reading>(part->architecture, config,
-                                     ModelValues::Place::Flat);
+                                     ConfigValues::Place::Flat);
   }
   return std::make_unique<Reading>(std::move(kind.architecture), config);
 }
@@ -250,7 +251,7 @@ std::optional<int64_t> config_experts_per_token(const Node& root) {
 std::string config_model_type(const Node& config) {
   const auto given = config.find("model_type");
   if (given && !given->is_null()) return std::string(given->text());
-  const ModelKind kind = find_model_kind(config);
+  const ArchitectureChoice kind = choose_architecture(config);
   if (!kind || kind.architecture->model_types.empty()) return "";
   return kind.architecture->model_types.front();
 }
@@ -260,7 +261,7 @@ Facts config_facts(const Node& config,
   const auto inner = config.find("text_config");
   const auto whole = architecture != nullptr
                          ? architecture
-                         : find_model_kind(config).architecture;
+                         : choose_architecture(config).architecture;
   const ConfigSection* part = nullptr;
   for (size_t i = 0; whole && i < whole->sections.size(); ++i) {
     if (whole->sections[i].key == "text_config") part = &whole->sections[i];

@@ -361,9 +361,9 @@ void sort_unique(std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelOutline outline_of(
+ArchitectureOutline outline_of(
     const std::shared_ptr<const Architecture>& architecture) {
-  ModelOutline result;
+  ArchitectureOutline result;
   PartialValues values(*architecture,
                        [](std::string_view) { return std::nullopt; });
   Outline main(*architecture, values);
@@ -373,7 +373,8 @@ ModelOutline outline_of(
     if (tensor.certain) result.required.push_back(tensor.name);
   }
   Outline all(*architecture, values);
-  for (const ModelClass& each : architecture->classes) all.add(each.steps);
+  for (const ArchitectureClass& each : architecture->classes)
+    all.add(each.steps);
   for (const OutlineTensor& tensor : all.tensors) {
     result.known.push_back(tensor.name);
     if (tensor.stacked_name.empty()) continue;
@@ -678,7 +679,7 @@ class ShapeReading {
   ParameterNames names_;
   Diagnostics quiet_;
   ConfigReader reader_;
-  ModelValues said_;
+  ConfigValues said_;
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter, std::less<>> found_;

@@ -79,10 +79,10 @@ std::optional<RunnableModel> by_config(
   std::string type = text_at(map, "model_type");
   const std::string whole = text_at(root, "model_type");
   if (type.empty()) type = whole;
-  ModelKind kind = architecture != nullptr
-                       ? model_kind_of(std::move(architecture), root)
-                       : find_model_kind(map);
-  if (!kind) kind = find_model_kind(root);
+  ArchitectureChoice kind = architecture != nullptr
+                                ? choose_class(std::move(architecture), root)
+                                : choose_architecture(map);
+  if (!kind) kind = choose_architecture(root);
   if (const ConfigSection* const part = flat_part(kind, root)) {
     model.flat = true;
     kind = {part->architecture, nullptr};
@@ -95,7 +95,7 @@ std::optional<RunnableModel> by_config(
   if (kind.model_class == nullptr) {
     kind.model_class = &kind.architecture->classes.front();
   }
-  static_cast<ModelKind&>(model) = std::move(kind);
+  static_cast<ArchitectureChoice&>(model) = std::move(kind);
   if (model.nested || model.flat)
     note_text_model(whole, type, head_of(root), diags);
   return model;
@@ -118,10 +118,10 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
                   "the names of this model are those of no architecture whose "
                   "forward pass is known");
   std::string near;
-  ModelOutline outline;
+  ArchitectureOutline outline;
   size_t most = 0;
   for (const std::string& each : computing_architectures_general_first()) {
-    ModelOutline own = outline_of(find_architecture(each));
+    ArchitectureOutline own = outline_of(find_architecture(each));
     const size_t found = select(names, own.required, true).size();
     if (!near.empty() && found <= most) continue;
     near = each;
@@ -161,7 +161,7 @@ std::shared_ptr<const Document> empty_config() {
 
 // How many of the names are those of parameters that a class has.
 size_t fitting(const std::shared_ptr<const Architecture>& architecture,
-               const ModelClass& model_class, const Names& names) {
+               const ArchitectureClass& model_class, const Names& names) {
   Architecture one = *architecture;
   one.classes = {model_class};
   const auto own = std::make_shared<const Architecture>(std::move(one));
@@ -207,7 +207,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
     auto architecture = find_architecture(each);
     if (!architecture->by_names) continue;
     const Names folded = folded_names(manifest, firsts, *architecture);
-    const ModelOutline outline = outline_of(architecture);
+    const ArchitectureOutline outline = outline_of(architecture);
     if (!select(folded, outline.required, false).empty() ||
         !select(outline.known, folded, false).empty() ||
         outline.required.size() < most) {
@@ -232,7 +232,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
   }
   const Names folded = folded_names(manifest, firsts, *model.architecture);
   size_t best = 0;
-  for (const ModelClass& each : model.architecture->classes) {
+  for (const ArchitectureClass& each : model.architecture->classes) {
     if (!is_computed(*model.architecture, each)) continue;
     const size_t fit = fitting(model.architecture, each, folded);
     if (model.model_class != nullptr && fit <= best) continue;

@@ -55,7 +55,7 @@ std::vector<int64_t> model_table(const RunnableModel& model,
 }
 
 bool is_computed(const Architecture& architecture,
-                 const ModelClass& model_class) {
+                 const ArchitectureClass& model_class) {
   return std::all_of(model_class.steps.begin(), model_class.steps.end(),
                      [&](const ModuleStep& step) {
                        const auto block = architecture.blocks.find(step.what);
