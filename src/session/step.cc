@@ -525,7 +525,7 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
 }
 
 std::shared_ptr<const ForwardModel> WrittenPasses::find(
-    const Manifest& manifest, const RunnableModel& model,
+    const Manifest& manifest, const ForwardDefinition& model,
     const ForwardPass& pass, const std::vector<bool>& frozen) {
   const std::lock_guard lock(mutex_);
   for (const auto& each : latest_) {

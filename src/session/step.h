@@ -51,7 +51,7 @@ class WrittenPasses {
  public:
   // Returns what forward_model() makes of the same arguments.
   std::shared_ptr<const ForwardModel> find(const Manifest& manifest,
-                                           const RunnableModel& model,
+                                           const ForwardDefinition& model,
                                            const ForwardPass& pass,
                                            const std::vector<bool>& frozen);
 
@@ -65,9 +65,9 @@ class WrittenPasses {
 // parameters are frozen, and which weights products use. Built once for any
 // number of plans. The model must outlive it.
 struct StepModel {
-  const RunnableModel* runnable = nullptr;  // null: shapes tell
-  std::vector<bool> frozen;                 // per parameter; empty: none
-  DType dtype = DType::F32;                 // of activations
+  const ForwardDefinition* runnable = nullptr;  // null: shapes tell
+  std::vector<bool> frozen;                     // per parameter; empty: none
+  DType dtype = DType::F32;                     // of activations
   int64_t adapter_bytes = 0;
   // Of quantised weights, which are frozen, what they stand for.
   std::optional<DequantisedModel> dequantised;

@@ -345,7 +345,7 @@ int64_t layer_for(const LayerCycle& cycle, int64_t layer) {
   return cycle.begin + cycle.period + (layer - cycle.begin) % cycle.period;
 }
 
-ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
+ForwardModel forward_model(const Manifest& manifest, ForwardDefinition given,
                            const ForwardPass& pass, std::vector<bool> frozen) {
   const int64_t layers =
       layers_run(pass, model_size(given, "layers").value_or(0));

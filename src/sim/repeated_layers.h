@@ -43,7 +43,7 @@ struct LayerPlace {
 // once. `manifest` must outlive it.
 struct ForwardModel {
   const Manifest* manifest = nullptr;
-  RunnableModel model;
+  ForwardDefinition model;
   std::vector<int64_t> windows;  // of its layers; empty: all see all
   ForwardPass pass;
   int64_t layers = 0;                     // of the pass
@@ -63,7 +63,7 @@ struct ForwardModel {
   std::unique_ptr<Graphs> graphs = std::make_unique<Graphs>();
 };
 
-ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
+ForwardModel forward_model(const Manifest& manifest, ForwardDefinition model,
                            const ForwardPass& pass,
                            std::vector<bool> frozen = {});
 

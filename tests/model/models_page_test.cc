@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 #include "model/kept_state.h"
 #include "model/naming/name_scheme.h"
 #include "tests/support/hf_config.h"

@@ -47,7 +47,7 @@ struct BlockUse {
 
 class ForwardWalk {
  public:
-  ForwardWalk(const RunnableModel& model, ConfigValues& values,
+  ForwardWalk(const ForwardDefinition& model, ConfigValues& values,
               ForwardWriter& out, Diagnostics& diags)
       : model_(model),
         values_(values),
@@ -644,7 +644,7 @@ class ForwardWalk {
     frame.values[one.carried] = newest;
   }
 
-  const RunnableModel& model_;
+  const ForwardDefinition& model_;
   ConfigValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
@@ -656,7 +656,7 @@ class ForwardWalk {
   bool good_ = true;
 };
 
-std::optional<GraphDescription> written(const RunnableModel& model,
+std::optional<GraphDescription> written(const ForwardDefinition& model,
                                         const ForwardInput& input,
                                         Diagnostics& diags) {
   const int64_t errors = diags.count(Severity::Error);
@@ -671,7 +671,7 @@ std::optional<GraphDescription> written(const RunnableModel& model,
 
 }  // namespace
 
-std::optional<GraphDescription> write_forward(const RunnableModel& model,
+std::optional<GraphDescription> write_forward(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
   // Messages may point into it when the model is gone.

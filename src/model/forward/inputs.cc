@@ -18,7 +18,7 @@ void add_pass_sizes(const ForwardPass& pass, ValueScope& scope) {
   }
 }
 
-bool reads_tokens(const RunnableModel& model) {
+bool reads_tokens(const ForwardDefinition& model) {
   const Architecture& architecture = *model.architecture;
   if (model.model_class->steps.empty()) return false;
   const auto block =

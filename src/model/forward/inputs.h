@@ -8,7 +8,7 @@
 
 #include "model/architecture/architecture.h"
 #include "model/architecture/scope.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 #include "model/forward/writer.h"
 
 namespace shardplan {
@@ -17,7 +17,7 @@ namespace shardplan {
 void add_pass_sizes(const ForwardPass& pass, ValueScope& scope);
 
 // Whether the model reads integers: tokens, whose number the pass says.
-bool reads_tokens(const RunnableModel& model);
+bool reads_tokens(const ForwardDefinition& model);
 
 // False, with the reason reported (SP009), where a size has no value.
 bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out);

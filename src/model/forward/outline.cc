@@ -400,7 +400,7 @@ constexpr const char* kFactNames[] = {"layers",   "heads",   "kv_heads",
 
 class ShapeReading {
  public:
-  ShapeReading(RunnableModel& model, const Manifest& manifest)
+  ShapeReading(ForwardDefinition& model, const Manifest& manifest)
       : model_(model),
         manifest_(manifest),
         names_(manifest, model.architecture->other_names),
@@ -674,7 +674,7 @@ class ShapeReading {
     model_.given_tables.emplace(each.table, std::move(table));
   }
 
-  RunnableModel& model_;
+  ForwardDefinition& model_;
   const Manifest& manifest_;
   ParameterNames names_;
   Diagnostics quiet_;
@@ -689,11 +689,11 @@ class ShapeReading {
 
 }  // namespace
 
-bool shapes_fit(RunnableModel model, const Manifest& manifest) {
+bool shapes_fit(ForwardDefinition model, const Manifest& manifest) {
   return ShapeReading(model, manifest).fits();
 }
 
-std::optional<std::vector<std::string>> read_shapes(RunnableModel& model,
+std::optional<std::vector<std::string>> read_shapes(ForwardDefinition& model,
                                                     const Manifest& manifest) {
   return ShapeReading(model, manifest).run();
 }

@@ -32,14 +32,14 @@ ArchitectureOutline outline_of(
 
 // Whether the manifest's shapes may be those of the model, whose names it has:
 // a size that several tell is the same in all.
-bool shapes_fit(RunnableModel model, const Manifest& manifest);
+bool shapes_fit(ForwardDefinition model, const Manifest& manifest);
 
 // Names whose values the shapes and the facts of a checkpoint tell, where the
 // config does not. What it says goes first, then facts, then shapes; a table of
 // layers is told by which modules a layer has, where there is no config. Gives
 // names of sizes that the checkpoint's tensors have, and that nothing tells.
 // Empty where the architecture has too many steps to be read.
-std::optional<std::vector<std::string>> read_shapes(RunnableModel& model,
+std::optional<std::vector<std::string>> read_shapes(ForwardDefinition& model,
                                                     const Manifest& manifest);
 
 }  // namespace shardplan

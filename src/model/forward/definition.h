@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunnableModel: a model whose forward pass is known, and what its config and
-// its tensors say of the names of its architecture.
+// ForwardDefinition: a model whose forward pass is known, and what its config
+// and its tensors say of the names of its architecture.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace shardplan {
 
 // A model whose forward pass is known: its architecture and class, and what
 // their names stand for in it.
-struct RunnableModel : ArchitectureChoice {
+struct ForwardDefinition : ArchitectureChoice {
   // Its config.json, and the map in it that says its sizes (`text_config`, or
   // all of it); without one, an empty map.
   std::shared_ptr<const Document> config;
@@ -50,16 +50,16 @@ struct OpenValues {
   ConfigReader reader;
   ConfigValues values;
 
-  OpenValues(const RunnableModel& model, Diagnostics& diags);
+  OpenValues(const ForwardDefinition& model, Diagnostics& diags);
 };
 
 // The value of a name of its architecture; empty where it has none.
-std::optional<ConfigValue> model_value(const RunnableModel& model,
+std::optional<ConfigValue> model_value(const ForwardDefinition& model,
                                        std::string_view name);
-std::optional<int64_t> model_size(const RunnableModel& model,
+std::optional<int64_t> model_size(const ForwardDefinition& model,
                                   std::string_view name);
 // Of a table of integers, one per layer; nothing where there is none.
-std::vector<int64_t> model_table(const RunnableModel& model,
+std::vector<int64_t> model_table(const ForwardDefinition& model,
                                  std::string_view name);
 
 // Whether all that a class has is computed: blocks, one after another.
