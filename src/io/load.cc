@@ -344,7 +344,7 @@ std::shared_ptr<const NameScheme> load_name_scheme(
 }
 
 std::optional<Manifest> load_manifest(const std::string& path,
-                                      const ModelReading& given, Host& host,
+                                      const LoadOptions& given, Host& host,
                                       Diagnostics& diags) {
   ConfigReading reading;
   if (given.architecture) {

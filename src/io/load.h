@@ -35,7 +35,7 @@ struct ConfigReading {
 };
 
 // A model as the user named it: a file, a directory, or `-`.
-struct ModelSource {
+struct ManifestSource {
   std::string path;       // as given
   std::string directory;  // where files beside it are looked for
   SourcePtr file;         // its text; null for a directory
@@ -43,7 +43,7 @@ struct ModelSource {
 };
 
 // What a model does not say itself.
-struct ModelReading {
+struct LoadOptions {
   std::optional<std::string> architecture =
       {};                                  // --architecture: a name or a file
   std::optional<std::string> scheme = {};  // --scheme: a name or a file
@@ -55,7 +55,7 @@ struct ManifestFormat {
   std::string_view summary;
   // Whether the text is of this format; looks at its first few kilobytes.
   bool (*recognize)(std::string_view head);
-  std::optional<Manifest> (*read)(const ModelSource&, Host&, Diagnostics&);
+  std::optional<Manifest> (*read)(const ManifestSource&, Host&, Diagnostics&);
   // Weights have no facts of their own: a config.json beside them gives these.
   bool is_weights = false;
   // How many bytes of a file are needed, seen from its head; null: all.
@@ -70,7 +70,7 @@ std::span<const ManifestFormat> manifest_formats();
 // to be unique (SP003). An architecture or scheme that nothing is read by is
 // SP010.
 std::optional<Manifest> load_manifest(const std::string& path,
-                                      const ModelReading& reading, Host& host,
+                                      const LoadOptions& reading, Host& host,
                                       Diagnostics& diags);
 inline std::optional<Manifest> load_manifest(const std::string& path,
                                              Host& host, Diagnostics& diags) {

@@ -156,7 +156,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
   return read_model(path, file, host, diags);
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   if (source.file == nullptr) {
     return read_directory(source.directory, host, diags);

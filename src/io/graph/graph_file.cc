@@ -143,7 +143,7 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
 
 namespace {
 
-std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
   const auto graph = read_graph(model.file, {}, diags);
   if (!graph) return std::nullopt;

@@ -185,7 +185,7 @@ bool recognize(std::string_view head) {
   return has("\"model_type\"", '"') || has("\"architectures\"", '[');
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   diags.keep(source.file);
   auto document = parse_document(source.file, diags);

@@ -108,7 +108,7 @@ bool recognize(std::string_view head) {
   });
 }
 
-std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
   diags.keep(model.file);
   auto manifest = looks_like_json(model.file->text())
