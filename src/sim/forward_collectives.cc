@@ -192,7 +192,7 @@ std::optional<std::vector<CollectiveUse>> summed(
 
 }  // namespace
 
-std::optional<ForwardCollectives> forward_collectives(ForwardModel& model,
+std::optional<ForwardCollectives> forward_collectives(ForwardGraphs& model,
                                                       const ForwardPlan& plan,
                                                       Diagnostics& diags,
                                                       AlikeLayers alike) {

@@ -56,7 +56,7 @@ struct ForwardCollectives {
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
 std::optional<ForwardCollectives> forward_collectives(
-    ForwardModel& model, const ForwardPlan& plan, Diagnostics& diags,
+    ForwardGraphs& model, const ForwardPlan& plan, Diagnostics& diags,
     AlikeLayers alike = AlikeLayers::Once);
 
 }  // namespace shardplan

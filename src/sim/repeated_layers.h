@@ -41,7 +41,7 @@ struct LayerPlace {
 
 // A model whose forward pass is known. What plans of it have in common is made
 // once. `manifest` must outlive it.
-struct ForwardModel {
+struct ForwardGraphs {
   const Manifest* manifest = nullptr;
   ForwardDefinition model;
   std::vector<int64_t> windows;  // of its layers; empty: all see all
@@ -63,11 +63,11 @@ struct ForwardModel {
   std::unique_ptr<Graphs> graphs = std::make_unique<Graphs>();
 };
 
-ForwardModel forward_model(const Manifest& manifest, ForwardDefinition model,
-                           const ForwardPass& pass,
-                           std::vector<bool> frozen = {});
+ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition model,
+                             const ForwardPass& pass,
+                             std::vector<bool> frozen = {});
 
-inline bool is_frozen(const ForwardModel& model, size_t parameter) {
+inline bool is_frozen(const ForwardGraphs& model, size_t parameter) {
   return !model.frozen.empty() && model.frozen[parameter];
 }
 
@@ -112,7 +112,7 @@ using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
 
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
-std::optional<RepeatedProgram> partition_layers(const ForwardModel& model,
+std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
                                                 const PlacedModel& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,
