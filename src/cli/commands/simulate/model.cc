@@ -314,7 +314,7 @@ std::optional<PlacedPass> read_whole_model(Context& context,
   read->report_recognised(context.diags);
   const ForwardDefinition* const whole = read->forward();
   if (whole == nullptr) return std::nullopt;
-  ModelRun run;
+  RunSummary run;
   run.family = whole->architecture->name;
   if (const auto tied = model_value(*whole, "tied")) {
     run.tied = tied->integer != 0;
