@@ -197,7 +197,7 @@ std::optional<ForwardCollectives> forward_collectives(ForwardGraphs& model,
                                                       Diagnostics& diags,
                                                       AlikeLayers alike) {
   const auto found = partition_layers(
-      model, {plan.manifest, plan.plan, plan.rules, plan.reading},
+      model, plan,
       [&](const Program& program, const LayerCycle& cycle) {
         return is_steady(uses_in(program, plan.storage), cycle);
       },

@@ -295,7 +295,7 @@ const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
   return &made.emplace(key, *std::move(graph)).first->second;
 }
 
-std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
+std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
                                    Diagnostics& diags) {
   static const RuleSet kNoRules;
   const RuleSet& rules = of.rules != nullptr ? *of.rules : kNoRules;
@@ -310,7 +310,7 @@ std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
 // With few layers in place of all; empty where that cannot be, for whatever
 // reason.
 std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
-                                             const PlacedModel& of,
+                                             const ForwardPlan& of,
                                              const IsSteady& is_steady,
                                              Diagnostics& diags) {
   const auto cycle = find_cycle(model, of.plan);
@@ -385,7 +385,7 @@ ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition given,
 }
 
 std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
-                                                const PlacedModel& of,
+                                                const ForwardPlan& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,
                                                 Diagnostics& diags) {

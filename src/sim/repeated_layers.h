@@ -23,6 +23,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "graph/elementwise.h"
 #include "graph/graph.h"
 #include "model/forward/forward.h"
 #include "resolve/name_resolution.h"
@@ -39,8 +40,9 @@ struct LayerPlace {
   bool other = false;
 };
 
-// A model whose forward pass is known. What plans of it have in common is made
-// once. `manifest` must outlive it.
+// The graphs of one forward pass: of all its layers, and of the few that plans
+// ask for. They are written once and shared by all plans of the model.
+// `manifest` must outlive it.
 struct ForwardGraphs {
   const Manifest* manifest = nullptr;
   ForwardDefinition model;
@@ -72,11 +74,12 @@ inline bool is_frozen(const ForwardGraphs& model, size_t parameter) {
 }
 
 // Where the values of a model lie. All must outlive the call.
-struct PlacedModel {
+struct ForwardPlan {
   const Manifest& manifest;  // the model's, or one with the same parameters
   const Plan& plan;
   const RuleSet* rules;  // null: there are none
   NameReading reading;
+  Storage storage = Storage::F32;  // of every number that is sent
 };
 
 // From layer `begin` on, every `period` layers are as those before them.
@@ -113,7 +116,7 @@ using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
 std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
-                                                const PlacedModel& of,
+                                                const ForwardPlan& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,
                                                 Diagnostics& diags);
