@@ -42,12 +42,15 @@ struct ManifestSource {
   ConfigReading reading = {};
 };
 
+// As much of a file as tells what it is.
+inline constexpr int64_t kHeadBytes = int64_t{1} << 16;
+
 // What a model does not say itself.
 struct LoadOptions {
   std::optional<std::string> architecture =
       {};                                  // --architecture: a name or a file
   std::optional<std::string> scheme = {};  // --scheme: a name or a file
-  SourcePtr file = nullptr;  // all of the text, where it was read already
+  SourcePtr file = nullptr;  // read_head() of it, where that was called
 };
 
 struct ManifestFormat {
@@ -141,5 +144,14 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
 // stands beside it); `-` is standard input, named `<stdin>`. `diags` keeps it.
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags);
+// The first kHeadBytes of a larger file, else all of it: what has no size, such
+// as a pipe, can be read only once.
+SourcePtr read_head(const std::string& path, Host& host, Diagnostics& diags);
+// Whether the file has more than what was read of it.
+inline bool has_more(const std::string& path, const SourceFile& head,
+                     Host& host) {
+  const auto info = host.file_info(path);
+  return info && info->size > static_cast<int64_t>(head.text().size());
+}
 
 }  // namespace shardplan

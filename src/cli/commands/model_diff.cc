@@ -46,17 +46,10 @@ struct BothSides {
 
 // What a saved plan holds cannot be changed by rules.
 bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
-  const auto info = path == "-" || path.starts_with('@')
-                        ? std::nullopt
-                        : context.host.file_info(path);
-  // A pipe can be read once only.
-  if (!info || info->directory || info->size == 0) return true;
-  constexpr int64_t kHeadBytes = 1 << 16;
+  if (path == "-" || path.starts_with('@')) return true;
   Diagnostics unread;  // whoever reads the model says why
-  const SourcePtr head = read_source(path, kHeadBytes, context.host, unread);
-  if (head == nullptr) return true;
-  if (head->text().size() < static_cast<size_t>(kHeadBytes)) file = head;
-  if (!is_plan(head->text())) return true;
+  file = read_head(path, context.host, unread);
+  if (file == nullptr || !is_plan(file->text())) return true;
   context.diags
       .error(Code::Usage, {},
              in_backticks(path) + " is a saved plan, and no MODEL")
