@@ -31,8 +31,8 @@ struct StateRules {
 };
 
 struct AskedMemory {
-  // Without what follows from a plan: axes of the cache, of tokens, and specs
-  // of leaves.
+  // The axes of the cache and of tokens, and the specs of leaves, are left
+  // open: they follow from a plan.
   BudgetOptions options;
   std::optional<std::string> hardware = {};  // a profile's name
   std::optional<StateRules> state_rules = {};
@@ -40,7 +40,8 @@ struct AskedMemory {
   GroupOfParameters group_of = {};  // by options.state.groups
 
   KvAxesAsked axes = {};
-  // With a cache: where names say that heads and states are.
+  // Dimensions of parameters that consist of heads, or of parts of recurrent
+  // states. They are looked for where there is a cache.
   std::vector<KeyProjection> heads = {};
   std::vector<KeyProjection> states = {};
 

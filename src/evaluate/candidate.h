@@ -76,7 +76,7 @@ struct Placing {
   bool operator==(const Placing&) const = default;
 };
 
-// What a training step or a cache holds at once.
+// The sequences of a training step, or those in a cache.
 struct Workload {
   int64_t batch = 1;  // sequences over all devices
   int64_t seq = 1;    // tokens of each

@@ -27,6 +27,7 @@
 #include "evaluate/parameter_groups.h"
 #include "evaluate/plan_judge.h"
 #include "findings/findings.h"
+#include "model/model.h"
 #include "model/units.h"
 #include "resolve/device_memory.h"
 #include "resolve/match.h"
@@ -42,9 +43,8 @@ struct JudgedPlan {
 };
 // Runs the checks of `sides` and reports their findings. `rules` is null for a
 // saved plan. Empty, with the error reported, if device_memory() fails.
-std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
-                                     const RuleSet* rules, const Plan& plan,
-                                     const LintOptions& how,
+std::optional<JudgedPlan> judge_plan(const Model& model, const RuleSet* rules,
+                                     const Plan& plan, const LintOptions& how,
                                      std::span<const Needs> sides,
                                      Diagnostics& diags);
 
@@ -103,12 +103,13 @@ class Evaluator {
  public:
   // `ground` must outlive the evaluator.
   explicit Evaluator(const Groundwork& ground) : ground_(ground) {}
-  // With `asked`, candidates are judged, too. Findings have the severities of
+  // This one can judge candidates, too. Its findings have the severities of
   // `like`.
   Evaluator(const Groundwork& ground, const Asked& asked,
             const Diagnostics& like)
       : ground_(ground), asked_(asked), like_(like.fresh()) {}
-  // For another thread, with what this one knows of patterns and layers.
+  // An evaluator for another thread that shares what is known of patterns and
+  // layers.
   Evaluator beside() const;
 
   const Groundwork& ground() const { return ground_; }

@@ -57,8 +57,9 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                                    held.options.state, by.rules, how,
                                    memory.trained, memory.group_of, diags);
   // Findings about rules of leaves, as about those of parameters.
-  if (!specs || !judge_plan(specs->leaves, &by.rules, specs->plan, by.linting,
-                            std::array{Needs::Names, Needs::Specs}, diags)) {
+  if (!specs ||
+      !judge_plan(Model(specs->leaves), &by.rules, specs->plan, by.linting,
+                  std::array{Needs::Names, Needs::Specs}, diags)) {
     return false;
   }
   for (const SourcePtr& source : by.rules.sources) diags.keep(source);

@@ -27,14 +27,15 @@
 
 namespace shardplan {
 
-// What is judged, whatever the plan. All of it must outlive its judges.
+// The model, and everything that is asked of it on any plan. All of it must
+// outlive its judges.
 struct Asked {
   const Model& model;
   const RuleSet* rules = nullptr;  // null: a saved plan
   const AskedMemory& memory;
-  const StepModel* step = nullptr;      // null: no training step
-  const ServedModel* served = nullptr;  // an engine serves it; nothing else is
-                                        // judged
+  const StepModel* step = nullptr;        // null: no training step
+  const ServedWeights* served = nullptr;  // an engine serves it; nothing else
+                                          // is judged
 };
 
 // Layers by the kinds of their parameters. Most plans of a search share them.
@@ -43,7 +44,7 @@ struct KeptLayers {
   std::shared_ptr<const LayerGroups> groups;
 };
 
-// What follows from the plan and the optimizer for all that is held.
+// The budget's options with what follows from a plan and an optimizer.
 struct HeldInput {
   BudgetOptions options;  // its state_specs points below
   std::unique_ptr<StateSpecs> state_specs;
@@ -91,8 +92,8 @@ class PlanJudge {
   std::optional<WorkloadHeadroom> headroom(const Candidate& candidate,
                                            const Budget& budget);
 
-  // What the framework refuses of the step, since it does not divide; nothing
-  // without a step.
+  // Counts of the step that do not divide, so that the framework refuses it;
+  // none without a step.
   std::vector<DivisionProblem> refused(const Candidate& candidate);
 
   BudgetOptions options_of(const Candidate& candidate);
@@ -108,13 +109,13 @@ class PlanJudge {
       : asked_(asked), plan_(plan) {}
   std::optional<HeldInput> hold(const StateOptions& state, KeptLayers& kept,
                                 Diagnostics& diags) const;
-  // As asked for, or for the optimizer of a candidate.
+  // The input for the candidate's optimizer.
   const HeldInput& held_for(const Candidate& candidate);
 
   Asked asked_;
   const Plan& plan_;
   HeldInput held_;
-  // With rules for its leaves another optimizer has leaves of its own.
+  // The same for another optimizer, whose leaves the state rules place anew.
   std::optional<HeldInput> other_;
   std::optional<Optimizer> other_of_;
   std::optional<Steps> steps_;

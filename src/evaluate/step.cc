@@ -87,7 +87,7 @@ RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes) {
   return changed;
 }
 
-// Of the most numbers of a model, as they are computed with.
+// The dtype of most numbers of a model, as it is computed with.
 DType most_stored_dtype(const Manifest& manifest) {
   std::map<DType, Int128> elements;
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -110,7 +110,7 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (adapter_part(manifest.name(i)).empty()) continue;
     std::pair one(manifest.type(i), trained.empty() || trained[i]);
-    // What one number takes follows from the dtype.
+    // The size of one number follows from the dtype alone.
     one.first.shape = {};
     if (std::find(adapters.begin(), adapters.end(), one) == adapters.end()) {
       adapters.push_back(std::move(one));
@@ -161,7 +161,7 @@ std::string_view bracket_source_name(BracketSource from) {
 
 DType StepModel::activation_dtype(const StateOptions& state) const {
   if (state.compute_dtype) return *state.compute_dtype;
-  // What is frozen, and that is most, keeps its own dtype.
+  // Frozen parameters, which are most of them, keep their own dtype.
   if (state.param_dtype && frozen.empty()) return *state.param_dtype;
   return most_stored;
 }
@@ -282,7 +282,7 @@ Steps::Pass Steps::pass_of(const Workload& workload,
 std::vector<DivisionProblem> Steps::refused(const Workload& workload,
                                             const StepOptions& step) const {
   const Mesh& mesh = plan_.mesh;
-  const ModelFacts& facts = manifest_.facts;
+  const Facts& facts = manifest_.facts;
   const AxisNames heads = axes_of_field(rules_, "head_axis");
   Divisions divisions;
   divisions.count(Divided::Batch) = workload.batch;
@@ -349,7 +349,7 @@ std::optional<MemoryBracket> Steps::bracket(const Workload& workload,
                    "`--fp8` is about what single products read", diags);
     return std::nullopt;
   } else {
-    ShapedModel shaped = by_shapes(workload, step);
+    ShapedLayers shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
       report_unknown(*model_.recognised, shaped.unknown, diags);
       return std::nullopt;
@@ -372,8 +372,8 @@ std::optional<MemoryBracket> Steps::bracket(const Workload& workload,
   return step_memory(input, step, diags);
 }
 
-ShapedModel Steps::by_shapes(const Workload& workload,
-                             const StepOptions& step) const {
+ShapedLayers Steps::by_shapes(const Workload& workload,
+                              const StepOptions& step) const {
   const Pass pass = pass_of(workload, step.microbatches);
   ShapedWorkload shaped;
   shaped.sequences = pass.sequences;
@@ -408,8 +408,8 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
   return absent.empty();
 }
 
-std::shared_ptr<const ForwardModel> WrittenPasses::find(
-    const Manifest& manifest, const RunnableModel& model,
+std::shared_ptr<const ForwardGraphs> WrittenPasses::find(
+    const Manifest& manifest, const ForwardDefinition& model,
     const ForwardPass& pass, const std::vector<bool>& frozen) {
   const std::lock_guard lock(mutex_);
   for (const auto& each : latest_) {
@@ -417,8 +417,8 @@ std::shared_ptr<const ForwardModel> WrittenPasses::find(
     if (each->manifest == &manifest && each->pass == pass) return each;
   }
   if (latest_.size() == kMost) latest_.erase(latest_.begin());
-  latest_.push_back(std::make_shared<const ForwardModel>(
-      forward_model(manifest, model, pass, frozen)));
+  latest_.push_back(std::make_shared<const ForwardGraphs>(
+      forward_graphs(manifest, model, pass, frozen)));
   return latest_.back();
 }
 
@@ -460,7 +460,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
 }
 
 // What is answered, and what is not: a bracket from shapes.
-void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags) {
   auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
                            "the forward pass of this " +

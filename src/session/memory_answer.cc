@@ -61,7 +61,7 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
   return text;
 }
 
-// By the config, without what it says of quantisation.
+// The model that the config describes without its quantisation.
 std::optional<DequantisedModel> dequantised(const Manifest& manifest,
                                             const std::vector<bool>& frozen,
                                             Diagnostics& diags) {
@@ -81,7 +81,7 @@ std::optional<DequantisedModel> dequantised(const Manifest& manifest,
   return dequantised_model(manifest, *plain, frozen, diags);
 }
 
-// Reports findings about what is held, with changes that were tried.
+// Reports a state that does not fit, with changes that were tried.
 void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
                    Diagnostics& diags) {
   std::vector<TriedChange> tried;
@@ -93,7 +93,7 @@ void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
   if (!budget.fits()) add_meshes(in, budget, host, diags);
 }
 
-// The same of a training step.
+// Reports a training step that does not fit, with changes that were tried.
 void report_bracket(const WaysOutInput& in, const Budget& budget,
                     const MemoryBracket& bracket, Host& host,
                     Diagnostics& diags) {
@@ -127,7 +127,7 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
   const Steps& steps = in.judge.steps();
   if (answer.from == BracketSource::Shapes) {
     const StepOptions step = in.judge.step_of({});
-    const ShapedModel shaped = steps.by_shapes(*memory.workload, step);
+    const ShapedLayers shaped = steps.by_shapes(*memory.workload, step);
     report_by_shapes(manifest, shaped, step.segments.attention, diags);
     answer.left_out = shaped.left_out;
   }
@@ -152,7 +152,7 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
   const auto device = device_limit(question.memory, host, diags);
   if (!device) return std::nullopt;
   const auto models =
-      served_models(question.engine, session.model.manifest, host, diags);
+      served_models(question.engine, session.model, host, diags);
   if (!models) return std::nullopt;
   asked.serving =
       asked_serving(question.engine, question.memory, *models, *device);

@@ -32,13 +32,13 @@ struct MemoryQuestion {
   const WorkloadRequest& workload;
   const EngineRequest& engine;
 };
-// What contradicts itself (SP010).
+// Whether the flags agree with one another; else SP010.
 bool check_question(const MemoryQuestion& question, Diagnostics& diags);
 
 struct StepAnswer {
   MemoryBracket bracket;
-  // With what an allocator and a process take beyond it; empty where that is
-  // not known.
+  // The bracket with the memory of an allocator and a process; empty where
+  // that is not known.
   std::optional<ReservedMemory> reserved;
   BracketSource from = BracketSource::ForwardPass;
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
@@ -50,7 +50,7 @@ struct StepAnswer {
 };
 
 struct MemoryAnswer {
-  // With what follows from the plan; state_specs is null.
+  // As they were judged, but that state_specs is null.
   BudgetOptions options;
   std::optional<KvAxes> kv_axes;  // with a cache
   bool names_trained = false;     // --trainable
@@ -72,7 +72,8 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           Headroom headroom, Host& host,
                                           Diagnostics& diags);
 
-// What steps of the model need on any mesh. Empty, with the reason reported:
+// The part of the model that steps need on any mesh. Empty, with the reason
+// reported:
 // the config cannot be read (SP002), adapters are there without a forward pass
 // (SP016), or quantised weights are trained or not described by a config
 // (SP009).

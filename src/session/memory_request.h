@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory is asked about with, and what a device has.
+// A request about memory, read from flags, and the memory of a device.
 #pragma once
 
 #include <cstdint>
@@ -75,12 +75,13 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
 
 // Whether a training step with a workload is asked for.
 bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory);
-// What contradicts itself or needs a workload (SP010).
+// Whether the flags of a training step agree with one another and with a
+// workload; else SP010.
 bool check_step_request(const PlanRequest& planning,
                         const MemoryRequest& memory,
                         const WorkloadRequest& workload, Diagnostics& diags);
 
-// What is asked of memory, read: the device, what is trained, rules of state.
+// Reads a request: the device, the parameters that are trained, state rules.
 // Empty, with the reason reported. `request` says how rules are read and
 // judged, and `workload` how a training step is done.
 // REQUIRES: check_memory_request().

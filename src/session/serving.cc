@@ -103,17 +103,17 @@ MemoryRequest budgeted(const EngineRequest& engine,
 }
 
 std::optional<ServedModels> served_models(const EngineRequest& engine,
-                                          const Manifest& manifest, Host& host,
+                                          const Model& of, Host& host,
                                           Diagnostics& diags) {
   const Engine& row = *find_engine(*engine.name);
-  auto model = known_model(manifest, row, diags);
+  auto model = known_weights(of, row, diags);
   if (!model) return std::nullopt;
   ServedModels models{*std::move(model), nullptr, std::nullopt};
   if (!engine.draft) return models;
   auto draft = load_manifest(*engine.draft, host, diags);
   if (!draft) return std::nullopt;
-  models.draft_manifest = std::make_unique<Manifest>(*std::move(draft));
-  models.draft = known_model(*models.draft_manifest, row, diags);
+  models.draft_model = std::make_unique<Model>(*std::move(draft));
+  models.draft = known_weights(*models.draft_model, row, diags);
   if (!models.draft) return std::nullopt;
   return models;
 }

@@ -37,21 +37,20 @@ bool check_engine_request(const EngineRequest& engine,
 // the plan is judged as the engine has it. Nothing without an engine.
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request);
 
-// What a plan is asked to hold beside an engine: without a limit, since it is
-// the engine that fills the devices.
+// The request without a limit beside an engine, which fills the devices itself.
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory);
 
 // Models that an engine serves, read once for any number of meshes. What is
 // served points into it.
 struct ServedModels {
-  ServedModel model;
-  std::unique_ptr<Manifest> draft_manifest;
-  std::optional<ServedModel> draft;
+  ServedWeights model;
+  std::unique_ptr<Model> draft_model;
+  std::optional<ServedWeights> draft;
 };
 // Empty, with the reason reported.
 std::optional<ServedModels> served_models(const EngineRequest& engine,
-                                          const Manifest& manifest, Host& host,
+                                          const Model& model, Host& host,
                                           Diagnostics& diags);
 // REQUIRES: an engine is asked for, and check_engine_request() held. `models`
 // must outlive the result.

@@ -32,8 +32,8 @@ enum class ChangeKind : uint8_t {
   Optimizer,  // of the state alone
 };
 
-// A change of a candidate that has all options of the request: of those of one
-// kind the smallest first.
+// A change of a candidate that has all options of the request. Changes of one
+// kind stand together, the smallest first.
 struct Change {
   ChangeKind kind = ChangeKind::Loss;
   std::string flags;

@@ -40,8 +40,9 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget);
 void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
                 Diagnostics& diags);
 
-// Of every kind of change the smallest that starts and holds what is asked for,
-// else the best. REQUIRES: an engine is judged; `asked` is its answer.
+// For every kind of change the smallest that starts and holds the sequences
+// asked for, else the best. REQUIRES: an engine is judged; `asked` is its
+// answer.
 std::vector<TriedServing> tried_servings(const WaysOutInput& in,
                                          const Serving& asked);
 

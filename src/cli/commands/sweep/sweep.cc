@@ -204,7 +204,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   Swept swept{on.findings};
   if (on.judge == nullptr) return swept;
   if (of_all != nullptr && !sweep.served &&
-      !judge_plan(sweep.inputs->model.manifest, &sweep.inputs->rules, *on.plan,
+      !judge_plan(sweep.inputs->model, &sweep.inputs->rules, *on.plan,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
@@ -367,8 +367,8 @@ std::optional<Sweep> run(Context& context) {
   Sweep sweep{std::move(kept), std::move(ground), *std::move(asked),
               candidates_of(options, *devices)};
   if (options.engine.name) {
-    sweep.served = served_models(options.engine, model.manifest, context.host,
-                                 context.diags);
+    sweep.served =
+        served_models(options.engine, model, context.host, context.diags);
     if (!sweep.served) return std::nullopt;
     sweep.memory.serving = asked_serving(
         options.engine, options.memory, *sweep.served, *devices->front().limit);
