@@ -155,18 +155,27 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
   auto plan = resolved(placing, placing.mesh ? *placing.mesh : mesh, firsts,
                        known, by.get(), diags);
   if (!plan) return std::nullopt;
+  LintOptions linting = ground_.linting;
+  StagedCounts counts = ground_.counts;
+  if (asked_ && asked_->memory.options.stages) {
+    // How many stages there are follows from the mesh.
+    linting.stages =
+        parameter_stages(ground_.manifest, plan_of_all(*plan, ground_.groups),
+                         asked_->memory.options.stages);
+    counts = counts_of(ground_.groups, linting);
+  }
   auto memory =
-      device_memory(*plan, placed_counts(*plan, ground_.counts), diags, &work_);
+      device_memory(*plan, placed_counts(*plan, counts), diags, &work_);
   if (!memory) return std::nullopt;
   PlacedGroups placed{std::move(by), *std::move(plan), *std::move(memory)};
   const Folding folding = fold_groups(ground_.groups, placed.plan.placement_of);
   const Summary summary = {
-      ground_.counts, bytes_of_all(firsts, ground_.counts), known,
+      counts, bytes_of_all(firsts, counts), known,
       [this](const std::string& pattern) { return catches_all(pattern); }};
   const RuleSet* const rules =
       placed.matched ? &placed.matched->rules.rules : nullptr;
   LintInput input = make_lint_input(firsts, placed.plan, folding, rules,
-                                    placed.memory, ground_.linting);
+                                    placed.memory, linting);
   input.summary = &summary;
   lint(input, sides, diags);
   return placed;
