@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "core/layers.h"
 
 namespace shardplan {
 namespace {
@@ -90,39 +91,40 @@ class TokenReader {
     return common;
   }
 
+  std::string_view prefix_of(size_t stack) const {
+    return numbered_.stacks[stack].prefix;
+  }
+
   // Layers of text: of numbered modules those that stand nearest to the
   // embedding, and the encoder beside a decoder. Others are towers.
   bool find_stacks() {
-    std::map<std::string, std::set<int64_t>> numbers;
-    std::map<std::string, int64_t> matrices;
-    std::vector<std::string> order;
+    numbered_ = numbered_layers(manifest_);
+    std::vector<std::set<int64_t>> numbers(numbered_.stacks.size());
+    std::vector<size_t> matrices(numbers.size());
+    std::vector<size_t> order;
     for (size_t i = 0; i < manifest_.size(); ++i) {
-      const std::string_view name = manifest_.name(i);
-      const NumberIn at = first_number(name);
-      if (at.number < 0 || kind_of(i)->size() < 2) continue;
-      const std::string prefix(name.substr(0, at.begin));
-      if (numbers.count(prefix) == 0) order.push_back(prefix);
-      numbers[prefix].insert(at.number);
-      ++matrices[prefix];
+      const NumberedLayers::Place& place = numbered_.of[i];
+      if (place.stack < 0 || kind_of(i)->size() < 2) continue;
+      const auto s = static_cast<size_t>(place.stack);
+      if (numbers[s].empty()) order.push_back(s);
+      numbers[s].insert(place.number);
+      ++matrices[s];
     }
-    const auto is_stack = [&](const std::string& prefix) {
-      return matrices[prefix] >=
-             2 * static_cast<int64_t>(numbers[prefix].size());
-    };
-    for (const std::string& prefix : order) {
-      if (is_stack(prefix)) {
-        text_root_ = std::max(text_root_, common_modules(prefix, embedding_));
-      }
+    std::erase_if(
+        order, [&](size_t s) { return matrices[s] < 2 * numbers[s].size(); });
+    for (const size_t s : order) {
+      text_root_ =
+          std::max(text_root_, common_modules(prefix_of(s), embedding_));
     }
-    for (const std::string& prefix : order) {
-      if (!is_stack(prefix)) continue;
+    for (const size_t s : order) {
       TokenStack stack;
-      stack.prefix = prefix;
-      stack.decodes = has_component(prefix, "decoder");
-      stack.encodes = has_component(prefix, "encoder");
+      stack.number = s;
+      stack.decodes = has_component(prefix_of(s), "decoder");
+      stack.encodes = has_component(prefix_of(s), "encoder");
       const bool beside_decoder =
           stack.encodes && has_component(embedding_, "decoder");
-      if (common_modules(prefix, embedding_) == text_root_ || beside_decoder) {
+      if (common_modules(prefix_of(s), embedding_) == text_root_ ||
+          beside_decoder) {
         model_.stacks.push_back(std::move(stack));
       } else {
         towers_ = true;
@@ -137,7 +139,7 @@ class TokenReader {
       return refuse("its layers are not numbered one after another");
     }
     for (TokenStack& stack : model_.stacks) {
-      const auto count = static_cast<int64_t>(numbers[stack.prefix].size());
+      const auto count = static_cast<int64_t>(numbers[stack.number].size());
       if (!model_.pair && count < layers) {
         return refuse(plural(layers, "layer") + " use the weights of " +
                       std::to_string(count));
@@ -146,8 +148,8 @@ class TokenReader {
       stack.decodes = model_.pair && stack.decodes;
     }
     if (model_.pair)
-      text_root_ =
-          common_modules(model_.stacks[0].prefix, model_.stacks[1].prefix);
+      text_root_ = common_modules(prefix_of(model_.stacks[0].number),
+                                  prefix_of(model_.stacks[1].number));
     // An encoder runs first, wherever a file has it.
     std::stable_sort(model_.stacks.begin(), model_.stacks.end(),
                      [](const TokenStack& a, const TokenStack& b) {
@@ -211,8 +213,8 @@ class TokenReader {
 
   // Numbered modules within a layer that are as many as experts.
   bool is_expert(size_t i) const {
-    const NumberIn layer = first_number(manifest_.name(i));
-    if (layer.number < 0 || !manifest_.facts.experts) return false;
+    const NumberedLayers::Place& layer = numbered_.of[i];
+    if (layer.stack < 0 || !manifest_.facts.experts) return false;
     return first_number(manifest_.name(i).substr(layer.end)).number >= 0 &&
            contains_word(manifest_.name(i).substr(layer.end), "expert");
   }
@@ -261,17 +263,16 @@ class TokenReader {
     std::map<std::string, int64_t> others;
     for (size_t i = 0; i < manifest_.size(); ++i) {
       const std::string_view name = manifest_.name(i);
-      const NumberIn at = first_number(name);
-      const std::string_view prefix =
-          at.number < 0 ? std::string_view{} : name.substr(0, at.begin);
-      const auto stack =
-          std::find_if(model_.stacks.begin(), model_.stacks.end(),
-                       [&](const TokenStack& s) { return s.prefix == prefix; });
+      const NumberedLayers::Place& at = numbered_.of[i];
+      const auto stack = std::find_if(
+          model_.stacks.begin(), model_.stacks.end(), [&](const TokenStack& s) {
+            return static_cast<int64_t>(s.number) == at.stack;
+          });
       TokenWeight weight = weight_of(i);
       if (weight.routed && !routes_) {
         return refuse("nobody says how many experts a token goes to");
       }
-      if (at.number >= 0 && stack != model_.stacks.end()) {
+      if (stack != model_.stacks.end()) {
         model_.layer_of[i] = at.number;
         stack->layers[at.number].push_back(std::move(weight));
       } else if (towers_ && !weight.vocab &&
@@ -357,6 +358,7 @@ class TokenReader {
   std::string embedding_;  // the parameter with a row per token
   size_t text_root_ = 0;   // of its name: the modules around layers of text
   bool towers_ = false;
+  NumberedLayers numbered_;
 };
 
 }  // namespace

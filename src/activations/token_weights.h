@@ -46,7 +46,7 @@ struct TokenWeight {
 
 // Layers under one name: "model.layers.".
 struct TokenStack {
-  std::string prefix;
+  size_t number = 0;  // of NumberedLayers
   std::map<int64_t, std::vector<TokenWeight>> layers;
   bool encodes = false;  // of an encoder beside a decoder, and the other one
   bool decodes = false;

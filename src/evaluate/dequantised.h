@@ -31,11 +31,10 @@ struct DequantisedModel : Model {
   std::vector<bool> frozen;
 };
 
-// `plain` is the model as its config says it was (plain_manifest
-// of io/formats.h); `frozen` is per parameter of `manifest`. Empty, with the
-// reason reported (SP009): a quantised weight is trained, or nothing in
-// `manifest` is what a weight of `plain` could be made of, or its shape says
-// that it is of another.
+// `plain` is the model before (Model::unquantised); `frozen` is per parameter
+// of `manifest`. Empty, with the reason reported (SP009): a quantised weight is
+// trained, or nothing in `manifest` is what a weight of `plain` could be made
+// of, or its shape says that it is of another.
 std::optional<DequantisedModel> dequantised_model(
     const Manifest& manifest, const Manifest& plain,
     const std::vector<bool>& frozen, Diagnostics& diags);

@@ -14,6 +14,7 @@
 #include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
+#include "model/from_config.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"
@@ -530,7 +531,7 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   report.help("write the rules for " + ours +
               ", or give the model under those of the rules");
   // They follow from a config, as do those of other programs.
-  if (input.manifest.format == "hf-config") {
+  if (input.manifest.format == kConfigFormat) {
     report.help(
         "`--scheme` gives them the names and shapes of another program: "
         "`shardplan list schemes`");

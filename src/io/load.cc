@@ -225,8 +225,7 @@ void add_config(const std::string& path, Manifest& manifest, Host& host,
     }
     manifest.facts = config_facts(root, manifest.architecture);
     manifest.model_type = config_model_type(root);
-    explain_tensors(*manifest.config, path, {manifest.architecture, nullptr},
-                    host, manifest);
+    explain_manifest(path, host, manifest);
     return;
   }
   manifest.config_unread = true;

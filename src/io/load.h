@@ -19,20 +19,9 @@
 #include "base/source.h"
 #include "core/manifest.h"
 #include "core/rules.h"
+#include "model/from_config.h"
 
 namespace shardplan {
-
-class Document;
-struct Architecture;
-struct NameScheme;
-
-// How a config.json is read.
-struct ConfigReading {
-  // Null: as it says itself.
-  std::shared_ptr<const Architecture> architecture = nullptr;
-  // What its tensors are called; null: as save_pretrained writes them.
-  std::shared_ptr<const NameScheme> scheme = nullptr;
-};
 
 // A model as the user named it: a file, a directory, or `-`.
 struct ManifestSource {

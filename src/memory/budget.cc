@@ -90,7 +90,7 @@ class Maker {
     if (!options_.stages) return true;
     const AxisNames& zero = options_.state.zero_axes;
     const AxisName& axis = options_.stages->axis;
-    if (std::find(zero.begin(), zero.end(), axis) == zero.end()) return true;
+    if (!contains(zero, axis)) return true;
     diags_
         .error(Code::Usage, {},
                "axis `" + axis + "` is given to `--stages` and `--zero-axes`")
@@ -107,8 +107,7 @@ class Maker {
     return options_.stages &&
            std::any_of(placement.spec.dims.begin(), placement.spec.dims.end(),
                        [&](const AxisNames& axes) {
-                         return std::find(axes.begin(), axes.end(),
-                                          options_.stages->axis) != axes.end();
+                         return contains(axes, options_.stages->axis);
                        });
   }
 

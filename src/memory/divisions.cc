@@ -2,6 +2,7 @@
 #include "memory/divisions.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/checked.h"
@@ -29,58 +30,63 @@ constexpr std::array<std::string_view, kDegrees> kDegreeNames = {
     "data-parallel",   "micro-batches",     "context-parallel",
     "tensor-parallel", "sequence-parallel", "Ulysses"};
 
-std::vector<DivisionRule> make_rules() {
+struct DivisionRule {
+  std::string_view framework;  // "" where every one does
+  Divided what = Divided::Batch;
+  std::vector<Degree> by;  // it divides by their product
+  std::string_view source;
+  // The rule holds where this degree is more than 1 alone; none: always.
+  std::optional<Degree> with = std::nullopt;
+  int64_t factor = 1;  // of the product
+  // A product that is a multiple is enough, too: several ranks have a copy
+  // each.
+  bool or_multiple = false;
+  // So is one: every rank has a copy.
+  bool or_one = false;
+};
+
+// Where the code says so.
+constexpr const char* kBatch =
+    "Megatron-core, num_microbatches_calculator.py; torchtitan, train.py; "
+    "JAX, pjit_check_aval_sharding";
+constexpr const char* kTokens =
+    "Megatron-core, tensor_parallel/mappings.py; torchtitan, "
+    "parallel_dims.py; JAX, pjit_check_aval_sharding";
+constexpr const char* kUlysses =
+    "DeepSpeed, runtime/sequence_parallel/ulysses_sp.py";
+constexpr const char* kArguments = "Megatron-LM, training/arguments.py";
+constexpr const char* kTitan = "torchtitan, parallel_dims.py: seq_len_divisor";
+constexpr const char* kContext = "Megatron-core, ssm/mamba_context_parallel.py";
+constexpr const char* kMixer = "Megatron-core, ssm/mamba_mixer.py";
+constexpr const char* kVllm = "vLLM, mamba/mamba_mixer2.py";
+constexpr const char* kSglang = "SGLang, mamba/mamba.py";
+
+const std::vector<DivisionRule>& division_rules() {
   using D = Divided;
   using P = Degree;
-  std::vector<DivisionRule> rules;
-  const auto add = [&](std::string_view framework, Divided what,
-                       std::vector<Degree> by, std::string_view source) {
-    DivisionRule rule;
-    rule.framework = framework;
-    rule.what = what;
-    rule.by = std::move(by);
-    rule.source = source;
-    rules.push_back(std::move(rule));
-    return &rules.back();
-  };
-  // Whatever runs it: arrays are cut evenly over devices, and every rank has as
-  // many micro-batches.
-  add("", D::Batch, {P::Data, P::Microbatches},
-      "Megatron-core, num_microbatches_calculator.py; torchtitan, train.py; "
-      "JAX, pjit_check_aval_sharding");
-  add("", D::Tokens, {P::Context, P::Ulysses, P::Sequence},
-      "Megatron-core, tensor_parallel/mappings.py; torchtitan, "
-      "parallel_dims.py; JAX, pjit_check_aval_sharding");
-  constexpr std::string_view kUlysses =
-      "DeepSpeed, runtime/sequence_parallel/ulysses_sp.py";
-  add("", D::Heads, {P::Ulysses, P::Tensor}, kUlysses)->with = P::Ulysses;
-  DivisionRule* rule = add("", D::KvHeads, {P::Ulysses, P::Tensor}, kUlysses);
-  rule->with = P::Ulysses;
-  rule->or_multiple = true;
-  // Causal attention is balanced: a rank of context parallelism has a piece
-  // from the front of a sequence and one from its back.
-  rule = add("megatron", D::Tokens, {P::Context},
-             "Megatron-LM, training/arguments.py");
-  rule->with = P::Context;
-  rule->factor = 2;
-  rule = add("torch", D::Tokens, {P::Context, P::Sequence},
-             "torchtitan, parallel_dims.py: seq_len_divisor");
-  rule->with = P::Context;
-  rule->factor = 2;
-  constexpr std::string_view kMegatronContext =
-      "Megatron-core, ssm/mamba_context_parallel.py";
-  add("megatron", D::StateHeads, {P::Tensor, P::Context}, kMegatronContext);
-  add("megatron", D::StateGroups, {P::Tensor},
-      "Megatron-core, ssm/mamba_mixer.py");
-  rule = add("megatron", D::StateGroups, {P::Tensor, P::Context},
-             kMegatronContext);
-  rule->with = P::Context;
-  rule->or_multiple = true;
-  add("vllm", D::StateGroups, {P::Tensor}, "vLLM, mamba/mamba_mixer2.py")
-      ->or_one = true;
-  add("sglang", D::StateGroups, {P::Tensor}, "SGLang, mamba/mamba.py")->or_one =
-      true;
-  return rules;
+  static const std::vector<DivisionRule> kRules = {
+      // Whatever runs it: arrays are cut evenly over devices, and every rank
+      // has as many micro-batches.
+      {"", D::Batch, {P::Data, P::Microbatches}, kBatch},
+      {"", D::Tokens, {P::Context, P::Ulysses, P::Sequence}, kTokens},
+      {"", D::Heads, {P::Ulysses, P::Tensor}, kUlysses, P::Ulysses},
+      {"", D::KvHeads, {P::Ulysses, P::Tensor}, kUlysses, P::Ulysses, 1, true},
+      // Causal attention is balanced: a rank of context parallelism has a piece
+      // from the front of a sequence and one from its back.
+      {"megatron", D::Tokens, {P::Context}, kArguments, P::Context, 2},
+      {"torch", D::Tokens, {P::Context, P::Sequence}, kTitan, P::Context, 2},
+      {"megatron", D::StateHeads, {P::Tensor, P::Context}, kContext},
+      {"megatron", D::StateGroups, {P::Tensor}, kMixer},
+      {"megatron",
+       D::StateGroups,
+       {P::Tensor, P::Context},
+       kContext,
+       P::Context,
+       1,
+       true},
+      {"vllm", D::StateGroups, {P::Tensor}, kVllm, {}, 1, false, true},
+      {"sglang", D::StateGroups, {P::Tensor}, kSglang, {}, 1, false, true}};
+  return kRules;
 }
 
 int64_t degree_at(const Divisions& divisions, Degree of) {
@@ -129,11 +135,6 @@ std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
 }
 
 }  // namespace
-
-std::span<const DivisionRule> division_rules() {
-  static const std::vector<DivisionRule> kRules = make_rules();
-  return kRules;
-}
 
 void count_states(const Manifest& manifest, Divisions& divisions) {
   if (manifest.kinds == nullptr) return;

@@ -5,8 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,21 +34,6 @@ enum class Degree : uint8_t {
   Ulysses,   // tokens that attention exchanges for heads
 };
 inline constexpr size_t kDegrees = 6;
-
-struct DivisionRule {
-  std::string_view framework;  // "" where every one does
-  Divided what = Divided::Batch;
-  std::vector<Degree> by;  // it divides by their product
-  // The rule holds where this degree is more than 1 alone; none: always.
-  std::optional<Degree> with = std::nullopt;
-  int64_t factor = 1;  // of the product
-  // One is enough: every rank has a copy.
-  bool or_one = false;
-  // So is a product that is a multiple: several ranks have a copy each.
-  bool or_multiple = false;
-  std::string_view source;
-};
-std::span<const DivisionRule> division_rules();
 
 // What a rule is held against. 0: the model has none, or it is not known.
 struct Divisions {

@@ -312,39 +312,39 @@ std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
   return totals;
 }
 
+namespace {
+
+std::optional<int64_t> largest_of(int64_t KvRequest::*count,
+                                  const std::vector<KvLayer>& layers,
+                                  const KvSharding& sharding, KvRequest request,
+                                  int64_t bytes) {
+  const std::vector<KvKind> kinds = kv_kinds(layers);
+  return largest_count([&](int64_t value) {
+    request.*count = value;
+    const auto needed = bytes_of_kinds(kinds, sharding, request);
+    return needed && *needed <= bytes;
+  });
+}
+
+}  // namespace
+
 std::optional<int64_t> largest_batch(const std::vector<KvLayer>& layers,
                                      const KvSharding& sharding,
                                      const KvRequest& request, int64_t bytes) {
-  const std::vector<KvKind> kinds = kv_kinds(layers);
-  KvRequest trial = request;
-  return largest_count([&](int64_t batch) {
-    trial.batch = batch;
-    const auto needed = bytes_of_kinds(kinds, sharding, trial);
-    return needed && *needed <= bytes;
-  });
+  return largest_of(&KvRequest::batch, layers, sharding, request, bytes);
 }
 
 std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
                                        const KvSharding& sharding,
                                        const KvRequest& request,
                                        int64_t bytes) {
-  const std::vector<KvKind> kinds = kv_kinds(layers);
-  KvRequest trial = request;
-  return largest_count([&](int64_t seq) {
-    trial.seq = seq;
-    const auto needed = bytes_of_kinds(kinds, sharding, trial);
-    return needed && *needed <= bytes;
-  });
+  return largest_of(&KvRequest::seq, layers, sharding, request, bytes);
 }
 
 namespace {
 
-bool names_axis(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 void remove_all(AxisNames& axes, const AxisNames& gone) {
-  std::erase_if(axes, [&](const AxisName& a) { return names_axis(gone, a); });
+  std::erase_if(axes, [&](const AxisName& a) { return contains(gone, a); });
 }
 
 void report_unknown(const AxisName& axis, std::string_view flag,
@@ -374,7 +374,7 @@ bool check_asked(const Plan& plan, const KvAxesAsked& asked,
   std::vector<std::pair<AxisName, std::string_view>> seen;
   for (const auto& [flag, axes] : lists) {
     for (const AxisName& axis : *axes) {
-      if (!plan.mesh.find(axis) && !names_axis(plan.declared_axes, axis)) {
+      if (!plan.mesh.find(axis) && !contains(plan.declared_axes, axis)) {
         report_unknown(axis, flag, plan.mesh, diags);
         good = false;
       }

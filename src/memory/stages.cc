@@ -95,6 +95,7 @@ class UnitCollector {
     result_.group_of.reserve(manifest_.size());
     for (size_t i = 0; i < manifest_.size(); ++i) add(i);
     find_forms();
+    result_.stacks = std::move(layers_.stacks);
     return std::move(result_);
   }
 
@@ -106,26 +107,9 @@ class UnitCollector {
   };
 
   void count_layers() {
-    std::unordered_map<std::string_view, std::set<int64_t>> numbers;
-    std::vector<std::string_view> order;
-    for (size_t i = 0; i < manifest_.size(); ++i) {
-      const std::string_view name = manifest_.name(i);
-      const NumberIn number = first_number(name);
-      if (number.number < 0) continue;
-      const std::string_view prefix = name.substr(0, number.begin);
-      const auto [entry, is_new] = numbers.try_emplace(prefix);
-      if (is_new) {
-        stack_of_.emplace(prefix, static_cast<int64_t>(order.size()));
-        order.push_back(prefix);
-      }
-      entry->second.insert(number.number);
-    }
-    for (const std::string_view prefix : order) {
-      result_.stacks.push_back(
-          {std::string(prefix), static_cast<int64_t>(numbers[prefix].size())});
-    }
+    layers_ = numbered_layers(manifest_);
     const bool numbered =
-        std::any_of(result_.stacks.begin(), result_.stacks.end(),
+        std::any_of(layers_.stacks.begin(), layers_.stacks.end(),
                     [](const LayerStack& stack) { return stack.layers > 1; });
     if (!numbered) hints_ = layout_hints(manifest_);
   }
@@ -139,20 +123,20 @@ class UnitCollector {
 
   void add(size_t parameter) {
     const std::string_view name = manifest_.name(parameter);
-    const NumberIn number = first_number(name);
+    const auto& [stack, number, end] = layers_.of[parameter];
     // Most names are of the same layer as the one before.
-    if (number.number >= 0 && name.substr(0, number.end) == last_layer_) {
+    if (stack >= 0 && name.substr(0, end) == last_layer_) {
       ++members_[last_unit_].counts[kind_of_[parameter]];
       result_.group_of.push_back(static_cast<uint32_t>(last_unit_));
       return;
     }
     LayerGroup group;
     Members members;
-    if (number.number >= 0) {
-      group.name = name.substr(0, number.end);
-      group.stack = stack_of_.at(name.substr(0, number.begin));
-      group.number = number.number;
-      members.label = std::string(name.substr(0, number.begin)) + "*";
+    if (stack >= 0) {
+      group.name = name.substr(0, end);
+      group.stack = stack;
+      group.number = number;
+      members.label = layers_.stacks[static_cast<size_t>(stack)].prefix + "*";
     } else if (const auto stacked = stacking_of(stack_of(name))) {
       group.name = stack_of(name);
       members.stacked = stacked;
@@ -177,8 +161,8 @@ class UnitCollector {
     }
     ++members_[entry->second].counts[kind_of_[parameter]];
     result_.group_of.push_back(static_cast<uint32_t>(entry->second));
-    if (number.number >= 0) {
-      last_layer_ = name.substr(0, number.end);
+    if (stack >= 0) {
+      last_layer_ = name.substr(0, end);
       last_unit_ = entry->second;
     }
   }
@@ -212,7 +196,7 @@ class UnitCollector {
   std::span<const uint32_t> kind_of_;
   LayerGroups result_;
   std::vector<Members> members_;  // per unit
-  std::unordered_map<std::string_view, int64_t> stack_of_;
+  NumberedLayers layers_;
   std::unordered_map<std::string, size_t> group_of_;
   std::string_view last_layer_;
   size_t last_unit_ = 0;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "core/layers.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "core/plan.h"
@@ -55,11 +56,6 @@ struct LayerGroup {
   // The table of token embeddings, which a model without a head uses as one.
   bool is_token_embedding = false;
   size_t first = 0;  // its first parameter
-};
-
-struct LayerStack {
-  std::string prefix;  // "model/layers/"
-  int64_t layers = 0;  // distinct numbers
 };
 
 struct LayerGroups {

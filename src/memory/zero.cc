@@ -15,6 +15,20 @@ constexpr int64_t kMegatronParameter = 64;  // elements
 constexpr int64_t kMegatronBucket = 128;
 constexpr int64_t kDeepSpeedRank = 2;
 
+// Whether the stage shards this kind.
+bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
+  switch (kind) {
+    case StateKind::Parameter:
+      return options.zero >= 3;
+    case StateKind::Gradient:
+      return options.zero >= 2;
+    case StateKind::Master:
+    case StateKind::Optimizer:
+      return options.zero >= 1;
+  }
+  return false;
+}
+
 bool names(const PartitionSpec& spec, const AxisName& axis) {
   return std::any_of(
       spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
@@ -145,19 +159,6 @@ AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
     if (mesh.size_of(axis) > 1 && !names(spec, axis)) free.push_back(axis);
   }
   return free;
-}
-
-bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
-  switch (kind) {
-    case StateKind::Parameter:
-      return options.zero >= 3;
-    case StateKind::Gradient:
-      return options.zero >= 2;
-    case StateKind::Master:
-    case StateKind::Optimizer:
-      return options.zero >= 1;
-  }
-  return false;
 }
 
 void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,

@@ -48,9 +48,6 @@ std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
 AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
                          const StateOptions& options);
 
-// Whether the stage shards this kind.
-bool is_sharded_by_zero(StateKind kind, const StateOptions& options);
-
 // Sets layout, spec and ranks of a leaf as the style has it. Of a parameter
 // that is frozen, `trained` is false: no flat buffer holds it, while stage 3
 // shards it as any other.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/forward/recognise.h"
+#include "model/from_config.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -14,6 +15,9 @@ struct Model::Found {
   std::once_flag recognised;
   std::optional<ForwardDefinition> forward;
   Diagnostics diags;
+  std::once_flag unquantised;
+  std::unique_ptr<const Model> plain;
+  Diagnostics why_not_plain;
   std::once_flag folded;
   Folding folding;
   std::once_flag read;
@@ -40,9 +44,13 @@ const Diagnostics& Model::recognised() const {
   return found_->diags;
 }
 
-void Model::report_recognised(Diagnostics& diags) const {
-  diags.keep_sources(recognised());
-  for (const Diagnostic& each : recognised().all()) {
+namespace {
+
+// Reports what was said when something was found, under the severities of
+// `diags`.
+void report(const Diagnostics& said, Diagnostics& diags) {
+  diags.keep_sources(said);
+  for (const Diagnostic& each : said.all()) {
     if (each.severity == Severity::Error) {
       diags.add(each);
       continue;
@@ -54,6 +62,22 @@ void Model::report_recognised(Diagnostics& diags) const {
     diags.all().back() = each;
     diags.all().back().severity = severity;
   }
+}
+
+}  // namespace
+
+void Model::report_recognised(Diagnostics& diags) const {
+  report(recognised(), diags);
+}
+
+const Model* Model::unquantised(Diagnostics& diags) const {
+  std::call_once(found_->unquantised, [this] {
+    auto plain = plain_manifest(*manifest.config, manifest.architecture,
+                                found_->why_not_plain);
+    if (plain) found_->plain = std::make_unique<Model>(*std::move(plain));
+  });
+  report(found_->why_not_plain, diags);
+  return found_->plain.get();
 }
 
 const Folding& Model::folding() const {

@@ -36,6 +36,10 @@ struct Model {
   // Reports them under the severities of `diags` (--allow, --deny).
   void report_recognised(Diagnostics& diags) const;
 
+  // The model before it was quantised, as its config says; null, with the
+  // reason reported, where that does not tell. REQUIRES: there is a config.
+  const Model* unquantised(Diagnostics& diags) const;
+
   // Parameters that agree in type and in name, apart from numbers.
   const Folding& folding() const;
   // Heads, experts and other units (model/units.h). `by` may be any folding by

@@ -45,6 +45,19 @@ Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
   return stream + std::max({attention, mlp, experts, logits});
 }
 
+// The largest of what a layer's attention, its MLP or its experts, and the
+// logits of every sequence hold at once, beside the residual stream. What a
+// config says of experts per token is no fact: 1, 8 and 16 are taken.
+Bracket step_activations(const StepWidths& widths, int64_t tokens,
+                         int64_t sequences) {
+  // Logits are gathered, then cast; sampling sorts a copy of them.
+  return {capped(step_bytes(widths, tokens, std::min(sequences, tokens), 1, 0)),
+          capped(step_bytes(widths, tokens, std::min(sequences, tokens), 8, 2)),
+          capped(2 * step_bytes(widths, tokens, std::min(sequences, tokens), 16,
+                                4) +
+                 512 * kMiB)};
+}
+
 }  // namespace
 
 Bracket operator+(const Bracket& a, const Bracket& b) {
@@ -106,16 +119,6 @@ StepWidths step_widths(const ServedWeights& model, const Degrees& degrees) {
   widths.mlp = largest(mlp);
   widths.expert_mlp = largest(experts);
   return widths;
-}
-
-Bracket step_activations(const StepWidths& widths, int64_t tokens,
-                         int64_t sequences) {
-  // Logits are gathered, then cast; sampling sorts a copy of them.
-  return {capped(step_bytes(widths, tokens, std::min(sequences, tokens), 1, 0)),
-          capped(step_bytes(widths, tokens, std::min(sequences, tokens), 8, 2)),
-          capped(2 * step_bytes(widths, tokens, std::min(sequences, tokens), 16,
-                                4) +
-                 512 * kMiB)};
 }
 
 std::string_view taken_name(Taken taken) {

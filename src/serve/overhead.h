@@ -53,12 +53,6 @@ struct StepWidths {
 };
 StepWidths step_widths(const ServedWeights& model, const Degrees& degrees);
 
-// The largest of what a layer's attention, its MLP or its experts, and the
-// logits of every sequence hold at once, beside the residual stream. What a
-// config says of experts per token is no fact: 1, 8 and 16 are taken.
-Bracket step_activations(const StepWidths& widths, int64_t tokens,
-                         int64_t sequences);
-
 std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                                 const EngineDefaults& settings, int64_t ranks);
 

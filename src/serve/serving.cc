@@ -236,7 +236,6 @@ std::optional<Serving> serve(const ServedWeights& model,
     draft = served_draft(model, input, diags);
     if (!draft) return std::nullopt;
     answer.draft = input.draft->manifest->title;
-    answer.draft_weights = draft->weights.total;
     answer.remarks = draft->remarks;
   }
   for (const StageRange& range : *ranges) {

@@ -79,9 +79,8 @@ struct Serving {
   size_t decides = 0;  // the stage with the fewest sequences
   // The model keeps no cache: nothing limits how many sequences there are.
   bool without_cache = false;
-  int64_t batch = 1;          // as asked for
-  std::string draft;          // its title; "" without one
-  int64_t draft_weights = 0;  // of the weights
+  int64_t batch = 1;  // as asked for
+  std::string draft;  // its title; "" without one
   // The share and what is outside of it exceed the device, even at the least.
   int64_t missing_at_start = 0;
   // What a step takes at least beyond what the share leaves (Taken::Rest).

@@ -7,7 +7,6 @@
 #include "evaluate/fit.h"
 #include "findings/findings.h"
 #include "findings/step_findings.h"
-#include "io/formats.h"
 #include "model/quantised_weight.h"
 #include "session/ways_out.h"
 
@@ -62,9 +61,10 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
 }
 
 // The model that the config describes without its quantisation.
-std::optional<DequantisedModel> dequantised(const Manifest& manifest,
+std::optional<DequantisedModel> dequantised(const Model& of,
                                             const std::vector<bool>& frozen,
                                             Diagnostics& diags) {
+  const Manifest& manifest = of.manifest;
   const auto weight = static_cast<size_t>(quantised_weight(manifest));
   if (manifest.config == nullptr) {
     return diags
@@ -75,10 +75,9 @@ std::optional<DequantisedModel> dequantised(const Manifest& manifest,
                    ", and what it stands for is not known without a config")
         .help("put the model's config.json beside it");
   }
-  const auto plain =
-      plain_manifest(*manifest.config, manifest.architecture, diags);
-  if (!plain) return std::nullopt;
-  return dequantised_model(manifest, *plain, frozen, diags);
+  const Model* const plain = of.unquantised(diags);
+  if (plain == nullptr) return std::nullopt;
+  return dequantised_model(manifest, plain->manifest, frozen, diags);
 }
 
 // Reports a state that does not fit, with changes that were tried.
@@ -185,8 +184,8 @@ std::optional<StepModel> read_step_model(const Model& model,
                                          Diagnostics& diags) {
   std::optional<DequantisedModel> stands_for;
   if (quantised_weight(model.manifest) >= 0) {
-    stands_for = dequantised(model.manifest,
-                             frozen_of(model.manifest, asked.trained), diags);
+    stands_for =
+        dequantised(model, frozen_of(model.manifest, asked.trained), diags);
     if (!stands_for) return std::nullopt;
   }
   return step_model(model, asked.trained, std::move(stands_for), diags);

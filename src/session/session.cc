@@ -22,6 +22,7 @@
 #include "io/pattern_rules.h"
 #include "io/saved_plan.h"
 #include "memory/stages.h"
+#include "model/units.h"
 #include "resolve/resolve.h"
 #include "session/default_rules.h"
 
@@ -412,9 +413,12 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   const ResolveOptions how = resolve_options(request, host);
   auto found = find_rules(manifest, *rules, how, diags);
   if (!found) return std::nullopt;
+  // Only declarations need to know the units.
+  const UnitFacts known =
+      how.declarations.any() ? inputs.model.units() : UnitFacts();
   auto plan =
       resolve(manifest, *rules, matches_of(*found, manifest, *rules, how),
-              mesh->mesh, how, diags);
+              mesh->mesh, how, known, diags);
   if (!plan) return std::nullopt;
   return Made{*std::move(plan), std::move(mesh->slices), *std::move(found)};
 }

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
+#include "core/layers.h"
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"
@@ -354,31 +355,22 @@ ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition given,
   ForwardGraphs model{&manifest, std::move(given), std::move(windows), pass,
                       layers};
   std::map<std::string, int> numbers;
-  std::map<std::string_view, int64_t>
-      last_of;  // layer, by what names begin with
-  std::vector<std::string_view> begins;
+  const NumberedLayers numbered = numbered_layers(manifest);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
-    const NumberIn at = first_number(name);
-    begins.push_back(at.number < 0 ? std::string_view{}
-                                   : name.substr(0, at.begin));
-    LayerPlace place{at.number};
-    if (at.number >= 0) {
-      place.name = numbers
-                       .emplace(with_number(name, at, "*"),
-                                static_cast<int>(numbers.size()))
-                       .first->second;
-      int64_t& last = last_of.emplace(begins.back(), at.number).first->second;
-      last = std::max(last, at.number);
+    const auto& [stack, number, end] = numbered.of[i];
+    LayerPlace place{number};
+    if (stack >= 0) {
+      const LayerStack& of = numbered.stacks[static_cast<size_t>(stack)];
+      const auto name =
+          of.prefix + "*" + std::string(manifest.name(i).substr(end));
+      place.name =
+          numbers.emplace(name, static_cast<int>(numbers.size())).first->second;
+      place.other = of.last < layers - 1;
     }
     model.place_of.push_back(place);
   }
-  for (const auto& [begin, last] : last_of) {
-    if (last < layers - 1) model.others.emplace_back(begin);
-  }
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    model.place_of[i].other =
-        model.place_of[i].layer >= 0 && last_of[begins[i]] < layers - 1;
+  for (const LayerStack& stack : numbered.stacks) {
+    if (stack.last < layers - 1) model.others.push_back(stack.prefix);
   }
   model.frozen = std::move(frozen);
   return model;

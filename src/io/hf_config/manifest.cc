@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face config.json: the manifest of its checkpoint, without the
 // checkpoint.
-//
-// One thing a config does not tell is taken from the model type: a tied head is
-// left out, as the library that writes checkpoints does. A few checkpoints
-// (Qwen3-0.6B and 1.7B) store it all the same.
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -19,156 +15,12 @@
 #include "io/load.h"
 #include "io/paths.h"
 #include "io/shards.h"
+#include "model/architecture/quantisation.h"
 #include "model/architecture/walk.h"
-#include "model/architectures.h"
-#include "model/naming/rename.h"
+#include "model/from_config.h"
 
 namespace shardplan {
 namespace {
-
-// What configs in public repositories name, and nobody has described: why the
-// tensors do not follow from such a config.
-struct Undescribed {
-  std::string_view name;  // of a model type, or of a class
-  std::string_view why;
-};
-constexpr Undescribed kUndescribed[] = {
-    {"deepseek_ref",
-     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` "
-     "of "
-     "its layers is BF16 there, and no public code was found that says what "
-     "that of the layer that predicts further tokens is"},
-    {"Step3p7FlashForCausalLM",
-     "no public code of a model with this class was found"},
-};
-
-std::string_view why_undescribed(std::string_view name) {
-  for (const Undescribed& each : kUndescribed) {
-    if (each.name == name) return each.why;
-  }
-  return "";
-}
-
-// Reports why a config is of no model type.
-Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
-  const std::vector<std::string> known = known_model_types();
-  const auto model_type = root.find("model_type");
-  auto report =
-      model_type && model_type->is_string()
-          ? config.refuse("model_type", "model type " +
-                                            in_backticks(model_type->text()) +
-                                            " is not known")
-          : config.refuse("architectures",
-                          "neither `model_type` nor `architectures` names a "
-                          "known family");
-  const std::string_view why =
-      model_type ? why_undescribed(model_type->text()) : "";
-  if (!why.empty()) report.fact(std::string(why));
-  if (model_type && why.empty()) {
-    // Most unknown types are no typing errors: `molmo` is not `olmo`.
-    const auto near = nearest(model_type->text(), known);
-    if (near && near->substr(0, 1) == model_type->text().substr(0, 1)) {
-      report.help("the nearest known one is `" + *near + "`");
-    }
-  }
-  return report
-      .help(plural(static_cast<int64_t>(known.size()), "model type") +
-            " are known: `shardplan list architectures`; `--architecture FILE` "
-            "describes another")
-      .help(std::string(kUseTensors));
-}
-
-// A model for another model_class has other tensors.
-Diagnostics::Builder report_class(const Node& root, const Architecture& all,
-                                  ConfigReader& config) {
-  const auto list = root.find("architectures");
-  std::vector<std::string> known;
-  for (const ArchitectureClass& model_class : all.classes)
-    known.push_back(model_class.class_name);
-  const std::string named =
-      list->is_list() ? std::string(list->item(0).text()) : "";
-  auto report = config.refuse(
-      "architectures", "architecture " + in_backticks(named) + " is not known");
-  report.fact("known for `" + all.name + "`: " + joined(known, ", "));
-  const std::string_view why = why_undescribed(named);
-  if (!why.empty()) report.fact(std::string(why));
-  const std::vector<std::string> others = architectures_with_class(named);
-  if (!others.empty()) {
-    report
-        .fact("it is a class of `" + joined(others, "`, `") +
-              "`, whose tensors have other names")
-        .help("where the tensors are named as a class of `" + all.name +
-              "` names them, name that class in `architectures`");
-  }
-  return report.help(std::string(kUseTensors));
-}
-
-// The quantisation, which a part of the config may say of itself; beside one of
-// the whole that is refused.
-std::optional<Quantisation> with_part(const Architecture& architecture,
-                                      const Node& root, Quantisation whole,
-                                      Diagnostics& diags) {
-  constexpr const char* kPart = "text_config";
-  const auto text = root.find(kPart);
-  if (!text || !text->is_map()) return whole;
-  ConfigReader inner(*text, std::string(kPart) + ".", diags);
-  const auto own = inner.find("quantization_config");
-  if (whole.method != QuantMethod::None || !own) {
-    refuse_quantisation(inner);
-    return whole;
-  }
-  auto part =
-      read_part_quantisation(architecture, inner, kPart, whole.saved_by);
-  if (!inner.ok()) return std::nullopt;
-  return part;
-}
-
-// The dtype that `key` names; reports one that weights cannot have.
-std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
-                                Diagnostics& diags) {
-  const auto value = config.find(key);
-  if (!value) return std::nullopt;
-  std::string_view text = value->text();
-  if (text.starts_with("torch.")) text.remove_prefix(6);
-  const std::optional<DType> dtype = find_dtype(text);
-  if (!dtype) {
-    auto report = diags.error(Code::UnknownDtype, value->span(),
-                              "dtype " + in_backticks(text) + " is not known");
-    const std::string near = nearest_dtype(text);
-    if (!near.empty()) report.help("the nearest known one is `" + near + "`");
-    return report;
-  }
-  switch (*dtype) {
-    case DType::F64:
-    case DType::F32:
-    case DType::F16:
-    case DType::BF16:
-      return dtype;
-    default:
-      return diags.error(Code::UnsupportedConfig, value->span(),
-                         "weights of dtype " + in_backticks(text) +
-                             " do not follow from a config");
-  }
-}
-
-// What weights have: `dtype`, older `torch_dtype`, or what neither means.
-DType weights_dtype(const Node& root, const ConfigReader& config,
-                    bool quantized, Manifest& manifest, Diagnostics& diags) {
-  const auto named = [&](const ConfigReader& map) -> std::optional<DType> {
-    const auto dtype = read_dtype(map, "dtype", diags);
-    return dtype ? dtype : read_dtype(map, "torch_dtype", diags);
-  };
-  if (const auto dtype = named(config)) return *dtype;
-  const auto text = root.find("text_config");
-  if (text && text->is_map()) {
-    const ConfigReader inner(*text, "text_config.", diags);
-    if (const auto dtype = named(inner)) return *dtype;
-  }
-  const DType assumed = quantized ? DType::BF16 : DType::F32;
-  manifest.remarks.push_back("the config names no dtype: " +
-                             std::string(dtype_name(assumed)) + " is assumed");
-  return assumed;
-}
 
 bool recognize(std::string_view head) {
   const size_t begin = head.find_first_not_of(" \t\r\n");
@@ -206,7 +58,7 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kHfConfig = {
-    "hf-config", "a Hugging Face config.json of a known family", recognize,
+    kConfigFormat, "a Hugging Face config.json of a known family", recognize,
     read};
 
 std::optional<QuantisationFile> quantisation_beside(const std::string& path,
@@ -262,11 +114,10 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
 
 namespace {
 
-using NamedShapes = std::set<std::pair<std::string, Shape>>;
-
 // Makes buffers of the parameters with these folded names and shapes; what is
 // said of the whole stays.
-void set_apart(Manifest& manifest, const NamedShapes& buffers) {
+void set_apart(Manifest& manifest,
+               const decltype(ExplainedTensors::buffers)& buffers) {
   std::vector<Manifest::Kept> kept;
   bool any = false;
   for (size_t i = 0; i < manifest.any_size(); ++i) {
@@ -282,42 +133,37 @@ void set_apart(Manifest& manifest, const NamedShapes& buffers) {
 
 // A weight without the scales that its method has is stored by another one,
 // such as one scale for all of it, and may be cut anywhere.
-void drop_absent_blocks(const Manifest& own, Manifest& manifest) {
+void drop_absent_blocks(const Manifest& manifest, ExplainedTensors& own) {
   const std::string kScales = "_scale_inv";
-  const auto is_cut = [](const DimKind& dim) { return dim.block > 1; };
-  const auto folded = [](const Manifest& all) {
-    std::set<std::string> names;
-    for (size_t i = 0; i < all.any_size(); ++i) {
-      if (all.any_name(i).ends_with("_scale_inv")) {
-        names.insert(folded_name(all.any_name(i)));
-      }
-    }
-    return names;
-  };
-  const std::set<std::string> wanted = folded(own);
-  if (wanted.empty() || manifest.kinds == nullptr) return;
-  const std::set<std::string> there = folded(manifest);
-  ParameterKinds kinds = *manifest.kinds;
-  for (auto& [key, kind] : kinds) {
-    const std::string scales = key.first + kScales;
-    if (!std::any_of(kind.begin(), kind.end(), is_cut) ||
-        !wanted.contains(scales) || there.contains(scales)) {
-      continue;
-    }
+  std::set<std::string> wanted;
+  for (const auto& [key, kind] : own.kinds) {
+    if (key.first.ends_with(kScales)) wanted.insert(key.first);
+  }
+  for (const auto& [name, shape] : own.buffers) {
+    if (name.ends_with(kScales)) wanted.insert(name);
+  }
+  if (wanted.empty()) return;
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    if (!manifest.any_name(i).ends_with(kScales)) continue;
+    wanted.erase(folded_name(manifest.any_name(i)));
+  }
+  for (auto& [key, kind] : own.kinds) {
+    const bool is_cut = std::any_of(
+        kind.begin(), kind.end(), [](const DimKind& d) { return d.block > 1; });
+    if (!is_cut || !wanted.contains(key.first + kScales)) continue;
     for (DimKind& dim : kind) dim.block = 0;
   }
-  manifest.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
 }
 
 }  // namespace
 
-void explain_tensors(const Document& config, const std::string& path,
-                     const ConfigReading& reading, Host& host,
-                     Manifest& manifest) {
+void explain_manifest(const std::string& path, Host& host, Manifest& manifest) {
+  const Document& config = *manifest.config;
   Diagnostics problems;
   const auto beside = quantisation_beside(path, config, host, problems);
   if (!beside) return;
-  const auto own = synthesize_manifest(config, problems, reading, &*beside);
+  auto own =
+      explained_tensors(config, manifest.architecture, &*beside, problems);
   const bool names_model =
       config.root().find("model_type") || config.root().find("architectures");
   if (!own && names_model && problems.has_errors()) {
@@ -331,119 +177,10 @@ void explain_tensors(const Document& config, const std::string& path,
         "): what its tensors are is inferred from their names and shapes");
   }
   if (!own) return;
-  manifest.kinds = own->kinds;
-  drop_absent_blocks(*own, manifest);
-  NamedShapes buffers;
-  for (const Manifest::Buffer& each : own->buffers()) {
-    buffers.emplace(folded_name(each.name), each.type.shape);
-  }
-  if (!buffers.empty()) set_apart(manifest, buffers);
-}
-
-namespace {
-
-enum class Weights : uint8_t { Stored, Plain };
-
-// A class that stands for one that no architecture knows.
-void remark_class(const Node& root, const ArchitectureClass& model_class,
-                  Manifest& manifest) {
-  const auto names = root.find("architectures");
-  if (!names || !names->is_list() || names->size() == 0) return;
-  for (size_t i = 0; i < names->size(); ++i) {
-    if (names->item(i).text() == model_class.class_name) return;
-  }
-  manifest.remarks.push_back(in_backticks(std::string(names->item(0).text())) +
-                             " is read as a " +
-                             in_backticks(model_class.class_name));
-}
-
-std::optional<Manifest> synthesize(const Document& config,
-                                   const ConfigReading& reading,
-                                   const QuantisationFile* beside,
-                                   Weights weights, Diagnostics& diags) {
-  const auto root = require(config.root(), NodeKind::Map, "a config", diags);
-  if (!root) return std::nullopt;
-  ConfigReader reader(*root, "", diags);
-  ArchitectureChoice kind = reading.architecture == nullptr
-                                ? choose_architecture(*root)
-                                : choose_class(reading.architecture, *root);
-  if (!kind) return report_unknown(*root, reader);
-  if (kind.model_class == nullptr)
-    report_class(*root, *kind.architecture, reader);
-  if (reading.scheme != nullptr) {
-    const auto all = with_values_of(*reading.scheme, kind.architecture, reader);
-    if (all == nullptr) return std::nullopt;
-    kind = choose_class(all, *root);
-  }
-  ConfigValues values(*kind.architecture, reader);
-  std::optional<QuantisationBeside> file;
-  if (beside != nullptr && beside->document != nullptr) {
-    file = QuantisationBeside{beside->document->root()};
-    diags.keep(beside->file);
-  }
-  std::optional<Quantisation> quantisation = Quantisation{};
-  const bool plain = weights == Weights::Plain;
-  if (!plain) {
-    quantisation = read_quantisation(*kind.architecture, reader,
-                                     values.find(kSavedBy)->integer,
-                                     file ? &*file : nullptr, diags);
-  }
-  if (quantisation && !plain) {
-    quantisation =
-        with_part(*kind.architecture, *root, *std::move(quantisation), diags);
-  }
-  Manifest manifest;
-  if (file) manifest.sources.push_back(beside->file);
-  manifest.format = std::string(kHfConfig.name);
-  manifest.facts = config_facts(*root, reading.architecture);
-  manifest.model_type = config_model_type(*root);
-  const bool quantised =
-      quantisation && quantisation->method != QuantMethod::None;
-  const DType dtype =
-      weights_dtype(*root, reader, quantised || plain, manifest, diags);
-  if (!reader.ok() || !values.read_all()) return std::nullopt;
-  remark_class(*root, *kind.model_class, manifest);
-  for (std::string& remark : values.remarks()) {
-    manifest.remarks.push_back(std::move(remark));
-  }
-  if (reading.scheme == nullptr) {
-    const bool written = write_tensors(values, *kind.model_class, dtype,
-                                       *quantisation, manifest);
-    return written ? std::optional(std::move(manifest)) : std::nullopt;
-  }
-  if (quantised) {
-    return reader
-        .refuse("quantization_config",
-                "names of " + in_backticks(reading.scheme->name) +
-                    " are not known for quantised models")
-        .help(std::string(kUseTensors));
-  }
-  Manifest unnamed;
-  TensorSteps steps;
-  const bool written =
-      write_tensors(values, *kind.model_class, dtype, *quantisation, unnamed,
-                    &steps) &&
-      rename_tensors(*reading.scheme, values, *kind.model_class, unnamed, steps,
-                     manifest);
-  return written ? std::optional(std::move(manifest)) : std::nullopt;
-}
-
-}  // namespace
-
-std::optional<Manifest> synthesize_manifest(const Document& config,
-                                            Diagnostics& diags,
-                                            const ConfigReading& reading,
-                                            const QuantisationFile* beside) {
-  return synthesize(config, reading, beside, Weights::Stored, diags);
-}
-
-std::optional<Manifest> plain_manifest(
-    const Document& config,
-    const std::shared_ptr<const Architecture>& architecture,
-    Diagnostics& diags) {
-  ConfigReading reading;
-  reading.architecture = architecture;
-  return synthesize(config, reading, nullptr, Weights::Plain, diags);
+  drop_absent_blocks(manifest, *own);
+  manifest.kinds =
+      std::make_shared<const ParameterKinds>(std::move(own->kinds));
+  if (!own->buffers.empty()) set_apart(manifest, own->buffers);
 }
 
 namespace {

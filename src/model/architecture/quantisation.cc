@@ -56,16 +56,6 @@ std::string method_text(const Node& quantisation) {
          std::to_string(*group->integer());
 }
 
-// A list of modules that are not converted, where there is one.
-bool read_kept(ConfigReader& section, std::string_view key,
-               Quantisation& result) {
-  const auto list = section.find(key);
-  if (!list) return true;
-  result.kept = ModulePatterns::read(section, key, *list);
-  result.kept_key = key;
-  return result.kept.has_value();
-}
-
 // Inputs in a group: `group_size`, of which -1 means all.
 std::optional<int64_t> read_group(ConfigReader& section) {
   const auto value = section.find("group_size");
@@ -214,7 +204,7 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
   return result;
 }
 
-std::optional<Quantisation> read_awq(ConfigReader& awq, int64_t) {
+std::optional<Quantisation> read_awq(ConfigReader& awq) {
   if (!knows_keys(awq, {"quant_method", "bits", "group_size", "zero_point",
                         "version", "format", "modules_to_not_convert",
                         "backend", "fuse_max_seq_len", "modules_to_fuse"})) {
@@ -282,7 +272,7 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
 
 // Programs that name the packing leave out biases which a model has not; older
 // ones store zeros for them.
-std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
+std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   if (!knows_keys(gptq, {"quant_method",
                          "bits",
                          "group_size",
@@ -367,7 +357,7 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
   return result;
 }
 
-std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits, int64_t) {
+std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
   if (!knows_keys(bits,
                   {"quant_method", "_load_in_4bit", "_load_in_8bit",
                    "load_in_4bit", "load_in_8bit", "llm_int8_threshold",
@@ -413,7 +403,7 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits, int64_t) {
   return result;
 }
 
-std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4, int64_t) {
+std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
   if (!knows_keys(mxfp4, {"quant_method", "modules_to_not_convert"})) {
     return std::nullopt;
   }
@@ -495,13 +485,13 @@ std::optional<Quantisation> read_section(const Architecture& architecture,
     case QuantMethod::ModelOpt:
       return read_modelopt(section);
     case QuantMethod::Awq:
-      return read_awq(section, saved_by);
+      return read_awq(section);
     case QuantMethod::Gptq:
-      return read_gptq(section, saved_by);
+      return read_gptq(section);
     case QuantMethod::Bitsandbytes:
-      return read_bitsandbytes(section, saved_by);
+      return read_bitsandbytes(section);
     case QuantMethod::Mxfp4:
-      return read_mxfp4(section, saved_by);
+      return read_mxfp4(section);
     default:
       return read_mlx(section);
   }
@@ -594,6 +584,15 @@ std::vector<std::string> known_quantisations(const Architecture& architecture) {
   return known;
 }
 
+bool read_kept(ConfigReader& section, std::string_view key,
+               Quantisation& result) {
+  const auto list = section.find(key);
+  if (!list) return true;
+  result.kept = ModulePatterns::read(section, key, *list);
+  result.kept_key = key;
+  return result.kept.has_value();
+}
+
 bool knows_keys(ConfigReader& section,
                 const std::vector<std::string_view>& known) {
   const Node& map = section.map();
@@ -617,12 +616,12 @@ bool knows_keys(ConfigReader& section,
 std::optional<Quantisation> read_quantisation(const Architecture& architecture,
                                               ConfigReader& config,
                                               int64_t saved_by,
-                                              const QuantisationBeside* beside,
+                                              const Document* beside,
                                               Diagnostics& diags) {
   auto result = read_own(architecture, config, saved_by);
   if (result && result->method == QuantMethod::None && beside != nullptr) {
     auto section = std::make_shared<ConfigReader>(
-        *beside->root.find("quantization"), "quantization.", diags);
+        *beside->root().find("quantization"), "quantization.", diags);
     result = read_modelopt_file(*section);
     if (result) result->section = std::move(section);
   }

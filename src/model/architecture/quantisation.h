@@ -134,18 +134,14 @@ struct Quantisation {
   }
 };
 
-// ModelOpt's hf_quant_config.json beside a config: a map with a map
-// `quantization`.
-struct QuantisationBeside {
-  Node root;
-};
-
 // The quantisation of a config. Whatever of it is not known is SP009: nothing
-// of it is read as plain numbers. Empty when something was reported.
+// of it is read as plain numbers. Empty when something was reported. `beside`
+// is ModelOpt's hf_quant_config.json, a map with a map `quantization`; null
+// where there is none.
 std::optional<Quantisation> read_quantisation(const Architecture& architecture,
                                               ConfigReader& config,
                                               int64_t saved_by,
-                                              const QuantisationBeside* beside,
+                                              const Document* beside,
                                               Diagnostics& diags);
 // That of a part of a config, such as `text_config`, where the config itself
 // has none: of compressed-tensors, whose patterns do not begin with the names
@@ -169,6 +165,11 @@ bool read_quantized_layers(ConfigReader& section, Quantisation& result);
 // these; a key with null or an empty list or map says nothing.
 bool knows_keys(ConfigReader& section,
                 const std::vector<std::string_view>& known);
+
+// A list of modules that are not converted, where there is one; false, with the
+// reason reported, where it cannot be read.
+bool read_kept(ConfigReader& section, std::string_view key,
+               Quantisation& result);
 
 // A tensor of a checkpoint.
 struct CheckpointTensor {

@@ -45,12 +45,8 @@ class ArchitectureReader {
     }
     auto result = std::make_shared<Architecture>();
     if (const auto like = root->find("like")) {
-      const auto base = find_(like->text());
-      if (base == nullptr) {
-        reader_.refuse(like->span(), "there is no architecture " +
-                                         in_backticks(like->text()));
-        return nullptr;
-      }
+      const auto base = known_architecture(*like);
+      if (base == nullptr) return nullptr;
       *result = *base;
       result->classes.clear();
       result->model_types.clear();
@@ -86,48 +82,25 @@ class ArchitectureReader {
 
  private:
   void read_head(const Node& root, Architecture& result) {
-    const auto name = root.find("architecture");
-    if (!name) {
+    if (!root.find("architecture")) {
       reader_.refuse(root.span(), "the file names no `architecture`");
-    } else if (auto read = reader_.text(*name, "`architecture`")) {
-      result.name = *std::move(read);
     }
-    if (const auto summary = root.find("summary")) {
-      result.summary = reader_.text(*summary, "`summary`").value_or("");
-    }
-    if (const auto types = root.find("model_types")) {
-      result.model_types = reader_.texts(*types, "`model_types`");
-    }
-    if (const auto keys = root.find("ignored_keys")) {
-      result.ignored_keys = reader_.texts(*keys, "`ignored_keys`");
-    }
-    if (const auto computes = root.find("computes")) {
-      const auto value = computes->boolean();
-      if (!value) {
-        reader_.refuse(computes->span(), "`computes` is true or false");
-      }
-      result.computes = value.value_or(false);
-    }
-    if (const auto by_names = root.find("by_names")) {
-      const auto value = by_names->boolean();
-      if (!value) {
-        reader_.refuse(by_names->span(), "`by_names` is true or false");
-      }
-      result.by_names = value.value_or(true);
-    }
+    reader_.optional(root, "architecture", result.name);
+    reader_.optional(root, "summary", result.summary);
+    reader_.optional(root, "model_types", result.model_types);
+    reader_.optional(root, "ignored_keys", result.ignored_keys);
+    reader_.optional(root, "computes", result.computes);
+    reader_.optional(root, "by_names", result.by_names);
     if (const auto names = root.find("other_names")) {
       read_other_names(*names, result.other_names);
     }
     if (const auto names = root.find("module_names")) {
       read_module_names(*names, result);
     }
-    if (const auto scale = root.find("released_scale")) {
-      result.released_scale =
-          reader_.text(*scale, "`released_scale`").value_or("");
-    }
+    reader_.optional(root, "released_scale", result.released_scale);
+    reader_.optional(root, "quantisations_unknown",
+                     result.quantisations_unknown);
     if (const auto methods = root.find("quantisations_unknown")) {
-      result.quantisations_unknown =
-          reader_.texts(*methods, "`quantisations_unknown`");
       for (const std::string& method : result.quantisations_unknown) {
         if (find_method(method)) continue;
         reader_.refuse(methods->span(),
@@ -240,15 +213,11 @@ class ArchitectureReader {
     Requirement requirement{
         node.span(), "",   *std::move(read), "", std::string(message->text()),
         {},          false};
-    if (const auto name = node.find("name")) {
-      requirement.name = reader_.text(*name, "`name`").value_or("");
-    }
+    reader_.optional(node, "name", requirement.name);
     if (const auto key = node.find("key")) {
       requirement.key = std::string(key->text());
     }
-    if (const auto facts = node.find("facts")) {
-      requirement.facts = reader_.texts(*facts, "`facts`");
-    }
+    reader_.optional(node, "facts", requirement.facts);
     if (const auto of = node.find("of")) {
       requirement.of_names = of->text() == "names";
       if (!requirement.of_names) {
@@ -268,29 +237,14 @@ class ArchitectureReader {
         continue;
       }
       ArchitectureNote note{node.span(), {}, ""};
-      const auto text = node.find("note");
-      if (!text) {
+      if (!node.find("note")) {
         reader_.refuse(node.span(), "a note has `note`");
         continue;
       }
-      note.text = reader_.text(*text, "`note`").value_or("");
-      if (const auto when = node.find("when")) {
-        note.when = reader_.expression(*when);
-        if (!note.when) continue;
-      }
+      reader_.optional(node, "note", note.text);
+      if (!reader_.optional(node, "when", note.when)) continue;
       result.notes.push_back(std::move(note));
     }
-  }
-
-  // False when what stands there is none, which is reported.
-  bool section_flag(const Node& section, std::string_view key, bool& flag) {
-    const auto node = section.find(key);
-    if (!node) return true;
-    flag = node->boolean().value_or(false);
-    if (node->boolean()) return true;
-    reader_.refuse(node->span(),
-                   in_backticks(std::string(key)) + " is true or false");
-    return false;
   }
 
   std::shared_ptr<const Architecture> known_architecture(const Node& name) {
@@ -349,10 +303,10 @@ class ArchitectureReader {
       ConfigSection section{std::string(map.key(i)), map.key_span(i),
                             std::string(key->text()), std::move(of)};
       if (read_others(node, section) &&
-          section_flag(node, "any", section.by_model_type) &&
-          section_flag(node, "defaults", section.has_defaults) &&
-          section_flag(node, "optional", section.is_optional) &&
-          section_flag(node, "flat", section.may_be_flat)) {
+          reader_.optional(node, "any", section.by_model_type) &&
+          reader_.optional(node, "defaults", section.has_defaults) &&
+          reader_.optional(node, "optional", section.is_optional) &&
+          reader_.optional(node, "flat", section.may_be_flat)) {
         result.sections.push_back(std::move(section));
       }
     }

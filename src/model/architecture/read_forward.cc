@@ -121,33 +121,13 @@ class ForwardReader {
   }
 
   bool general(const Node& node, ForwardStep& step) {
-    for (const auto& [key, member] : {std::pair{"in", &ForwardStep::in},
-                                      std::pair{"out", &ForwardStep::out}}) {
-      if (const auto at = node.find(key)) {
-        step.*member = reader_.texts(*at, in_backticks(key));
-      }
-    }
+    reader_.optional(node, "in", step.in);
+    reader_.optional(node, "out", step.out);
     if (const auto axes = node.find("axes")) {
       if (!require(*axes, NodeKind::List, "`axes`", diags_)) return false;
       step.axes = labels_of(*axes);
     }
-    return optional(node, "when", step.when);
-  }
-
-  bool optional(const Node& node, const char* key,
-                std::optional<Expression>& value) {
-    const auto at = node.find(key);
-    if (!at) return true;
-    value = reader_.expression(*at);
-    return value.has_value();
-  }
-
-  bool text(const Node& node, const char* key, std::string& value) {
-    const auto at = node.find(key);
-    if (!at) return true;
-    auto read = reader_.text(*at, in_backticks(key));
-    if (read) value = *std::move(read);
-    return read.has_value();
+    return reader_.optional(node, "when", step.when);
   }
 
   // A key whose value is an expression; one that must be there.
@@ -182,12 +162,13 @@ class ForwardReader {
     bool good = true;
     switch (step.kind) {
       case Kind::Op:
-        good = text(node, "op", step.what) && attributes(node, step) &&
-               has_values(step);
+        good = reader_.optional(node, "op", step.what) &&
+               attributes(node, step) && has_values(step);
         break;
       case Kind::Apply:
-        good = text(node, "apply", step.what) && text(node, "as", step.as) &&
-               arguments(node, step) && has_values(step);
+        good = reader_.optional(node, "apply", step.what) &&
+               reader_.optional(node, "as", step.as) && arguments(node, step) &&
+               has_values(step);
         break;
       case Kind::Weight:
         step.otherwise = reader_.texts(node.item(0), "`weight`");
@@ -208,14 +189,14 @@ class ForwardReader {
         good = experts(node, step) && flow(step, 3, 1);
         break;
       case Kind::Require:
-        good =
-            argument(node, "require", step) && text(node, "else", step.message);
+        good = argument(node, "require", step) &&
+               reader_.optional(node, "else", step.message);
         if (good && step.message.empty()) {
           return reader_.refuse(step.where, "`require` has no `else`");
         }
         break;
       case Kind::Note:
-        good = text(node, "note", step.message);
+        good = reader_.optional(node, "note", step.message);
         break;
       case Kind::Repeat:
         good = repeat(node, step, depth);
@@ -248,7 +229,8 @@ class ForwardReader {
           std::find(kTextAttributes.begin(), kTextAttributes.end(), key) !=
           kTextAttributes.end();
       if (is_text) {
-        if (!text(node, attribute.name.c_str(), attribute.text)) return false;
+        if (!reader_.optional(node, attribute.name, attribute.text))
+          return false;
       } else if (value.is_list()) {
         attribute.is_list = true;
         for (size_t j = 0; j < value.size(); ++j) {
@@ -281,16 +263,16 @@ class ForwardReader {
   }
 
   bool experts(const Node& node, ForwardStep& step) {
-    if (!text(node, "experts", step.what)) return false;
+    if (!reader_.optional(node, "experts", step.what)) return false;
     for (const char* key : {"gate", "up", "down", "both"}) {
       ForwardAttribute attribute;
       attribute.name = key;
-      if (!text(node, key, attribute.text)) return false;
+      if (!reader_.optional(node, key, attribute.text)) return false;
       if (!attribute.text.empty()) {
         step.attributes.push_back(std::move(attribute));
       }
     }
-    if (!text(node, "mix", step.mix)) return false;
+    if (!reader_.optional(node, "mix", step.mix)) return false;
     const bool weighed = node.find("inputs_weighed").has_value();
     return argument(node, "count", step) && argument(node, "size", step) &&
            (!weighed || argument(node, "inputs_weighed", step)) &&
@@ -298,11 +280,12 @@ class ForwardReader {
   }
 
   bool repeat(const Node& node, ForwardStep& step, int depth) {
-    if (!text(node, "repeat", step.what) || !text(node, "as", step.as) ||
-        !text(node, "carry", step.carried) ||
-        !text(node, "first", step.first) ||
-        !text(node, "handed_on", step.handed_on) ||
-        !text(node, "last", step.last)) {
+    if (!reader_.optional(node, "repeat", step.what) ||
+        !reader_.optional(node, "as", step.as) ||
+        !reader_.optional(node, "carry", step.carried) ||
+        !reader_.optional(node, "first", step.first) ||
+        !reader_.optional(node, "handed_on", step.handed_on) ||
+        !reader_.optional(node, "last", step.last)) {
       return false;
     }
     const auto inner = node.find("steps");
@@ -326,7 +309,7 @@ class ForwardReader {
         return false;
       }
       ForwardCase one;
-      if (!optional(item, "when", one.when)) return false;
+      if (!reader_.optional(item, "when", one.when)) return false;
       if (!one.when && i + 1 < list.size()) {
         reader_.refuse(item.span(), "only the last case has no `when`");
         return false;
@@ -350,12 +333,8 @@ std::optional<BlockForward> StepReader::forward(const Node& node) {
   }
   BlockForward result;
   result.where = node.span();
-  if (const auto takes = node.find("takes")) {
-    result.takes = texts(*takes, "`takes`");
-  }
-  if (const auto gives = node.find("gives")) {
-    result.gives = texts(*gives, "`gives`");
-  }
+  optional(node, "takes", result.takes);
+  optional(node, "gives", result.gives);
   const auto steps = node.find("steps");
   if (result.takes.empty() || result.gives.empty() || !steps) {
     return refuse(node.span(), "`forward` has `takes`, `gives` and `steps`");

@@ -69,6 +69,51 @@ bool StepReader::known_keys(const Node& map, std::vector<std::string> known) {
   return reject_unknown_keys(map, known, diags_);
 }
 
+bool StepReader::optional(const Node& map, std::string_view key,
+                          std::optional<Expression>& value) {
+  const auto at = map.find(key);
+  if (!at) return true;
+  value = expression(*at);
+  return value.has_value();
+}
+
+bool StepReader::optional(const Node& map, std::string_view key,
+                          std::optional<DType>& value) {
+  const auto at = map.find(key);
+  if (!at) return true;
+  value = find_dtype(at->text());
+  if (!value) {
+    refuse(at->span(), in_backticks(at->text()) + " is no dtype");
+  }
+  return value.has_value();
+}
+
+bool StepReader::optional(const Node& map, std::string_view key,
+                          std::string& value) {
+  const auto at = map.find(key);
+  if (!at) return true;
+  auto read = text(*at, in_backticks(key));
+  if (read) value = *std::move(read);
+  return read.has_value();
+}
+
+bool StepReader::optional(const Node& map, std::string_view key,
+                          std::vector<std::string>& value) {
+  const auto at = map.find(key);
+  if (!at) return true;
+  value = texts(*at, in_backticks(key));
+  return !value.empty();
+}
+
+bool StepReader::optional(const Node& map, std::string_view key, bool& value) {
+  const auto at = map.find(key);
+  if (!at) return true;
+  const auto read = at->boolean();
+  if (!read) refuse(at->span(), in_backticks(key) + " is true or false");
+  value = read.value_or(false);
+  return read.has_value();
+}
+
 std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
   if (depth > kMaxNesting) {
     return refuse(node.span(), "a dimension nests too deep");
@@ -138,9 +183,8 @@ std::optional<ModuleStep> StepReader::step(const Node& node, int depth) {
   ModuleStep result;
   result.where = node.key_span(0);
   result.what = std::string(what);
-  if (const auto when = node.find("when"); when && what != "when") {
-    result.when = expression(*when);
-    if (!result.when) return std::nullopt;
+  if (what != "when" && !optional(node, "when", result.when)) {
+    return std::nullopt;
   }
   if (what == "repeat") return repeat(node, depth, std::move(result));
   if (what == "switch") return cases(node, depth, std::move(result));
@@ -164,20 +208,13 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
   result.count = expression(node.item(0));
   if (!result.count) return std::nullopt;
   result.index = "i";
-  if (const auto index = node.find("index")) {
-    auto read = text(*index, "`index`");
-    if (!read) return std::nullopt;
-    result.index = *std::move(read);
-  }
-  if (const auto start = node.find("start")) {
-    result.start = expression(*start);
-    if (!result.start) return std::nullopt;
+  if (!optional(node, "index", result.index) ||
+      !optional(node, "start", result.start)) {
+    return std::nullopt;
   }
   const auto name = node.find("name");
   if (!name) return refuse(result.where, "`repeat` has no `name`");
-  auto read = text(*name, "`name`");
-  if (!read) return std::nullopt;
-  result.name = *std::move(read);
+  if (!optional(node, "name", result.name)) return std::nullopt;
   if (const auto stored = node.find("stored")) {
     result.stacked = stored->text() == "stacked";
     if (!result.stacked) {
@@ -212,10 +249,8 @@ std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
       return std::nullopt;
     }
     ModuleCase one;
-    if (const auto when = item.find("when")) {
-      one.when = expression(*when);
-      if (!one.when) return std::nullopt;
-    } else if (i + 1 < list.size()) {
+    if (!optional(item, "when", one.when)) return std::nullopt;
+    if (!one.when && i + 1 < list.size()) {
       return refuse(item.span(), "only the last case has no `when`");
     }
     if (const auto of = item.find("steps")) {
@@ -261,23 +296,11 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
     result.dims.push_back(*std::move(read));
   }
   if (plain && !shape(node, result)) return std::nullopt;
-  if (const auto bias = node.find("bias")) {
-    result.bias = expression(*bias);
-    if (!result.bias) return std::nullopt;
-  }
-  if (const auto offset = node.find("offset")) {
-    result.offset = expression(*offset);
-    if (!result.offset) return std::nullopt;
-  }
-  if (!linear_options(node, result)) return std::nullopt;
-  if (const auto dtype = node.find("dtype")) {
-    result.dtype = find_dtype(dtype->text());
-    if (!result.dtype) {
-      return refuse(dtype->span(),
-                    in_backticks(dtype->text()) + " is no dtype");
-    }
-  }
-  return result;
+  const bool good = optional(node, "bias", result.bias) &&
+                    optional(node, "offset", result.offset) &&
+                    linear_options(node, result) &&
+                    optional(node, "dtype", result.dtype);
+  return good ? std::optional(std::move(result)) : std::nullopt;
 }
 
 bool StepReader::shape(const Node& node, ModuleStep& result) {
@@ -315,16 +338,8 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
     }
     result.role = role->second;
   }
-  for (const auto& [key, member] :
-       {std::pair{"weight_name", &ModuleStep::weight_name},
-        std::pair{"bias_name", &ModuleStep::bias_name}}) {
-    const auto at = node.find(key);
-    if (!at) continue;
-    auto read = text(*at, in_backticks(key));
-    if (!read) return false;
-    result.*member = *std::move(read);
-  }
-  return true;
+  return optional(node, "weight_name", result.weight_name) &&
+         optional(node, "bias_name", result.bias_name);
 }
 
 bool is_kept_step(const Node& node) {
@@ -349,10 +364,7 @@ std::optional<KeptStep> StepReader::kept_step(const Node& node) {
   auto name = text(node.item(0), in_backticks(what));
   if (!name || !known_keys(node, known)) return std::nullopt;
   result.name = *std::move(name);
-  if (const auto when = node.find("when")) {
-    result.when = expression(*when);
-    if (!result.when) return std::nullopt;
-  }
+  if (!optional(node, "when", result.when)) return std::nullopt;
   if (result.kind == KeptStep::Kind::Nothing) {
     if (result.name == kNothing) return result;
     return refuse(node.item(0).span(),
@@ -393,30 +405,18 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
     return false;
   }
   result.source = tokens.has_value();
-  if (window) result.window = expression(*window);
-  if (window && !result.window) return false;
-  if (const auto every = node.find("every")) {
-    if (window || tokens) {
-      refuse(every->span(),
-             "`every` is of all tokens that are generated: beside it there is "
-             "neither `window` nor `tokens`");
-      return false;
-    }
-    result.every = expression(*every);
-    if (!result.every) return false;
+  if (!optional(node, "window", result.window)) return false;
+  const auto every = node.find("every");
+  if (every && (window || tokens)) {
+    refuse(every->span(),
+           "`every` is of all tokens that are generated: beside it there is "
+           "neither `window` nor `tokens`");
+    return false;
   }
-  if (tokens && tokens->text() != kSource) {
-    result.tokens = expression(*tokens);
-    if (!result.tokens) return false;
-  }
-  if (const auto dtype = node.find("dtype")) {
-    result.dtype = find_dtype(dtype->text());
-    if (!result.dtype) {
-      refuse(dtype->span(), in_backticks(dtype->text()) + " is no dtype");
-      return false;
-    }
-  }
-  return true;
+  const bool counted = tokens && tokens->text() != kSource;
+  return optional(node, "every", result.every) &&
+         (!counted || optional(node, "tokens", result.tokens)) &&
+         optional(node, "dtype", result.dtype);
 }
 
 std::optional<ModuleStep> StepReader::section(const Node& node,
@@ -427,13 +427,9 @@ std::optional<ModuleStep> StepReader::section(const Node& node,
   result.kind = ModuleStep::Kind::Section;
   result.what = std::exchange(result.name, "");
   result.part = "body";
-  for (const auto& [key, member] : {std::pair{"name", &ModuleStep::name},
-                                    std::pair{"block", &ModuleStep::part}}) {
-    const auto at = node.find(key);
-    if (!at) continue;
-    auto read = text(*at, in_backticks(key));
-    if (!read) return std::nullopt;
-    result.*member = *std::move(read);
+  if (!optional(node, "name", result.name) ||
+      !optional(node, "block", result.part)) {
+    return std::nullopt;
   }
   return result;
 }

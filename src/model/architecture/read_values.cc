@@ -41,37 +41,24 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
                  "count_of", "least", "most", "values", "other", "entry"})) {
     return false;
   }
-  for (const auto& [key, members] :
-       {std::pair{"else", std::vector{&ValueRule::otherwise}},
-        std::pair{"if_absent", std::vector{&ValueRule::absent}},
-        std::pair{"if_null", std::vector{&ValueRule::null}},
-        std::pair{"is", std::vector{&ValueRule::is}},
-        std::pair{"other", std::vector{&ValueRule::other_words}}}) {
-    const auto at = node.find(key);
-    if (!at) continue;
-    const auto value = reader.expression(*at);
-    if (!value) return false;
-    for (const auto member : members) rule.*member = value;
-  }
-  if (const auto counted = node.find("count_of")) {
-    auto read = reader.text(*counted, "`count_of`");
-    if (!read) return false;
-    rule.counted = *std::move(read);
+  if (!reader.optional(node, "else", rule.otherwise) ||
+      !reader.optional(node, "if_absent", rule.absent) ||
+      !reader.optional(node, "if_null", rule.null) ||
+      !reader.optional(node, "is", rule.is) ||
+      !reader.optional(node, "other", rule.other_words) ||
+      !reader.optional(node, "count_of", rule.counted) ||
+      !reader.optional(node, "given", rule.given)) {
+    return false;
   }
   if (const auto given = node.find("given")) {
-    auto read = reader.text(*given, "`given`");
-    if (!read) return false;
-    rule.given = *std::move(read);
     if (rule.kind != ValueRule::Kind::Flag || node.size() > 1) {
       reader.refuse(given->span(), "`given` is of a flag, and stands alone");
       return false;
     }
     return true;
   }
+  if (!reader.optional(node, "entry", rule.entry)) return false;
   if (const auto entry = node.find("entry")) {
-    auto read = reader.text(*entry, "`entry`");
-    if (!read) return false;
-    rule.entry = *std::move(read);
     if (rule.kind != ValueRule::Kind::Table || !rule.otherwise) {
       reader.refuse(entry->span(),
                     "`entry` is of a table, which says `else` for layers that "

@@ -53,6 +53,16 @@ class StepReader {
   // A text, or a list of texts.
   std::vector<std::string> texts(const Node& node, std::string_view what);
   bool known_keys(const Node& map, std::vector<std::string> known);
+  // What stands at a key of a map, where there is one; false, with the reason
+  // reported, where it is not of the value's type.
+  bool optional(const Node& map, std::string_view key,
+                std::optional<Expression>& value);
+  bool optional(const Node& map, std::string_view key,
+                std::optional<DType>& value);
+  bool optional(const Node& map, std::string_view key, std::string& value);
+  bool optional(const Node& map, std::string_view key,
+                std::vector<std::string>& value);
+  bool optional(const Node& map, std::string_view key, bool& value);
   // What layers keep is no module and stands apart, in `kept`.
   std::vector<ModuleStep> steps(const Node& list, std::vector<KeptStep>& kept,
                                 int depth = 0);

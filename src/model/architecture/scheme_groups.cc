@@ -288,9 +288,7 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section) {
       return section.refuse(key,
                             "`ignore` and `exclude_modules` are both said");
     }
-    result.kept = ModulePatterns::read(section, key, *list);
-    result.kept_key = key;
-    if (!result.kept) return std::nullopt;
+    if (!read_kept(section, key, result)) return std::nullopt;
   }
   return result;
 }
@@ -356,11 +354,7 @@ std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
     if (!read) return std::nullopt;
     result.groups.push_back(*std::move(read));
   }
-  if (const auto list = section.find("ignore")) {
-    result.kept = ModulePatterns::read(section, "ignore", *list);
-    result.kept_key = "ignore";
-    if (!result.kept) return std::nullopt;
-  }
+  if (!read_kept(section, "ignore", result)) return std::nullopt;
   note_cache(section, "kv_cache_scheme", result);
   return result;
 }

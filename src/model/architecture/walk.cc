@@ -2,6 +2,7 @@
 #include "model/architecture/walk.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,12 +34,15 @@ struct Stack {
 class Walk {
  public:
   Walk(ConfigValues& values, DType dtype, const Quantisation& quantisation,
-       Manifest& manifest, TensorSteps* written)
+       Manifest* manifest, TensorSteps* written)
       : config_(values.config()),
         dtype_(dtype),
         quantisation_(quantisation),
         manifest_(manifest),
         steps_of_(written) {}
+
+  ExplainedTensors& explained() { return explained_; }
+  std::vector<std::string>& remarks() { return remarks_; }
 
   bool run(ConfigValues& values, const ArchitectureClass& model_class) {
     whole_ = &values;
@@ -46,16 +50,15 @@ class Walk {
     const auto found = names.find(model_class.class_name);
     if (found != names.end()) module_names_ = found->second;
     if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
-        !check_layers(quantisation_, layers_, dtype_, manifest_.remarks)) {
+        !check_layers(quantisation_, layers_, dtype_, remarks_)) {
       return false;
     }
-    manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds_));
     for (const ConfigSection& part : values.architecture().sections) {
       const auto said = config_.find(part.key);
       if (!said || !said->is_map() || used_parts_.contains(part.key)) continue;
-      manifest_.remarks.push_back(config_.shown(part.key) + " is left out: " +
-                                  in_backticks(model_class.class_name) +
-                                  " has no such part");
+      remarks_.push_back(config_.shown(part.key) + " is left out: " +
+                         in_backticks(model_class.class_name) +
+                         " has no such part");
     }
     return true;
   }
@@ -81,8 +84,9 @@ class Walk {
   }
 
   bool put(std::string_view name, const CheckpointTensor& tensor) {
+    if (manifest_ == nullptr) return true;
     const TensorType& type = tensor.type;
-    if (manifest_.add(name, type, Span{}, tensor.buffer)) {
+    if (manifest_->add(name, type, Span{}, tensor.buffer)) {
       if (steps_of_ != nullptr) {
         (tensor.buffer ? steps_of_->buffers : steps_of_->parameters)
             .push_back(tensor.step);
@@ -95,9 +99,14 @@ class Walk {
   }
 
   bool keep(std::string_view name, const CheckpointTensor& tensor) {
-    if (tensor.buffer) return true;
+    if (tensor.buffer && manifest_ != nullptr) return true;
+    std::pair key(folded_name(name), tensor.type.shape);
+    if (tensor.buffer) {
+      explained_.buffers.insert(std::move(key));
+      return true;
+    }
     const auto [entry, is_new] =
-        kinds_.try_emplace({folded_name(name), tensor.type.shape}, tensor.kind);
+        explained_.kinds.try_emplace(std::move(key), tensor.kind);
     // Where layers differ, what is whole in all of them.
     for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
       int64_t& block = entry->second[i].block;
@@ -420,6 +429,10 @@ class Walk {
   bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {
     std::string name;
     for (const CheckpointTensor& tensor : tensors) {
+      if (into_ == nullptr && manifest_ == nullptr && !is_first) {
+        written_ += tensor.only_explained ? 0 : 1;
+        continue;
+      }
       name = prefix;
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
@@ -444,11 +457,12 @@ class Walk {
   std::vector<ModuleName> module_names_;
   const ConfigValues* whole_ = nullptr;
   std::set<std::string> used_parts_;  // of the config, by key
-  LinearPlace place_;   // of what is being read, but for the layer itself
-  std::string around_;  // what stands before the names of `into_`
-  Manifest& manifest_;
+  LinearPlace place_;         // of what is being read, but for the layer itself
+  std::string around_;        // what stands before the names of `into_`
+  Manifest* const manifest_;  // null: nobody asks for all tensors
   TensorSteps* const steps_of_;
-  ParameterKinds kinds_;
+  ExplainedTensors explained_;
+  std::vector<std::string> remarks_;
   Tensors* into_ = nullptr;  // null: the manifest
   int64_t written_ = 0;
   int64_t steps_ = 0;
@@ -460,8 +474,22 @@ class Walk {
 bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
                    Manifest& manifest, TensorSteps* steps) {
-  return Walk(values, dtype, quantisation, manifest, steps)
-      .run(values, model_class);
+  Walk walk(values, dtype, quantisation, &manifest, steps);
+  if (!walk.run(values, model_class)) return false;
+  manifest.kinds =
+      std::make_shared<const ParameterKinds>(std::move(walk.explained().kinds));
+  std::move(walk.remarks().begin(), walk.remarks().end(),
+            std::back_inserter(manifest.remarks));
+  return true;
+}
+
+bool explain_tensors(ConfigValues& values, const ArchitectureClass& model_class,
+                     DType dtype, const Quantisation& quantisation,
+                     ExplainedTensors& explained) {
+  Walk walk(values, dtype, quantisation, nullptr, nullptr);
+  if (!walk.run(values, model_class)) return false;
+  explained = std::move(walk.explained());
+  return true;
 }
 
 }  // namespace shardplan

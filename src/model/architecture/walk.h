@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/manifest.h"
@@ -22,6 +24,12 @@ struct TensorSteps {
   std::vector<ModuleStep::Kind> buffers;
 };
 
+// Tensors by folded names (core/fold.h) and shapes: layers are alike.
+struct ExplainedTensors {
+  ParameterKinds kinds;
+  std::set<std::pair<std::string, Shape>> buffers;
+};
+
 // Adds the tensors of a model_class of the architecture to the manifest, in the
 // order of its steps; `dtype` is what those have that say nothing else. Layers
 // that are alike are computed once. False, with the reason reported, where
@@ -33,5 +41,10 @@ struct TensorSteps {
 bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
                    Manifest& manifest, TensorSteps* steps = nullptr);
+
+// What each kind of these tensors is, where nobody asks for all of them.
+bool explain_tensors(ConfigValues& values, const ArchitectureClass& model_class,
+                     DType dtype, const Quantisation& quantisation,
+                     ExplainedTensors& explained);
 
 }  // namespace shardplan

@@ -43,20 +43,17 @@ class SchemeReader {
     const auto root =
         require(document->root(), NodeKind::Map, "a file of names", diags_);
     std::vector<std::string> keys = value_section_keys();
-    keys.insert(keys.end(), {"scheme", "summary", "dtypes", "labels", "axes",
-                             "stacked", "earlier", "names", "adds",
-                             "architectures"});
+    keys.insert(keys.end(),
+                {"scheme", "summary", "dtypes", "labels", "axes", "stacked",
+                 "earlier", "names", "adds", "architectures"});
     if (!root || !reader_.known_keys(*root, keys)) return nullptr;
     auto result = std::make_shared<NameScheme>();
     result->source = source;
-    if (const auto name = root->find("scheme")) {
-      result->name = reader_.text(*name, "`scheme`").value_or("");
-    } else {
+    if (!root->find("scheme")) {
       reader_.refuse(root->span(), "the file names no `scheme`");
     }
-    if (const auto summary = root->find("summary")) {
-      result->summary = reader_.text(*summary, "`summary`").value_or("");
-    }
+    reader_.optional(*root, "scheme", result->name);
+    reader_.optional(*root, "summary", result->summary);
     if (const auto dtypes = root->find("dtypes")) {
       read_dtypes(*dtypes, *result);
     }
@@ -187,7 +184,7 @@ class SchemeReader {
         continue;
       }
       if (const auto like = node.find("like")) {
-        entry.like = reader_.text(*like, "`like`").value_or("");
+        reader_.optional(node, "like", entry.like);
         entry.like_at = like->span();
       }
       if (const auto list = node.find("names")) read_rules(*list, entry.own);
@@ -249,7 +246,7 @@ class SchemeReader {
       if (!read_repeat(node, tensor)) continue;
       auto made = pattern(*name, true, false);
       const bool good = made && expressions(node, "shape", tensor.shape) &&
-                        optional(node, "when", tensor.when) &&
+                        reader_.optional(node, "when", tensor.when) &&
                         read_dtype(node, tensor.dtype);
       if (!good) continue;
       tensor.name = *std::move(made);
@@ -296,7 +293,7 @@ class SchemeReader {
           std::pair{"refuse", &NameRule::refused}}) {
       const auto why = node.find(key);
       if (!why) continue;
-      rule.*member = reader_.text(*why, in_backticks(key)).value_or("");
+      reader_.optional(node, key, rule.*member);
       if ((rule.*member).empty()) {
         return reader_.refuse(why->span(),
                               in_backticks(key) + " says the reason");
@@ -343,7 +340,7 @@ class SchemeReader {
       if (!count) return false;
       rule.dims = *count;
     }
-    return optional(node, "when", rule.when);
+    return reader_.optional(node, "when", rule.when);
   }
 
   bool read_shape(const Node& node, NameRule& rule) {
@@ -396,7 +393,7 @@ class SchemeReader {
       }
       NamedTarget target;
       auto made = pattern(*name, true, has_any);
-      if (!made || !optional(part, "size", target.size) ||
+      if (!made || !reader_.optional(part, "size", target.size) ||
           !permutation(part, "order", target.order) ||
           !expressions(part, "shape", target.shape)) {
         return false;
@@ -551,14 +548,6 @@ class SchemeReader {
                             in_backticks(inner) + " is no expression: " + why);
     }
     return NamePiece{PieceKind::Value, inner, std::move(value)};
-  }
-
-  bool optional(const Node& map, std::string_view key,
-                std::optional<Expression>& result) {
-    const auto node = map.find(key);
-    if (!node) return true;
-    result = reader_.expression(*node);
-    return result.has_value();
   }
 
   bool expressions(const Node& map, std::string_view key,

@@ -9,12 +9,9 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "io/fence.h"
-#include "io/formats.h"
-#include "io/load.h"
-#include "io/paths.h"
 #include "model/architecture/values.h"
 #include "model/architectures.h"
+#include "model/from_config.h"
 #include "model/kept_state.h"
 
 namespace shardplan {
@@ -49,13 +46,13 @@ class Reading {
     }
     return value->integer;
   }
-  // Not one that only a forward pass asks for.
   // What the layers of a class keep; none where that does not follow.
   std::optional<LayerStates> state(const ArchitectureClass& model_class,
                                    const std::vector<int64_t>& windows,
                                    DType dtype) {
     return kept_state(values_, model_class, windows, dtype);
   }
+  // Not one that only a forward pass asks for.
   bool has_table(std::string_view name) const {
     const ValueRule* const rule = architecture_->find_value(name);
     return rule != nullptr && !rule->of_forward;

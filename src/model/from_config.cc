@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/from_config.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "model/architecture/quantisation.h"
+#include "model/architecture/values.h"
+#include "model/architecture/walk.h"
+#include "model/architectures.h"
+#include "model/config_reader.h"
+#include "model/naming/rename.h"
+
+namespace shardplan {
+namespace {
+
+// What configs in public repositories name, and nobody has described: why the
+// tensors do not follow from such a config.
+struct Undescribed {
+  std::string_view name;  // of a model type, or of a class
+  std::string_view why;
+};
+constexpr Undescribed kUndescribed[] = {
+    {"deepseek_ref",
+     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` "
+     "of "
+     "its layers is BF16 there, and no public code was found that says what "
+     "that of the layer that predicts further tokens is"},
+    {"Step3p7FlashForCausalLM",
+     "no public code of a model with this class was found"},
+};
+
+std::string_view why_undescribed(std::string_view name) {
+  for (const Undescribed& each : kUndescribed) {
+    if (each.name == name) return each.why;
+  }
+  return "";
+}
+
+// Reports why a config is of no model type.
+Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
+  const std::vector<std::string> known = known_model_types();
+  const auto model_type = root.find("model_type");
+  auto report =
+      model_type && model_type->is_string()
+          ? config.refuse("model_type", "model type " +
+                                            in_backticks(model_type->text()) +
+                                            " is not known")
+          : config.refuse("architectures",
+                          "neither `model_type` nor `architectures` names a "
+                          "known family");
+  const std::string_view why =
+      model_type ? why_undescribed(model_type->text()) : "";
+  if (!why.empty()) report.fact(std::string(why));
+  if (model_type && why.empty()) {
+    // Most unknown types are no typing errors: `molmo` is not `olmo`.
+    const auto near = nearest(model_type->text(), known);
+    if (near && near->substr(0, 1) == model_type->text().substr(0, 1)) {
+      report.help("the nearest known one is `" + *near + "`");
+    }
+  }
+  return report
+      .help(plural(static_cast<int64_t>(known.size()), "model type") +
+            " are known: `shardplan list architectures`; `--architecture FILE` "
+            "describes another")
+      .help(std::string(kUseTensors));
+}
+
+// A model for another model_class has other tensors.
+Diagnostics::Builder report_class(const Node& root, const Architecture& all,
+                                  ConfigReader& config) {
+  const auto list = root.find("architectures");
+  std::vector<std::string> known;
+  for (const ArchitectureClass& model_class : all.classes)
+    known.push_back(model_class.class_name);
+  const std::string named =
+      list->is_list() ? std::string(list->item(0).text()) : "";
+  auto report = config.refuse(
+      "architectures", "architecture " + in_backticks(named) + " is not known");
+  report.fact("known for `" + all.name + "`: " + joined(known, ", "));
+  const std::string_view why = why_undescribed(named);
+  if (!why.empty()) report.fact(std::string(why));
+  const std::vector<std::string> others = architectures_with_class(named);
+  if (!others.empty()) {
+    report
+        .fact("it is a class of `" + joined(others, "`, `") +
+              "`, whose tensors have other names")
+        .help("where the tensors are named as a class of `" + all.name +
+              "` names them, name that class in `architectures`");
+  }
+  return report.help(std::string(kUseTensors));
+}
+
+// The quantisation, which a part of the config may say of itself; beside one of
+// the whole that is refused.
+std::optional<Quantisation> with_part(const Architecture& architecture,
+                                      const Node& root, Quantisation whole,
+                                      Diagnostics& diags) {
+  constexpr const char* kPart = "text_config";
+  const auto text = root.find(kPart);
+  if (!text || !text->is_map()) return whole;
+  ConfigReader inner(*text, std::string(kPart) + ".", diags);
+  const auto own = inner.find("quantization_config");
+  if (whole.method != QuantMethod::None || !own) {
+    refuse_quantisation(inner);
+    return whole;
+  }
+  auto part =
+      read_part_quantisation(architecture, inner, kPart, whole.saved_by);
+  if (!inner.ok()) return std::nullopt;
+  return part;
+}
+
+// The dtype that `key` names; reports one that weights cannot have.
+std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
+                                Diagnostics& diags) {
+  const auto value = config.find(key);
+  if (!value) return std::nullopt;
+  std::string_view text = value->text();
+  if (text.starts_with("torch.")) text.remove_prefix(6);
+  const std::optional<DType> dtype = find_dtype(text);
+  if (!dtype) {
+    auto report = diags.error(Code::UnknownDtype, value->span(),
+                              "dtype " + in_backticks(text) + " is not known");
+    const std::string near = nearest_dtype(text);
+    if (!near.empty()) report.help("the nearest known one is `" + near + "`");
+    return report;
+  }
+  switch (*dtype) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return dtype;
+    default:
+      return diags.error(Code::UnsupportedConfig, value->span(),
+                         "weights of dtype " + in_backticks(text) +
+                             " do not follow from a config");
+  }
+}
+
+// What weights have: `dtype`, older `torch_dtype`, or what neither means.
+DType weights_dtype(const Node& root, const ConfigReader& config,
+                    bool quantized, std::vector<std::string>& remarks,
+                    Diagnostics& diags) {
+  const auto named = [&](const ConfigReader& map) -> std::optional<DType> {
+    const auto dtype = read_dtype(map, "dtype", diags);
+    return dtype ? dtype : read_dtype(map, "torch_dtype", diags);
+  };
+  if (const auto dtype = named(config)) return *dtype;
+  const auto text = root.find("text_config");
+  if (text && text->is_map()) {
+    const ConfigReader inner(*text, "text_config.", diags);
+    if (const auto dtype = named(inner)) return *dtype;
+  }
+  const DType assumed = quantized ? DType::BF16 : DType::F32;
+  remarks.push_back("the config names no dtype: " +
+                    std::string(dtype_name(assumed)) + " is assumed");
+  return assumed;
+}
+
+enum class Weights : uint8_t { Stored, Plain };
+
+// A class that stands for one that no architecture knows.
+void remark_class(const Node& root, const ArchitectureClass& model_class,
+                  std::vector<std::string>& remarks) {
+  const auto names = root.find("architectures");
+  if (!names || !names->is_list() || names->size() == 0) return;
+  for (size_t i = 0; i < names->size(); ++i) {
+    if (names->item(i).text() == model_class.class_name) return;
+  }
+  remarks.push_back(in_backticks(std::string(names->item(0).text())) +
+                    " is read as a " + in_backticks(model_class.class_name));
+}
+
+// What tells the tensors of a config, for as long as they are asked for.
+struct ConfigTensors {
+  ConfigReader& reader;
+  ConfigValues& values;
+  const ArchitectureClass& model_class;
+  DType dtype = DType::F32;
+  Quantisation quantisation;
+  bool is_quantised() const { return quantisation.method != QuantMethod::None; }
+};
+
+// Calls write(ConfigTensors), and gives what that does; false, with the reason
+// reported, where the config does not tell its tensors.
+template <typename Write>
+bool with_tensors(const Document& config, const ConfigReading& reading,
+                  const QuantisationFile* beside, Weights weights,
+                  std::vector<std::string>& remarks, Diagnostics& diags,
+                  const Write& write) {
+  const auto root = require(config.root(), NodeKind::Map, "a config", diags);
+  if (!root) return false;
+  ConfigReader reader(*root, "", diags);
+  ArchitectureChoice kind = reading.architecture == nullptr
+                                ? choose_architecture(*root)
+                                : choose_class(reading.architecture, *root);
+  if (!kind) {
+    report_unknown(*root, reader);
+    return false;
+  }
+  if (kind.model_class == nullptr)
+    report_class(*root, *kind.architecture, reader);
+  if (reading.scheme != nullptr) {
+    const auto all = with_values_of(*reading.scheme, kind.architecture, reader);
+    if (all == nullptr) return false;
+    kind = choose_class(all, *root);
+  }
+  ConfigValues values(*kind.architecture, reader);
+  const Document* const file =
+      beside != nullptr ? beside->document.get() : nullptr;
+  if (file != nullptr) diags.keep(beside->file);
+  const bool plain = weights == Weights::Plain;
+  std::optional<Quantisation> quantisation =
+      plain ? Quantisation()
+            : read_quantisation(*kind.architecture, reader,
+                                values.find(kSavedBy)->integer, file, diags);
+  if (quantisation && !plain) {
+    quantisation =
+        with_part(*kind.architecture, *root, *std::move(quantisation), diags);
+  }
+  const bool quantised =
+      quantisation && quantisation->method != QuantMethod::None;
+  const DType dtype =
+      weights_dtype(*root, reader, quantised || plain, remarks, diags);
+  if (!reader.ok() || !values.read_all()) return false;
+  remark_class(*root, *kind.model_class, remarks);
+  for (std::string& remark : values.remarks()) {
+    remarks.push_back(std::move(remark));
+  }
+  return write(ConfigTensors{reader, values, *kind.model_class, dtype,
+                             *std::move(quantisation)});
+}
+
+bool write_renamed(const NameScheme& scheme, const ConfigTensors& of,
+                   Manifest& manifest) {
+  if (of.is_quantised()) {
+    of.reader
+        .refuse("quantization_config", "names of " + in_backticks(scheme.name) +
+                                           " are not known for quantised "
+                                           "models")
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  Manifest unnamed;
+  TensorSteps steps;
+  return write_tensors(of.values, of.model_class, of.dtype, of.quantisation,
+                       unnamed, &steps) &&
+         rename_tensors(scheme, of.values, of.model_class, unnamed, steps,
+                        manifest);
+}
+
+std::optional<Manifest> synthesize(const Document& config,
+                                   const ConfigReading& reading,
+                                   const QuantisationFile* beside,
+                                   Weights weights, Diagnostics& diags) {
+  Manifest manifest;
+  const bool written = with_tensors(
+      config, reading, beside, weights, manifest.remarks, diags,
+      [&](const ConfigTensors& of) {
+        if (beside != nullptr && beside->document != nullptr) {
+          manifest.sources.push_back(beside->file);
+        }
+        manifest.format = kConfigFormat;
+        manifest.facts = config_facts(config.root(), reading.architecture);
+        manifest.model_type = config_model_type(config.root());
+        return reading.scheme == nullptr
+                   ? write_tensors(of.values, of.model_class, of.dtype,
+                                   of.quantisation, manifest)
+                   : write_renamed(*reading.scheme, of, manifest);
+      });
+  return written ? std::optional(std::move(manifest)) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Manifest> synthesize_manifest(const Document& config,
+                                            Diagnostics& diags,
+                                            const ConfigReading& reading,
+                                            const QuantisationFile* beside) {
+  return synthesize(config, reading, beside, Weights::Stored, diags);
+}
+
+std::optional<Manifest> plain_manifest(
+    const Document& config,
+    const std::shared_ptr<const Architecture>& architecture,
+    Diagnostics& diags) {
+  return synthesize(config, {architecture, nullptr}, nullptr, Weights::Plain,
+                    diags);
+}
+
+std::optional<ExplainedTensors> explained_tensors(
+    const Document& config,
+    const std::shared_ptr<const Architecture>& architecture,
+    const QuantisationFile* beside, Diagnostics& diags) {
+  ExplainedTensors explained;
+  std::vector<std::string> remarks;
+  const bool told =
+      with_tensors(config, {architecture, nullptr}, beside, Weights::Stored,
+                   remarks, diags, [&](const ConfigTensors& of) {
+                     return explain_tensors(of.values, of.model_class, of.dtype,
+                                            of.quantisation, explained);
+                   });
+  return told ? std::optional(std::move(explained)) : std::nullopt;
+}
+
+}  // namespace shardplan
