@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -105,19 +104,17 @@ using Findings = std::unordered_map<std::string, Sighting>;
 
 // Whether all findings are among others.
 bool are_among(const Findings& some, const Findings& others) {
-  return std::all_of(some.begin(), some.end(), [&](const auto& finding) {
+  return std::ranges::all_of(some, [&](const auto& finding) {
     const auto other = others.find(finding.first);
-    return other != others.end() && std::includes(other->second.groups.begin(),
-                                                  other->second.groups.end(),
-                                                  finding.second.groups.begin(),
-                                                  finding.second.groups.end());
+    return other != others.end() &&
+           std::ranges::includes(other->second.groups, finding.second.groups);
   });
 }
 
 void sort_groups(Findings& findings) {
   for (auto& [key, sighting] : findings) {
     std::vector<uint32_t>& groups = sighting.groups;
-    std::sort(groups.begin(), groups.end());
+    std::ranges::sort(groups);
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   }
 }
@@ -247,8 +244,8 @@ struct WhatIf::Impl {
     constexpr int64_t kFinding = 8;
     // Where no rule that shards is found, lints ask all for names of others.
     constexpr int64_t kPattern = 40;  // to compile one, of a thousand at most
-    const bool is_sought = std::none_of(
-        plan.rules.begin(), plan.rules.end(), [](const auto& rule) {
+    const bool is_sought =
+        std::ranges::none_of(plan.rules, [](const auto& rule) {
           return rule.found > 0 && !names_no_axis(rule.spec);
         });
     if (is_sought) {
@@ -338,10 +335,9 @@ struct WhatIf::Impl {
     if (found == outcome.findings.end()) return true;
     if (wanted.groups.empty()) return false;
     const std::vector<uint32_t>& groups = found->second.groups;
-    return std::none_of(
-        wanted.groups.begin(), wanted.groups.end(), [&](const auto& group) {
-          return std::binary_search(groups.begin(), groups.end(), group.first);
-        });
+    return std::ranges::none_of(wanted.groups, [&](const auto& group) {
+      return std::ranges::binary_search(groups, group.first);
+    });
   }
 
   // Which of several changes decides about each group, before or after; and
@@ -423,8 +419,7 @@ struct WhatIf::Impl {
       const bool is_known = then != before.end();
       if (!is_known && now.groups.empty()) return std::nullopt;
       for (const uint32_t g : now.groups) {
-        if (is_known && std::binary_search(then->second.groups.begin(),
-                                           then->second.groups.end(), g)) {
+        if (is_known && std::ranges::binary_search(then->second.groups, g)) {
           continue;
         }
         if (by.decider[g] == kNone) return std::nullopt;
@@ -473,7 +468,7 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   }
   const size_t all = impl_->planned.manifest.size();
   if (result.size() < all / 16) {
-    std::sort(result.begin(), result.end());
+    std::ranges::sort(result);
     return result;
   }
   // For so many, one pass over the whole model is faster than sorting.
@@ -553,11 +548,9 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
         sought.groups.empty()
             ? change.kind != RuleChange::Kind::Insert &&
                   change.rule == finding.subject.rule && alike[sought.key] == 1
-            : std::all_of(sought.groups.begin(), sought.groups.end(),
-                          [&](const auto& group) {
-                            return by.decider[group.first] ==
-                                   static_cast<int>(i);
-                          });
+            : std::ranges::all_of(sought.groups, [&](const auto& group) {
+                return by.decider[group.first] == static_cast<int>(i);
+              });
     if (!is_own || by.is_entangled[i] || (*news)[i] >= finding.severity ||
         !Impl::is_gone(sought, outcome)) {
       continue;
@@ -602,10 +595,9 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
       !are_among(made->outcome.findings, impl_->before)) {
     return false;
   }
-  return std::none_of(
-      findings.begin(), findings.end(), [&](const Diagnostic* finding) {
-        return made->outcome.findings.contains(error_key(*finding, plan));
-      });
+  return std::ranges::none_of(findings, [&](const Diagnostic* finding) {
+    return made->outcome.findings.contains(error_key(*finding, plan));
+  });
 }
 
 FindingsLeft::FindingsLeft(const Diagnostics& diags, const Plan& plan) {
@@ -621,7 +613,7 @@ bool FindingsLeft::is_gone(const Diagnostic& finding,
   if (found == names_.end()) return true;
   const std::vector<std::string>& names = finding.parameters;
   return !names.empty() &&
-         std::none_of(names.begin(), names.end(), [&](const std::string& n) {
+         std::ranges::none_of(names, [&](const std::string& n) {
            return found->second.contains(n);
          });
 }

@@ -27,9 +27,7 @@ const std::vector<CodeInfo>& all_codes() {
 
 const CodeInfo& code_info(Code code) {
   const std::vector<CodeInfo>& codes = all_codes();
-  const auto found =
-      std::find_if(codes.begin(), codes.end(),
-                   [&](const CodeInfo& info) { return info.code == code; });
+  const auto found = std::ranges::find(codes, code, &CodeInfo::code);
   SHARDPLAN_CHECK(found != codes.end());
   return *found;
 }
@@ -57,9 +55,8 @@ bool prevents_running(Code code) {
 }
 
 const Label* main_label(const Diagnostic& diagnostic) {
-  const auto found =
-      std::find_if(diagnostic.labels.begin(), diagnostic.labels.end(),
-                   [](const Label& label) { return bool{label.where}; });
+  const auto found = std::ranges::find_if(
+      diagnostic.labels, [](const Label& label) { return bool{label.where}; });
   return found == diagnostic.labels.end() ? nullptr : &*found;
 }
 
@@ -168,7 +165,7 @@ int64_t Diagnostics::count(Severity severity) const {
 }
 
 bool Diagnostics::cannot_run() const {
-  return std::any_of(all_.begin(), all_.end(), [](const Diagnostic& d) {
+  return std::ranges::any_of(all_, [](const Diagnostic& d) {
     return d.severity == Severity::Error && prevents_running(d.code);
   });
 }

@@ -2,12 +2,9 @@
 #include "base/real_host.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -181,7 +178,7 @@ class RealHost : public Host {
     for (; !error && at != end; at.increment(error)) {
       names.push_back(at->path().filename().string());
     }
-    std::sort(names.begin(), names.end());
+    std::ranges::sort(names);
     return names;
   }
 

@@ -428,8 +428,8 @@ bool is_printable(char32_t code_point) {
 
 bool is_plain_ascii(std::string_view text) {
   return plain_json(text) == text.size() ||
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= 0x20 && c < 0x7F; });
+         std::ranges::all_of(text,
+                             [](char c) { return c >= 0x20 && c < 0x7F; });
 }
 
 std::string printable(std::string_view text) {
@@ -648,8 +648,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   std::string_view unit = text.substr(unit_at);
   unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
   const auto* const found =
-      std::find_if(kByteUnits.begin(), kByteUnits.end(),
-                   [&](const ByteUnit& u) { return u.name == unit; });
+      std::ranges::find(kByteUnits, unit, &ByteUnit::name);
   if (found == kByteUnits.end()) return std::nullopt;
   const double bytes = std::floor(number * found->bytes);
   if (!(bytes >= 1 && bytes < 0x1p62)) return std::nullopt;

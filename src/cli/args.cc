@@ -151,8 +151,8 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
   std::string other;
   for (const Setting& setting : line.settings) {
     const auto& names = command.other_flags;
-    const bool is_one = std::find(names.begin(), names.end(),
-                                  setting.flag->name) != names.end();
+    const bool is_one =
+        std::ranges::find(names, setting.flag->name) != names.end();
     if (is_one && other.empty()) other = setting.flag->name;
   }
   const std::vector<Argument>& wanted =

@@ -2,7 +2,6 @@
 #include "cli/config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
@@ -66,7 +65,7 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
 // A long flag's name; people write `_` in YAML where it has `-`.
 std::string flag_name(std::string_view key) {
   std::string name(key);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
@@ -151,7 +150,7 @@ class Reader {
 
  private:
   bool may_read(const std::string& path, Span from) {
-    if (std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
+    if (std::ranges::find(paths_, path) != paths_.end()) {
       diags_.error(Code::Usage, from, in_backticks(path) + " extends itself");
       return false;
     }
@@ -321,9 +320,9 @@ class Reader {
   }
 
   bool add_target(Target target) {
-    const bool taken = std::any_of(
-        targets_.begin(), targets_.end(),
-        [&](const Target& other) { return other.name == target.name; });
+    const bool taken = std::ranges::any_of(targets_, [&](const Target& other) {
+      return other.name == target.name;
+    });
     if (taken) {
       diags_.error(Code::DuplicateKey, target.where,
                    "there are two targets `" + target.name + "`");
@@ -453,7 +452,7 @@ class Reader {
 
 bool is_one_of(std::string_view name,
                std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 // What a saved plan already holds.
@@ -542,15 +541,13 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command) {
   std::vector<Setting> remaining;
-  const bool draws_a_shard =
-      std::any_of(flags.begin(), flags.end(),
-                  [](const Setting& s) { return s.flag->name == "shard"; });
-  const bool has_before =
-      std::any_of(flags.begin(), flags.end(),
-                  [](const Setting& s) { return s.flag->name == "before"; });
+  const bool draws_a_shard = std::ranges::any_of(
+      flags, [](const Setting& s) { return s.flag->name == "shard"; });
+  const bool has_before = std::ranges::any_of(
+      flags, [](const Setting& s) { return s.flag->name == "before"; });
   for (const Setting& setting : config) {
     const bool overridden =
-        std::any_of(flags.begin(), flags.end(), [&](const Setting& flag) {
+        std::ranges::any_of(flags, [&](const Setting& flag) {
           return overrides(flag.flag->name, setting.flag->name);
         });
     const bool for_shard_alone =
@@ -567,7 +564,7 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
 
 void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
   const auto find = [&](auto&& test) {
-    return std::find_if(settings.begin(), settings.end(), test);
+    return std::ranges::find_if(settings, test);
   };
   const auto plan =
       find([](const Setting& s) { return s.flag->name == "plan"; });

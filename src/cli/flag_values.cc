@@ -233,8 +233,7 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
-  if (std::find(choices.begin(), choices.end(), setting.value) !=
-      choices.end()) {
+  if (std::ranges::find(choices, setting.value) != choices.end()) {
     return true;
   }
   auto problem =

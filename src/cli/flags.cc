@@ -66,9 +66,7 @@ std::vector<Flag> all_flags() {
   std::vector<Flag> ordered;
   ordered.reserve(rows.size());
   for (const std::string_view name : kOrder) {
-    const auto row =
-        std::find_if(rows.begin(), rows.end(),
-                     [&](const Flag& flag) { return flag.name == name; });
+    const auto row = std::ranges::find(rows, name, &Flag::name);
     SHARDPLAN_CHECK(row != rows.end());
     ordered.push_back(*row);
   }
@@ -162,8 +160,7 @@ bool makes_plan(const Flag& flag) {
       "deny",         "allow",  "exit-zero", "max-memory"};
   return flag.group != "Output" && is_taken_by(flag, "resolve") &&
          is_taken_by(flag, "sweep") &&
-         std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==
-             kGeneral.end();
+         std::ranges::find(kGeneral, flag.name) == kGeneral.end();
 }
 
 bool needs_before(const Flag& flag) {
@@ -172,7 +169,7 @@ bool needs_before(const Flag& flag) {
       "no-strict", "declare",  "tolerance",      "max-replicated"};
   if (!is_taken_by(flag, "diff")) return false;
   return (flag.group == "Memory" && flag.name != "mode") ||
-         std::find(kJudged.begin(), kJudged.end(), flag.name) != kJudged.end();
+         std::ranges::find(kJudged, flag.name) != kJudged.end();
 }
 
 std::string takers_text(const Flag& flag) {

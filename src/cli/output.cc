@@ -332,8 +332,8 @@ std::vector<size_t> ranking(const Diagnostics& diags) {
                       code == Code::ShardingLost, first_of[code], -severity,
                       -each.bytes);
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return rank(a) < rank(b); });
   return order;
 }
 

@@ -102,8 +102,7 @@ const std::vector<Flag>& planning_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          // A shipped one is a name, whatever stands in the folder.
          const auto names = architecture_names();
-         const bool shipped =
-             std::find(names.begin(), names.end(), s.value) != names.end();
+         const bool shipped = std::ranges::find(names, s.value) != names.end();
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
       {"scheme", 0, Takes::File, "FILE|NAME", "Inputs",
@@ -112,8 +111,7 @@ const std::vector<Flag>& planning_flags() {
        "inspect check resolve analyze sweep export diff", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          const auto names = name_scheme_names();
-         const bool shipped =
-             std::find(names.begin(), names.end(), s.value) != names.end();
+         const bool shipped = std::ranges::find(names, s.value) != names.end();
          o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
       {"dialect", 0, Takes::Choice, "NAME", "Inputs",

@@ -202,7 +202,7 @@ std::optional<std::vector<Target>> chosen_targets(
   for (const Target& target : targets) names.push_back(target.name);
   bool fine = true;
   for (const std::string& pattern : patterns) {
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    if (std::ranges::any_of(names, [&](const std::string& name) {
           return is_like(pattern, name);
         })) {
       continue;
@@ -218,10 +218,9 @@ std::optional<std::vector<Target>> chosen_targets(
   }
   if (!fine) return std::nullopt;
   std::erase_if(targets, [&](const Target& target) {
-    return std::none_of(patterns.begin(), patterns.end(),
-                        [&](const std::string& pattern) {
-                          return is_like(pattern, target.name);
-                        });
+    return std::ranges::none_of(patterns, [&](const std::string& pattern) {
+      return is_like(pattern, target.name);
+    });
   });
   return targets;
 }

@@ -35,7 +35,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
     return diags
         .error(Code::InvalidMesh, where,
                in_backticks(name) + " is not an axis name")
-        .help(std::all_of(name.begin(), name.end(), is_digit) && !name.empty()
+        .help(std::ranges::all_of(name, is_digit) && !name.empty()
                   ? "`sweep` tries lists of sizes, such as `tp=1,2,4`"
               : blank ? "no spaces are allowed around `=` and `,`"
                       : "axis names start with a letter or `_` and go on with "
@@ -124,12 +124,12 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
 }  // namespace
 
 bool contains(const AxisNames& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 bool is_axis_name(std::string_view text) {
   return !text.empty() && starts_name(text.front()) &&
-         std::all_of(text.begin(), text.end(), is_name_character);
+         std::ranges::all_of(text, is_name_character);
 }
 
 Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
@@ -323,7 +323,7 @@ std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
   const size_t colon = part.text().find(':');
   const Span name{part.file, part.begin, part.begin + colon};
   if (colon == std::string_view::npos ||
-      std::find(names.begin(), names.end(), name.text()) == names.end()) {
+      std::ranges::find(names, name.text()) == names.end()) {
     return diags
         .error(Code::InvalidMesh, part,
                in_backticks(part.text().substr(0, colon)) +
@@ -376,9 +376,8 @@ std::optional<std::vector<AxisRequest>> parse_mesh_dims(
     axes.push_back(*std::move(axis));
   }
   for (const AxisName& name : names) {
-    const bool used =
-        std::any_of(axes.begin(), axes.end(),
-                    [&](const AxisRequest& a) { return a.name == name; });
+    const bool used = std::ranges::any_of(
+        axes, [&](const AxisRequest& a) { return a.name == name; });
     if (used) continue;
     return diags.error(Code::InvalidMesh, {&source, 0, source.text().size()},
                        "axis " + in_backticks(name) + " has no size");

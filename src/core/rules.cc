@@ -66,9 +66,9 @@ void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
   if (how == LogicalMerge::ReplaceAll) all.clear();
   if (how == LogicalMerge::ReplaceNames) {
     std::erase_if(all, [&](const LogicalRule& rule) {
-      return std::any_of(
-          later.begin(), later.end(),
-          [&](const LogicalRule& other) { return other.name == rule.name; });
+      return std::ranges::any_of(later, [&](const LogicalRule& other) {
+        return other.name == rule.name;
+      });
     });
   }
   std::move(later.begin(), later.end(), std::back_inserter(all));

@@ -380,8 +380,7 @@ std::vector<int> repeated_biases(const Graph& graph) {
     if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
-      if (!bias ||
-          std::find(found.begin(), found.end(), *bias) != found.end()) {
+      if (!bias || std::ranges::find(found, *bias) != found.end()) {
         continue;
       }
       const int64_t size =

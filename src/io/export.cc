@@ -56,11 +56,9 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
 }
 
 bool names_unconstrained(const PartitionSpec& spec) {
-  return std::any_of(
-      spec.dims.begin(), spec.dims.end(), [](const AxisNames& axes) {
-        return std::find(axes.begin(), axes.end(), kUnconstrained) !=
-               axes.end();
-      });
+  return std::ranges::any_of(spec.dims, [](const AxisNames& axes) {
+    return std::ranges::find(axes, kUnconstrained) != axes.end();
+  });
 }
 
 // One diagnostic for all parameters that have the reason; false when there are
@@ -96,9 +94,9 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
 }
 
 bool is_logical_name(const AxisName& name, const RuleSet& rules) {
-  return std::any_of(
-      rules.logical_rules.begin(), rules.logical_rules.end(),
-      [&](const LogicalRule& rule) { return rule.name == name; });
+  return std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
+    return rule.name == name;
+  });
 }
 
 // Whether a spec names a mesh axis twice. What logical and semantic names
@@ -112,9 +110,8 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
       const bool marked = axis.starts_with(kMesh);
       const AxisName name = marked ? axis.substr(kMesh.size()) : axis;
       const AxisNames& declared = rules.declared_axes;
-      const bool known =
-          marked || mesh.find(name) ||
-          std::find(declared.begin(), declared.end(), name) != declared.end();
+      const bool known = marked || mesh.find(name) ||
+                         std::ranges::find(declared, name) != declared.end();
       if (!known && (!is_axis_name(name) || is_logical_name(name, rules) ||
                      find_semantic_token(name, true))) {
         continue;
@@ -127,9 +124,9 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
 
 // Whether an axis was taken away because it was there twice.
 bool dropped_repeat(const Placement& placement) {
-  return std::any_of(
-      placement.corrections.begin(), placement.corrections.end(),
-      [](const Correction& c) { return c.code == Code::RepeatedAxis; });
+  return std::ranges::any_of(placement.corrections, [](const Correction& c) {
+    return c.code == Code::RepeatedAxis;
+  });
 }
 
 // Whether rules, as they are written, would have their reader use an axis
@@ -139,11 +136,9 @@ bool rules_repeat_axes(const ExportInput& input) {
   const auto repeats = [&](const Rule& rule) {
     return repeats_axis(rule.spec, rules, input.plan.mesh);
   };
-  return std::any_of(rules.rules.begin(), rules.rules.end(), repeats) ||
-         std::any_of(rules.activations.begin(), rules.activations.end(),
-                     repeats) ||
-         std::any_of(input.plan.placements.begin(), input.plan.placements.end(),
-                     dropped_repeat);
+  return std::ranges::any_of(rules.rules, repeats) ||
+         std::ranges::any_of(rules.activations, repeats) ||
+         std::ranges::any_of(input.plan.placements, dropped_repeat);
 }
 
 // Prefix keeps axes of a dimension that other policies leave whole.
@@ -276,7 +271,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     for (const AxisName& axis : rule.axes) {
       const AxisNames& declared = rules.declared_axes;
       if (input.plan.mesh.find(axis) ||
-          std::find(declared.begin(), declared.end(), axis) == declared.end()) {
+          std::ranges::find(declared, axis) == declared.end()) {
         continue;
       }
       // Left out, it would block no later rule.
@@ -320,8 +315,8 @@ void note_slices(const ExportInput& input, std::string_view target,
                  Diagnostics& diags) {
   if (input.rules == nullptr) return;
   const std::vector<AxisRequest>& slices = input.rules->dcn_mesh;
-  if (std::all_of(slices.begin(), slices.end(),
-                  [](const AxisRequest& axis) { return axis.size == 1; })) {
+  if (std::ranges::all_of(
+          slices, [](const AxisRequest& axis) { return axis.size == 1; })) {
     return;
   }
   diags.report(
@@ -377,9 +372,8 @@ namespace {
 bool separates(char c) { return c == '/' || c == '.'; }
 
 bool is_number(std::string_view part) {
-  return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
-    return c >= '0' && c <= '9';
-  });
+  return !part.empty() &&
+         std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The name's pattern with every number in its place. Two names have the same

@@ -247,7 +247,7 @@ class Reader {
       const Node& node, std::string_view key,
       const std::array<std::string_view, size>& names) {
     const std::string text = text_of(node, key);
-    const auto found = std::find(names.begin(), names.end(), text);
+    const auto found = std::ranges::find(names, text);
     if (found != names.end()) {
       return static_cast<size_t>(found - names.begin());
     }

@@ -150,15 +150,15 @@ std::optional<Manifest> read_directory(const std::string& path,
                                        Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
   const auto has = [&](std::string_view name) {
-    return std::find(entries.begin(), entries.end(), name) != entries.end();
+    return std::ranges::find(entries, name) != entries.end();
   };
   if (has(kIndexName)) {
     return read_file(path_in(path, kIndexName, host), reading, host, diags);
   }
   const auto has_ending = [&](std::string_view ending) {
-    return std::any_of(
-        entries.begin(), entries.end(),
-        [&](const std::string& name) { return name.ends_with(ending); });
+    return std::ranges::any_of(entries, [&](const std::string& name) {
+      return name.ends_with(ending);
+    });
   };
   const auto read_all = [&](const ManifestFormat& format) {
     auto manifest = format.read({path, path, nullptr, reading}, host, diags);
@@ -631,8 +631,7 @@ const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
 void check_answers(std::span<const RuleAnswer> answers,
                    std::span<const std::string> questions, Diagnostics& diags) {
   for (const RuleAnswer& answer : answers) {
-    if (std::find(questions.begin(), questions.end(), answer.name) !=
-        questions.end()) {
+    if (std::ranges::find(questions, answer.name) != questions.end()) {
       continue;
     }
     auto report = diags.error(
@@ -677,7 +676,7 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
     forced = find_dialect(*dialect, diags);
     if (forced == nullptr) return std::nullopt;
   }
-  if (std::count(paths.begin(), paths.end(), "-") > 1) {
+  if (std::ranges::count(paths, "-") > 1) {
     return diags.error(Code::Usage, {}, "`-` is given twice")
         .fact("standard input can be read only once");
   }

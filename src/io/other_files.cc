@@ -127,9 +127,8 @@ const OtherConfig* find_other_config(std::string_view text) {
   // A tensor may be called anything.
   if (has_key(text, "\"shape\"") || has_key(text, "shape:")) return nullptr;
   for (const OtherConfig& each : other_configs()) {
-    const bool all =
-        std::all_of(each.keys.begin(), each.keys.end(),
-                    [&](std::string_view key) { return has_key(text, key); });
+    const bool all = std::ranges::all_of(
+        each.keys, [&](std::string_view key) { return has_key(text, key); });
     if (all) return &each;
   }
   return nullptr;

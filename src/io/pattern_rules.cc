@@ -169,8 +169,7 @@ void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
   Diagnostics unheard;
   PatternParser original(source, PatternReading::Original, unheard);
   const std::vector<Rule> theirs = original.parse();
-  if (original.good() && std::equal(ours.begin(), ours.end(), theirs.begin(),
-                                    theirs.end(), is_same_rule)) {
+  if (original.good() && std::ranges::equal(ours, theirs, is_same_rule)) {
     return;
   }
   const auto [our, their] = std::mismatch(

@@ -24,7 +24,7 @@ enum class Way : uint8_t { Into, OutOf };
 
 std::optional<Way> way_of(std::string_view module) {
   const auto is_in = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), module) != names.end();
+    return std::ranges::find(names, module) != names.end();
   };
   if (is_in(kInto)) return Way::Into;
   if (is_in(kOutOf)) return Way::OutOf;
@@ -146,7 +146,7 @@ void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   rest.by_dialect = true;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
-  if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
+  if (std::ranges::find(axes, axis) == axes.end()) {
     axes.emplace_back(axis);
   }
   rules.run_as = RunAs::Hooks;

@@ -392,10 +392,10 @@ bool is_parameter(const RecordedSharding& sharding) {
 
 bool same_axes(const std::vector<AxisRequest>& a,
                const std::vector<AxisRequest>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const AxisRequest& x, const AxisRequest& y) {
-                      return x.name == y.name && x.size == y.size;
-                    });
+  return std::ranges::equal(a, b,
+                            [](const AxisRequest& x, const AxisRequest& y) {
+                              return x.name == y.name && x.size == y.size;
+                            });
 }
 
 std::string axes_text(const std::vector<AxisRequest>& mesh) {
@@ -458,8 +458,7 @@ std::string recorded_pattern(std::string_view name) {
 
 void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
                         RuleSet& rules, Diagnostics& diags) {
-  const bool any =
-      std::any_of(shardings.begin(), shardings.end(), is_parameter);
+  const bool any = std::ranges::any_of(shardings, is_parameter);
   int64_t left_out = 0;
   Span first;
   for (const RecordedSharding& sharding : shardings) {
@@ -524,16 +523,13 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
                   rules.declared_axes.size(), "these rules declare",
                   kMaxDeclaredAxes);
   }
-  return std::all_of(rules.rules.begin(), rules.rules.end(), fits) &&
-         std::all_of(rules.activations.begin(), rules.activations.end(),
-                     fits) &&
-         std::all_of(rules.logical_rules.begin(), rules.logical_rules.end(),
-                     [&](const LogicalRule& rule) {
-                       return rule.axes.size() <= kMaxAxesPerDim ||
-                              refuse(rule.axes_where, rule.axes.size(),
-                                     "this logical axis rule lists",
-                                     kMaxAxesPerDim);
-                     });
+  return std::ranges::all_of(rules.rules, fits) &&
+         std::ranges::all_of(rules.activations, fits) &&
+         std::ranges::all_of(rules.logical_rules, [&](const LogicalRule& rule) {
+           return rule.axes.size() <= kMaxAxesPerDim ||
+                  refuse(rule.axes_where, rule.axes.size(),
+                         "this logical axis rule lists", kMaxAxesPerDim);
+         });
 }
 
 void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {

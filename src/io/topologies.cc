@@ -21,8 +21,8 @@ char lower(char c) {
 }
 
 bool is_same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  return std::ranges::equal(
+      a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
 // Of an entry of a table: the name that is meant, as the table spells it;
@@ -54,7 +54,7 @@ Named<Entry> find_named(std::span<const Entry> table, std::string_view name) {
 // many, so what does not fit 63 bits may be any such number.
 std::optional<int64_t> whole_number(std::string_view text) {
   if (text.empty() || text.front() == '0' ||
-      !std::all_of(text.begin(), text.end(), is_digit)) {
+      !std::ranges::all_of(text, is_digit)) {
     return std::nullopt;
   }
   int64_t number = 0;
@@ -94,7 +94,7 @@ std::optional<Sized> split_size(std::string_view name) {
 
 bool has_size(const TpuFamily& family, int64_t size) {
   const auto& sizes = family.sizes;
-  return std::find(sizes.begin(), sizes.end(), size) != sizes.end() ||
+  return std::ranges::find(sizes, size) != sizes.end() ||
          (family.step > 0 && size % family.step == 0 &&
           size <= family.most.value);
 }

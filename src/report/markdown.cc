@@ -72,7 +72,7 @@ bool may_become_more(std::string_view word) {
     const bool begins = at == 0 || !is_letter(lower[at - 1]);
     if (begins && at + 3 < lower.size() && is_digit(lower[at + 3])) return true;
   }
-  const bool emoji = std::count(word.begin(), word.end(), ':') > 1;
+  const bool emoji = std::ranges::count(word, ':') > 1;
   return emoji || has_commit_id(word);
 }
 

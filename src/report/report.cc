@@ -70,9 +70,7 @@ std::span<const Renderer> renderers() {
 
 const Renderer* find_renderer(std::string_view name) {
   const auto all = renderers();
-  const auto found = std::find_if(
-      all.begin(), all.end(),
-      [&](const Renderer& renderer) { return renderer.name == name; });
+  const auto found = std::ranges::find(all, name, &Renderer::name);
   return found == all.end() ? nullptr : &*found;
 }
 

@@ -53,9 +53,9 @@ Selection select(size_t count, size_t most) {
 }
 
 size_t left_out(const Selection& selection, size_t count) {
-  return count - static_cast<size_t>(std::count_if(
-                     selection.begin(), selection.end(),
-                     [](const auto& index) { return index.has_value(); }));
+  return count -
+         static_cast<size_t>(std::ranges::count_if(
+             selection, [](const auto& index) { return index.has_value(); }));
 }
 
 std::string centred(std::string_view text, int width) {

@@ -168,7 +168,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
   if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
     return false;
   }
-  if (!std::is_sorted(found.begin(), found.end())) sort_numbers(found);
+  if (!std::ranges::is_sorted(found)) sort_numbers(found);
   return true;
 }
 
@@ -200,7 +200,7 @@ void Matcher::Impl::to_rules(std::vector<int>& found) const {
     const std::vector<int>& some = rules_of[static_cast<size_t>(pattern)];
     all.insert(all.end(), some.begin(), some.end());
   }
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   found = std::move(all);
 }
 
@@ -272,7 +272,6 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
 }
 
 size_t Matcher::rules() const { return impl_->rules; }
-
 
 std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
   // A proof takes as long as a few dozen names.
@@ -592,7 +591,7 @@ class SearchInParts {
           list.insert(list.end(), steps_[at].list.rbegin(),
                       steps_[at].list.rend());
         }
-        std::reverse(list.begin(), list.end());
+        std::ranges::reverse(list);
         number = result.lists.number_of(list);
       }
       result.of.push_back(number);

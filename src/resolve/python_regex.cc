@@ -284,7 +284,7 @@ bool is_identifier(std::string_view name) {
            (c >= '0' && c <= '9');
   };
   return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
-         std::all_of(name.begin(), name.end(), is_word);
+         std::ranges::all_of(name, is_word);
 }
 
 class Translator {

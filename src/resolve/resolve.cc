@@ -73,7 +73,7 @@ std::vector<StoredDim> stored_dims(std::string_view name,
     if (stored.why.empty()) continue;
     result.push_back({unit.dim, stored.size, std::move(stored.why)});
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 
@@ -406,7 +406,7 @@ static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   const AxisNames mentioned = names.mentioned();
   const AxisNames in_specs = axes_in_specs(plan);
   const auto contains = [](const AxisNames& axes, const AxisName& axis) {
-    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+    return std::ranges::find(axes, axis) != axes.end();
   };
   for (const Axis& axis : plan.mesh.axes()) {
     if (axis.size > 1 && contains(mentioned, axis.name) &&
@@ -501,9 +501,9 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
 namespace {
 
 bool is_small_on(const Placement& placement) {
-  return std::any_of(
-      placement.corrections.begin(), placement.corrections.end(),
-      [](const Correction& c) { return c.code == Code::SmallParameter; });
+  return std::ranges::any_of(placement.corrections, [](const Correction& c) {
+    return c.code == Code::SmallParameter;
+  });
 }
 
 // One rule per placement of the plan, which asks for what that one asked for.
@@ -513,7 +513,7 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
-    if (std::find(known.begin(), known.end(), axis) == known.end()) {
+    if (std::ranges::find(known, axis) == known.end()) {
       known.push_back(axis);
     }
   }

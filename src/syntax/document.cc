@@ -187,9 +187,8 @@ Span Node::key_span(size_t index) const {
 std::optional<Node> Node::find(std::string_view key) const {
   const auto& keys =
       document_->children_[document_->entries_[index_].children].keys;
-  const auto found =
-      std::find_if(keys.begin(), keys.end(),
-                   [&](const auto& each) { return each.text == key; });
+  const auto found = std::ranges::find_if(
+      keys, [&](const auto& each) { return each.text == key; });
   if (found == keys.end()) return std::nullopt;
   return item(static_cast<size_t>(found - keys.begin()));
 }
@@ -248,7 +247,7 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
   int reported = 0;
   for (size_t i = 0; i < map.size() && reported < kMaxErrors; ++i) {
     const std::string_view key = map.key(i);
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (std::ranges::find(known, key) != known.end()) continue;
     all_known = false;
     ++reported;
     report_unknown_key(key, map.key_span(i), known, diags);

@@ -18,7 +18,7 @@ namespace {
 template <size_t N>
 bool is_one_of(std::string_view word,
                const std::array<std::string_view, N>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 // Methods that change a list or a dict.
@@ -354,7 +354,7 @@ void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
   const std::vector<std::string> words = words_of(token.where.text());
   const bool is_change =
       token.where.text().find(":=") != std::string_view::npos ||
-      std::any_of(words.begin(), words.end(), is_changing_method);
+      std::ranges::any_of(words, is_changing_method);
   for (const std::string& word : words) {
     PythonObject* object = is_change ? find(scope, word) : nullptr;
     if (object != nullptr && object->is_tracked()) {
@@ -425,8 +425,8 @@ void PythonProgram::settle_calls() {
     // Functions that change a parameter, and classes that do so when made.
     std::set<std::string> changing;
     for (const auto& [name, scope] : run_functions_) {
-      const bool changes_one = std::any_of(
-          scope->parameters.begin(), scope->parameters.end(),
+      const bool changes_one = std::ranges::any_of(
+          scope->parameters,
           [](const PythonObject* each) { return each->change.has_value(); });
       if (!changes_one) continue;
       changing.insert(name);
@@ -523,9 +523,9 @@ std::vector<PythonProblem> PythonProgram::remarks(
         given.is_by_name || is_python_reader(given.callee) ||
         !given.object->is_sequence() ||
         given.object->kind != PythonKind::List ||
-        std::any_of(
-            run_functions_.begin(), run_functions_.end(),
-            [&](const auto& each) { return each.first == given.callee; });
+        std::ranges::any_of(run_functions_, [&](const auto& each) {
+          return each.first == given.callee;
+        });
     if (is_known || !parts.contains(given.object) ||
         !callees.insert(given.callee).second) {
       continue;

@@ -17,8 +17,7 @@ bool is_plain_decorator(std::string_view name) {
       "lru_cache",    "cache",       "abstractmethod", "override",
       "typechecked",  "jaxtyped",    "final",          "overload",
       "deprecated",   "wraps"};
-  return std::find(kPlain.begin(), kPlain.end(), last_word(name)) !=
-         kPlain.end();
+  return std::ranges::find(kPlain, last_word(name)) != kPlain.end();
 }
 
 }  // namespace
@@ -495,8 +494,8 @@ void PythonProgram::assign(const PythonStatement& statement,
     run_lambda(value_begin, statement.end, tokens_[first_equals - 1].text,
                scope);
   }
-  const bool is_rules = std::any_of(
-      targets.begin(), targets.end(), [&](const std::pair<size_t, size_t>& at) {
+  const bool is_rules =
+      std::ranges::any_of(targets, [&](const std::pair<size_t, size_t>& at) {
         return says_rules(span_of(at.first, at.second).text());
       });
   note_calls(value_begin, statement.end, value, is_rules);
@@ -676,7 +675,7 @@ bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
     return changed();
   }
   if (method == "reverse" && count == 0) {
-    std::reverse(items.begin(), items.end());
+    std::ranges::reverse(items);
     return changed();
   }
   return false;

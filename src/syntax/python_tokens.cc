@@ -84,8 +84,8 @@ class Tokenizer {
           std::string(text_.substr(begin_, at_ - begin_)));
     } else {
       const std::string_view rest = text_.substr(at_);
-      const auto* const found = std::find_if(
-          kOperators.begin(), kOperators.end(),
+      const auto* const found = std::ranges::find_if(
+          kOperators,
           [&](std::string_view op) { return rest.starts_with(op); });
       at_ += found == kOperators.end() ? 1 : found->size();
       add(PythonTokenKind::Operator,

@@ -24,8 +24,8 @@ bool is_class_name(std::string_view callee) {
 bool has_known_meaning(std::string_view callee) {
   static constexpr std::array<std::string_view, 6> kKnown = {
       "tuple", "list", "dict", "deepcopy", "copy", "get_moe_partition_spec"};
-  return is_class_name(callee) || std::find(kKnown.begin(), kKnown.end(),
-                                            last_word(callee)) != kKnown.end();
+  return is_class_name(callee) ||
+         std::ranges::find(kKnown, last_word(callee)) != kKnown.end();
 }
 
 // The name that an object is another one for, on all ways: `P = PartitionSpec`.
@@ -63,7 +63,7 @@ bool is_python_maker(std::string_view callee) {
   static constexpr std::array<std::string_view, 9> kMakers = {
       "sorted", "reversed", "map",       "filter",   "zip",
       "set",    "dict",     "frozenset", "enumerate"};
-  return std::find(kMakers.begin(), kMakers.end(), callee) != kMakers.end();
+  return std::ranges::find(kMakers, callee) != kMakers.end();
 }
 
 bool is_python_reader(std::string_view callee) {
@@ -116,7 +116,7 @@ bool is_python_reader(std::string_view callee) {
       "copy",
       "deepcopy"};
   const std::string_view last = last_word(callee);
-  return std::find(kReaders.begin(), kReaders.end(), last) != kReaders.end();
+  return std::ranges::find(kReaders, last) != kReaders.end();
 }
 
 // Values.
@@ -520,7 +520,7 @@ namespace {
 bool is_dict_operator(const PythonToken& token) {
   static constexpr std::array<std::string_view, 8> kWords = {
       "|", "**", "or", "and", "not", "if", "else", "["};
-  return std::find(kWords.begin(), kWords.end(), token.text) != kWords.end() &&
+  return std::ranges::find(kWords, token.text) != kWords.end() &&
          token.kind != PythonTokenKind::String;
 }
 
@@ -533,10 +533,9 @@ bool is_class_or_none(const PythonObject& object, std::string_view name,
            last_word(object.text) == name;
   }
   return !object.items.empty() && depth < kMaxCopyDepth &&
-         std::all_of(object.items.begin(), object.items.end(),
-                     [&](const PythonItem& item) {
-                       return is_class_or_none(*item.value, name, depth + 1);
-                     });
+         std::ranges::all_of(object.items, [&](const PythonItem& item) {
+           return is_class_or_none(*item.value, name, depth + 1);
+         });
 }
 
 // What makes another plan of dictionaries than the one that is written out: an
@@ -655,10 +654,9 @@ std::optional<PythonProblem> python_dict_change(
     const bool is_plan =
         now == nullptr || places.contains(now->where.begin) ||
         (now->is_opaque && now->text.empty() &&
-         std::any_of(now->items.begin(), now->items.end(),
-                     [&](const PythonItem& item) {
-                       return places.contains(item.value->where.begin);
-                     }));
+         std::ranges::any_of(now->items, [&](const PythonItem& item) {
+           return places.contains(item.value->where.begin);
+         }));
     if (is_plan) continue;
     return PythonProblem{now->where,
                          in_backticks(dict->name) +

@@ -44,7 +44,7 @@ bool is_blank(char c) {
 }
 
 bool one_of(std::string_view text, std::span<const std::string_view> words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
+  return std::ranges::find(words, text) != words.end();
 }
 
 bool is_null_word(std::string_view text) {
@@ -492,7 +492,7 @@ bool is_reserved(std::string_view text) {
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+  return std::ranges::find(kWords, lower) != kWords.end();
 }
 
 }  // namespace
@@ -510,7 +510,7 @@ std::string yaml_string(std::string_view text) {
 
 std::string yaml_word(std::string_view text) {
   const bool plain = !text.empty() && starts_name(text.front()) &&
-                     std::all_of(text.begin(), text.end(), [](char c) {
+                     std::ranges::all_of(text, [](char c) {
                        return starts_name(c) || is_digit(c);
                      });
   return plain && !is_reserved(text) ? std::string(text) : yaml_string(text);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/workload/step.h"
 #include "cli/options.h"

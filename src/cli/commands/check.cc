@@ -439,7 +439,7 @@ Exit check_targets(Context& context) {
   report.main_file = asked->config.files.front();
   report.diagnostics_are_the_answer = true;
   const auto count = [&](auto&& is_one) {
-    return Count{std::count_if(judged.begin(), judged.end(), is_one)};
+    return Count{std::ranges::count_if(judged, is_one)};
   };
   report.summary = {
       {"targets", Count{static_cast<int64_t>(judged.size())}},

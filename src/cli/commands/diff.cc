@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -350,7 +348,7 @@ constexpr std::array<std::string_view, 6> kOfRules = {
     "dialect", "table", "axes", "jobs", "names", "fail-on"};
 
 bool is_of_rules(std::string_view flag) {
-  return std::find(kOfRules.begin(), kOfRules.end(), flag) != kOfRules.end();
+  return std::ranges::find(kOfRules, flag) != kOfRules.end();
 }
 
 // Neither a shipped set nor a folder is a plan; a file is what it holds.
@@ -424,7 +422,7 @@ Exit run_diff(Context& context) {
   const std::vector<std::string>& arguments = context.options.arguments;
   std::vector<std::string> named = context.options.diff.names;
   named.insert(named.end(), arguments.begin(), arguments.end());
-  if (std::count(named.begin(), named.end(), "-") > 1) {
+  if (std::ranges::count(named, "-") > 1) {
     context.diags.error(Code::Usage, {}, "standard input can be read once only")
         .help("give all but one as files");
     return Exit::CouldNotRun;

@@ -193,8 +193,8 @@ void validate_explain(std::span<const Setting> given, const Options& options,
                                                             "inner", "expand"};
   for (const Setting& setting : given) {
     if (options.explain.algorithm ||
-        std::find(kOfSchedules.begin(), kOfSchedules.end(),
-                  setting.flag->name) == kOfSchedules.end()) {
+        std::ranges::find(kOfSchedules, setting.flag->name) ==
+            kOfSchedules.end()) {
       continue;
     }
     diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");

@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -28,8 +27,9 @@ namespace {
 bool rules_suffice(const Context& context, const Session& session) {
   const Plan& plan = session.plan;
   if (context.options.planning.unmatched != Unmatched::Error &&
-      std::any_of(plan.placements.begin(), plan.placements.end(),
-                  [&](const Placement& p) { return plan.is_unmatched(p); })) {
+      std::ranges::any_of(plan.placements, [&](const Placement& p) {
+        return plan.is_unmatched(p);
+      })) {
     return false;
   }
   ResolveOptions plain;

@@ -76,9 +76,8 @@ std::string kept_text(const ModelState& state) {
     }
     std::string text = names.empty() ? "nothing" : joined(names, "+");
     if (!kind.known) text = "unknown";
-    const auto entry =
-        std::find_if(layers.begin(), layers.end(),
-                     [&](const auto& each) { return each.first == text; });
+    const auto entry = std::ranges::find_if(
+        layers, [&](const auto& each) { return each.first == text; });
     if (entry == layers.end()) {
       layers.emplace_back(std::move(text), 1);
     } else {
@@ -114,9 +113,9 @@ std::optional<Table> facts_table(const Manifest& manifest) {
   std::vector<int64_t> windows = facts.windows;
   // What layers without a window keep is said below.
   if (!facts.state.layers.empty()) {
-    std::replace(windows.begin(), windows.end(), kUnknownWindow, int64_t{0});
-    const bool none = std::all_of(windows.begin(), windows.end(),
-                                  [](int64_t w) { return w == 0; });
+    std::ranges::replace(windows, kUnknownWindow, int64_t{0});
+    const bool none =
+        std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
     if (none) windows.clear();
   }
   if (!windows.empty()) {
@@ -160,7 +159,7 @@ Table dtypes_table(const Manifest& manifest) {
     rows.push_back({std::string(dtype_name(dtype)), Count{sum.tensors},
                     Count{sum.elements}, ByteSize{sum.bytes}});
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+  std::ranges::stable_sort(rows, [](const Row& a, const Row& b) {
     return std::get<ByteSize>(a[3]).value > std::get<ByteSize>(b[3]).value;
   });
   Table table;

@@ -69,7 +69,7 @@ bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
 bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
   int64_t times = options.planning.model == "-" ? 1 : 0;
   for (const auto* paths : {&options.diff.before, &options.diff.after}) {
-    times += std::count(paths->begin(), paths->end(), "-");
+    times += std::ranges::count(*paths, "-");
   }
   if (times <= 1) return true;
   diags.error(Code::Usage, {}, "standard input can be read once only")
@@ -113,7 +113,7 @@ void add_reasons(const ModelDiff& diff, Diagnostics& diags) {
     diags.keep_sources(side->diags);
     for (const Diagnostic& diagnostic : side->diags.all()) {
       if (!prevents_running(diagnostic.code) ||
-          std::any_of(told.begin(), told.end(), [&](const Diagnostic* other) {
+          std::ranges::any_of(told, [&](const Diagnostic* other) {
             return is_same_finding(*other, diagnostic);
           })) {
         continue;
@@ -174,9 +174,8 @@ void add_findings(const ModelDiff& diff, Diagnostics& diags) {
 
 template <typename Test>
 int64_t count_changes(const ModelDiff& diff, Test test) {
-  return std::count_if(diff.rule_changes.begin(), diff.rule_changes.end(),
-                       test) +
-         std::count_if(diff.changes.begin(), diff.changes.end(), test);
+  return std::ranges::count_if(diff.rule_changes, test) +
+         std::ranges::count_if(diff.changes, test);
 }
 
 // Of the model, placed differently.

@@ -75,15 +75,13 @@ std::string counts_text(const RuleSet& before, const RuleSet& after) {
 }
 
 int64_t count_of(const std::vector<RuleSetChange>& changes, ChangeKind kind) {
-  return std::count_if(
-      changes.begin(), changes.end(),
-      [&](const RuleSetChange& change) { return change.kind == kind; });
+  return std::ranges::count(changes, kind, &RuleSetChange::kind);
 }
 
 int64_t count_lost(const std::vector<RuleSetChange>& changes) {
-  return std::count_if(
-      changes.begin(), changes.end(),
-      [](const RuleSetChange& change) { return !change.lost.empty(); });
+  return std::ranges::count_if(changes, [](const RuleSetChange& change) {
+    return !change.lost.empty();
+  });
 }
 
 // "Changes: 3 of labels, 2 of rules; 1 loses axes."
@@ -131,8 +129,8 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
       compare_rules({*before, *after, named, jobs}, context.diags);
   if (!found) return Exit::CouldNotRun;
   const std::vector<RuleSetChange>& changes = found->changes;
-  const int64_t failing = std::count_if(
-      changes.begin(), changes.end(),
+  const int64_t failing = std::ranges::count_if(
+      changes,
       [&](const RuleSetChange& change) { return fails(change, fail_on); });
 
   Report report;

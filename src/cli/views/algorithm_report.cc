@@ -35,7 +35,7 @@ ChartCell cell_of(const Step& step, int rank, const Style& style) {
   }
   std::map<std::pair<SentNumbers, bool>, SentNumbers> targets_of;
   for (auto& [target, chunks] : chunks_to) {
-    std::sort(chunks.begin(), chunks.end());
+    std::ranges::sort(chunks);
     targets_of[{chunks, target.second}].push_back(target.first);
   }
   ChartCell cell;

@@ -549,13 +549,12 @@ namespace {
 
 // How many layers keep a state of that name.
 int64_t layers_with(const ModelState& state, std::string_view name) {
-  return std::count_if(
-      state.layers.begin(), state.layers.end(), [&](uint32_t kind) {
-        const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
-        return std::any_of(kept.begin(), kept.end(), [&](const KeptTensor& k) {
-          return k.per == KeptTensor::Per::Sequence && k.name == name;
-        });
-      });
+  return std::ranges::count_if(state.layers, [&](uint32_t kind) {
+    const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
+    return std::ranges::any_of(kept, [&](const KeptTensor& k) {
+      return k.per == KeptTensor::Per::Sequence && k.name == name;
+    });
+  });
 }
 
 // What all devices hold together may be more than fits.
@@ -587,7 +586,7 @@ Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
   for (const KvKind& kind : kv_kinds(layers)) {
     const KvLayer& layer = kind.layer;
     const DType dtype = layer.dtype.value_or(request.dtype);
-    auto one = std::find_if(states.begin(), states.end(), [&](const Named& s) {
+    auto one = std::ranges::find_if(states, [&](const Named& s) {
       return s.name == layer.name && s.dtype == dtype;
     });
     if (one == states.end()) {
@@ -670,9 +669,8 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
           "), batch " + over_text(mesh, axes.batch) + ", context " +
           over_text(mesh, axes.sequence);
   std::vector<std::string> notes = {std::move(line)};
-  const bool has_heads =
-      std::any_of(layers.begin(), layers.end(),
-                  [](const KvLayer& layer) { return layer.latent == 0; });
+  const bool has_heads = std::ranges::any_of(
+      layers, [](const KvLayer& layer) { return layer.latent == 0; });
   const int64_t cut = sharding.heads * sharding.batch * sharding.sequence;
   if (has_heads && axes.heads.empty() && cut < mesh.devices()) {
     notes.emplace_back(

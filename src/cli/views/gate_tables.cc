@@ -199,8 +199,7 @@ Table people_table(std::string id, std::string title,
 }
 
 bool any_fails(const std::vector<GateChange>& changes) {
-  return std::any_of(changes.begin(), changes.end(),
-                     [](const GateChange& change) { return change.fails; });
+  return std::ranges::any_of(changes, &GateChange::fails);
 }
 
 // What changes alike is shown once: the same words for several targets.
@@ -239,11 +238,10 @@ std::vector<Group> groups_of(const GateView& view) {
     }
     groups[entry->second].names.push_back(target.name);
   }
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const Group& a, const Group& b) {
-                     if (a.fails != b.fails) return a.fails;
-                     return a.bytes > b.bytes;
-                   });
+  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
+    if (a.fails != b.fails) return a.fails;
+    return a.bytes > b.bytes;
+  });
   return groups;
 }
 
@@ -252,10 +250,9 @@ std::vector<const GateChange*> by_weight(
     const std::vector<GateChange>& changes) {
   std::vector<const GateChange*> all;
   for (const GateChange& change : changes) all.push_back(&change);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const GateChange* a, const GateChange* b) {
-                     return a->fails && !b->fails;
-                   });
+  std::ranges::stable_sort(all, [](const GateChange* a, const GateChange* b) {
+    return a->fails && !b->fails;
+  });
   return all;
 }
 
@@ -520,8 +517,7 @@ Row gate_row(const GateChange& change) {
 
 Table category_table(const std::vector<CategoryChange>& categories,
                      bool exact) {
-  const bool brackets =
-      std::any_of(categories.begin(), categories.end(), is_bracket);
+  const bool brackets = std::ranges::any_of(categories, is_bracket);
   Table table;
   table.id = "category_changes";
   table.title = brackets ? "A training step, on the fullest device, estimated"

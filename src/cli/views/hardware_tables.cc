@@ -128,9 +128,8 @@ const Sourced<double>* bf16_rate(const HardwareProfile& profile) {
 }
 
 const LinkTier* fastest_link(const HardwareProfile& profile) {
-  const auto fastest = std::max_element(
-      profile.links.begin(), profile.links.end(),
-      [](const LinkTier& a, const LinkTier& b) {
+  const auto fastest = std::ranges::max_element(
+      profile.links, [](const LinkTier& a, const LinkTier& b) {
         return a.bytes_per_second.value < b.bytes_per_second.value;
       });
   return fastest == profile.links.end() ? nullptr : &*fastest;
@@ -187,8 +186,8 @@ std::string si_text(double value, std::string_view unit) {
        {1e-3, "m"},
        {1e-6, "u"},
        {1e-9, "n"}}};
-  const auto* chosen = std::find_if(
-      kPrefixes.begin(), kPrefixes.end(),
+  const auto* chosen = std::ranges::find_if(
+      kPrefixes,
       // Rounding to four digits must not reach the next prefix.
       [&](const auto& prefix) { return value >= prefix.first * 0.99995; });
   if (chosen == kPrefixes.end()) --chosen;

@@ -82,10 +82,9 @@ const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
 AxisNames repeating_axes(const Mesh& mesh, const PartitionSpec& spec) {
   AxisNames axes;
   for (const Axis& axis : mesh.axes()) {
-    const bool used = std::any_of(
-        spec.dims.begin(), spec.dims.end(), [&](const AxisNames& names) {
-          return std::find(names.begin(), names.end(), axis.name) !=
-                 names.end();
+    const bool used =
+        std::ranges::any_of(spec.dims, [&](const AxisNames& names) {
+          return std::ranges::find(names, axis.name) != names.end();
         });
     if (axis.size > 1 && !used) axes.push_back(axis.name);
   }
@@ -290,7 +289,7 @@ void add_rules(const Session& session, size_t parameter,
   RuleRows out(session, rows);
   for (int rule = 1; rule <= static_cast<int>(session.plan.rules.size());
        ++rule) {
-    if (!std::binary_search(found.begin(), found.end(), rule - 1)) {
+    if (!std::ranges::binary_search(found, rule - 1)) {
       out.not_found(rule);
     } else {
       out.found(rule, rule == placement.rule ? "decides"

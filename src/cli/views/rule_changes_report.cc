@@ -178,8 +178,8 @@ ChangeText contest_text(const RuleSetChange& change,
   text.detail =
       (is_one ? before_and_after(change) + " " : "") + array_text(change);
   // A rule is passed over as a whole.
-  const bool is_whole = std::any_of(
-      change.lost.begin(), change.lost.end(),
+  const bool is_whole = std::ranges::any_of(
+      change.lost,
       [&](const AxisName& axis) { return !contains(change.contested, axis); });
   if (is_whole) {
     text.detail += ", since its rule names " + quoted_names(change.contested);

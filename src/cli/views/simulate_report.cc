@@ -241,8 +241,8 @@ Summary simulation_summary(const SimulateInput& input,
 }
 
 bool has(const Simulation& outcome, Unseen::Kind kind) {
-  return std::any_of(outcome.unseen.begin(), outcome.unseen.end(),
-                     [&](const Unseen& each) { return each.kind == kind; });
+  return std::ranges::any_of(
+      outcome.unseen, [&](const Unseen& each) { return each.kind == kind; });
 }
 
 std::string verdict_line(const SimulateInput& input,
@@ -534,9 +534,8 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
 
 template <typename Part>
 bool differ(std::span<const Variant> variants, const Part& part) {
-  return std::any_of(variants.begin(), variants.end(), [&](const Variant& v) {
-    return part(v) != part(variants[0]);
-  });
+  return std::ranges::any_of(
+      variants, [&](const Variant& v) { return part(v) != part(variants[0]); });
 }
 
 // What tells a variant from the others: "tp=16, ring, summed in bf16".
@@ -607,7 +606,7 @@ std::vector<Table> error_tables(const Graph& graph, const Simulation& outcome,
 }
 
 std::vector<Table> precision_tables(std::span<const Variant> variants) {
-  if (std::none_of(variants.begin(), variants.end(), last_probe)) return {};
+  if (std::ranges::none_of(variants, last_probe)) return {};
   return {variants_table(variants, true), variants_table(variants, false)};
 }
 
@@ -656,14 +655,14 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
     names.push_back(name_of(graph, probe));
   }
   plot.x_labels = short_names(names);
-  const bool numbered = std::all_of(
-      plot.x_labels.begin(), plot.x_labels.end(), [](const std::string& label) {
+  const bool numbered =
+      std::ranges::all_of(plot.x_labels, [](const std::string& label) {
         return label.find_first_not_of("0123456789") == std::string::npos;
       });
   plot.x_title = numbered ? "layer" : "value";
   std::vector<Storage> seen;
   for (const Variant& variant : variants) {
-    if (std::find(seen.begin(), seen.end(), variant.storage) != seen.end()) {
+    if (std::ranges::find(seen, variant.storage) != seen.end()) {
       continue;
     }
     seen.push_back(variant.storage);

@@ -188,8 +188,8 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                       meshes[points[i].mesh].plan.mesh.devices(),
                       points[i].cost());
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::ranges::stable_sort(order,
+                           [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
 }
 

@@ -356,8 +356,8 @@ void add_declared(const Session& session, Report& report) {
     report.notes.push_back(plural(count, "dimension") + " stored by " + why);
   }
   for (const std::string& declared : declaration_texts(plan.declarations)) {
-    const bool applies = std::any_of(
-        dimensions.begin(), dimensions.end(), [&](const auto& entry) {
+    const bool applies =
+        std::ranges::any_of(dimensions, [&](const auto& entry) {
           return entry.first.find(declared + ":") != std::string::npos;
         });
     if (applies) continue;

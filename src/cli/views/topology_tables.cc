@@ -38,8 +38,8 @@ NamedTopology known_topology_named(const std::string& name) {
 
 const TopologySource& source_of(const TopologyNumber& number) {
   const auto sources = topology_sources();
-  const auto found = std::find_if(
-      sources.begin(), sources.end(),
+  const auto found = std::ranges::find_if(
+      sources,
       [&](const TopologySource& source) { return source.id == number.source; });
   SHARDPLAN_CHECK(found != sources.end());
   return *found;

@@ -2,7 +2,6 @@
 #include "io/dtensor/styles.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -221,10 +220,9 @@ std::vector<const PythonDict*> parallel_plans(
   std::vector<const PythonDict*> plans;
   for (const PythonDict& dict : dicts) {
     const bool is_plan =
-        std::any_of(dict.entries.begin(), dict.entries.end(),
-                    [&](const PythonEntry& entry) {
-                      return find_style(called_name(tokens, entry)).has_value();
-                    });
+        std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
+          return find_style(called_name(tokens, entry)).has_value();
+        });
     if (is_plan) plans.push_back(&dict);
   }
   return plans;

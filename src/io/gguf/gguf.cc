@@ -6,7 +6,6 @@
 #include "io/gguf/gguf.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -261,7 +260,7 @@ class FactReader {
     const auto kv = metadata_.integers(prefix_ + "attention.head_count_kv");
     const bool per_layer = kv && kv->size() == layers && layers > 1;
     const bool some_without =
-        per_layer && std::find(kv->begin(), kv->end(), 0) != kv->end();
+        per_layer && std::ranges::find(*kv, 0) != kv->end();
     if (!window && !some_without) return;
     const bool patterned = sliding && sliding->size() == layers && layers > 1;
     // Only so many as an array in the file has, or a model may have.

@@ -115,17 +115,16 @@ std::string without_line_end(std::string text) {
 
 bool is_object_id(std::string_view text) {
   return (text.size() == 40 || text.size() == 64) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
+         std::ranges::all_of(text, [](char c) {
            return is_digit(c) || (c >= 'a' && c <= 'f');
          });
 }
 
 std::string shell_word(std::string_view text) {
-  const bool plain =
-      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-        return is_digit(c) || is_letter(c) ||
-               std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
-      });
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || is_letter(c) ||
+           std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
+  });
   if (plain) return std::string(text);
   std::string word = "'";
   for (const char c : text) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 #include <utility>
 
 #include "base/child_process.h"
@@ -105,11 +104,9 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
     }
     entries.push_back(std::move(entry));
   }
-  std::sort(
-      entries.begin(), entries.end(),
-      [](const GitEntry& a, const GitEntry& b) { return a.name < b.name; });
-  const auto twice = std::adjacent_find(
-      entries.begin(), entries.end(),
+  std::ranges::sort(entries, {}, &GitEntry::name);
+  const auto twice = std::ranges::adjacent_find(
+      entries,
       [](const GitEntry& a, const GitEntry& b) { return a.name == b.name; });
   if (twice == entries.end()) return entries;
   why = "git's record of the folder has two entries `" + twice->name + "`";

@@ -2,7 +2,6 @@
 #include "io/git/repository.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -122,10 +121,9 @@ std::vector<std::string> known_revisions(Host& host) {
 std::optional<std::string> similar_revision(const std::string& revision,
                                             Host& host) {
   const std::vector<std::string> names = known_revisions(host);
-  const auto remote =
-      std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-        return !revision.empty() && name.ends_with("/" + revision);
-      });
+  const auto remote = std::ranges::find_if(names, [&](const std::string& name) {
+    return !revision.empty() && name.ends_with("/" + revision);
+  });
   return remote != names.end() ? *remote : nearest(revision, names);
 }
 

@@ -629,9 +629,8 @@ class Reader {
     bool fit = true;
     for (size_t c = 0; c < repeat.carried.size(); ++c) {
       const std::string& name = repeat.carried[c];
-      const bool remade =
-          std::any_of(made.begin(), made.end(),
-                      [&](const auto& each) { return each.first == name; });
+      const bool remade = std::ranges::any_of(
+          made, [&](const auto& each) { return each.first == name; });
       if (!names_.is_known(name)) {
         fit = false;
         diags_.error(Code::InvalidGraph, repeat.carried_where[c],

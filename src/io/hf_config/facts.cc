@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts that a config states, whatever its model type and spelling.
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "base/checked.h"
-#include "base/text.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/load.h"
@@ -152,8 +150,8 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
   } else {
     windows = listed_windows(config, layers);
   }
-  const bool all_see_all = std::all_of(windows.begin(), windows.end(),
-                                       [](int64_t w) { return w == 0; });
+  const bool all_see_all =
+      std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
   return all_see_all ? std::vector<int64_t>() : windows;
 }
 

@@ -18,7 +18,6 @@
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
-#include "io/shards.h"
 #include "model/architecture/walk.h"
 #include "model/architectures.h"
 #include "model/naming/rename.h"
@@ -300,8 +299,8 @@ void drop_absent_blocks(const Manifest& own, Manifest& manifest) {
   ParameterKinds kinds = *manifest.kinds;
   for (auto& [key, kind] : kinds) {
     const std::string scales = key.first + kScales;
-    if (!std::any_of(kind.begin(), kind.end(), is_cut) ||
-        !wanted.contains(scales) || there.contains(scales)) {
+    if (!std::ranges::any_of(kind, is_cut) || !wanted.contains(scales) ||
+        there.contains(scales)) {
       continue;
     }
     for (DimKind& dim : kind) dim.block = 0;
@@ -323,9 +322,7 @@ void explain_tensors(const Document& config, const std::string& path,
   if (!own && names_model && problems.has_errors()) {
     const auto& all = problems.all();
     const auto first =
-        std::find_if(all.begin(), all.end(), [](const Diagnostic& each) {
-          return each.severity == Severity::Error;
-        });
+        std::ranges::find(all, Severity::Error, &Diagnostic::severity);
     manifest.remarks.push_back(
         "the config beside the weights is refused (" + first->message +
         "): what its tensors are is inferred from their names and shapes");

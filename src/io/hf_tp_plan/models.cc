@@ -182,8 +182,7 @@ const TpModules* find_tp_modules(std::string_view type) {
   for (const TpModules& model : kUnusual) {
     if (model.type == type) return &model;
   }
-  const bool known =
-      std::find(kUsual.begin(), kUsual.end(), type) != kUsual.end();
+  const bool known = std::ranges::find(kUsual, type) != kUsual.end();
   return known ? &kUsualTpModules : nullptr;
 }
 

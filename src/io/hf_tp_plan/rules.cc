@@ -61,9 +61,7 @@ constexpr std::array<TpStyle, 26> kStyles = {{
 std::span<const TpStyle> tp_styles() { return kStyles; }
 
 const TpStyle* find_tp_style(std::string_view name) {
-  const auto* const found =
-      std::find_if(kStyles.begin(), kStyles.end(),
-                   [&](const TpStyle& style) { return style.name == name; });
+  const auto* const found = std::ranges::find(kStyles, name, &TpStyle::name);
   return found == kStyles.end() ? nullptr : found;
 }
 
@@ -138,7 +136,7 @@ bool is_one_of(std::string_view name, const Names& names) {
   const size_t dot = name.rfind('.');
   const std::string_view last =
       dot == std::string_view::npos ? name : name.substr(dot + 1);
-  return std::find(names.begin(), names.end(), last) != names.end();
+  return std::ranges::find(names, last) != names.end();
 }
 
 // Keys of a base model's plan lack the name that the whole model gives it, and
@@ -197,11 +195,10 @@ class Reader {
       dicts = python_dicts(tokens);
     }
     // A map in YAML may look like a dictionary, but nothing is assigned there.
-    const bool is_python = std::any_of(dicts.begin(), dicts.end(),
-                                       [](const PythonDict& dict) {
-                                         return !dict.name.empty();
-                                       }) ||
-                           is_python_module(tokens);
+    const bool is_python =
+        std::ranges::any_of(
+            dicts, [](const PythonDict& dict) { return !dict.name.empty(); }) ||
+        is_python_module(tokens);
     if (!is_python) {
       if (!read_document(source)) return false;
     } else {
@@ -274,7 +271,7 @@ class Reader {
       if (!tokens[value].is("=") || tokens[value + 1].is("None")) continue;
       const Span begin = tokens[value + 1].where;
       const bool is_read =
-          std::any_of(dicts.begin(), dicts.end(), [&](const PythonDict& dict) {
+          std::ranges::any_of(dicts, [&](const PythonDict& dict) {
             return dict.where.begin == begin.begin;
           });
       if (is_read) continue;
@@ -288,11 +285,9 @@ class Reader {
 
   static bool all_styles(std::span<const PythonToken> tokens,
                          const PythonDict& dict) {
-    return std::any_of(dict.entries.begin(), dict.entries.end(),
-                       [&](const PythonEntry& entry) {
-                         return find_tp_style(tokens[entry.begin].text) !=
-                                nullptr;
-                       });
+    return std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
+      return find_tp_style(tokens[entry.begin].text) != nullptr;
+    });
   }
 
   bool read_document(const SourcePtr& source) {
@@ -346,8 +341,8 @@ class Reader {
     for (const Table& table : plan_.tables) {
       for (const Entry& entry : table.entries) {
         plan_.is_late =
-            plan_.is_late || std::find(kLateStyles.begin(), kLateStyles.end(),
-                                       entry.style) != kLateStyles.end();
+            plan_.is_late ||
+            std::ranges::find(kLateStyles, entry.style) != kLateStyles.end();
       }
     }
     return true;
@@ -392,9 +387,9 @@ class Reader {
                               : !is_one_of(table.name, kExpertPlanNames);
       if (wanted) chosen.push_back(&table);
     }
-    const bool all_plans = std::all_of(
-        chosen.begin(), chosen.end(),
-        [](const Table* table) { return is_one_of(table->name, kPlanNames); });
+    const bool all_plans = std::ranges::all_of(chosen, [](const Table* table) {
+      return is_one_of(table->name, kPlanNames);
+    });
     if (chosen.size() == 1 || (!chosen.empty() && all_plans)) return chosen;
     if (errors_.errors() > 0) return {};
     auto report = errors_.malformed(
@@ -423,8 +418,7 @@ class Reader {
     std::vector<Table*> of_configs;
     bool has_heads = false;
     for (Table& table : plan_.tables) {
-      const bool is_chosen =
-          std::find(chosen.begin(), chosen.end(), &table) != chosen.end();
+      const bool is_chosen = std::ranges::find(chosen, &table) != chosen.end();
       if (!is_chosen || table.of_class == nullptr) continue;
       if (table.name == "base_model_tp_plan" ||
           table.name == "base_model_ep_plan") {
@@ -480,7 +474,7 @@ class Reader {
   }
 
   static bool is_module_path(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return !text.empty() && std::ranges::all_of(text, [](char c) {
       return c == '_' || c == '.' || is_digit(c) || (c >= 'a' && c <= 'z') ||
              (c >= 'A' && c <= 'Z');
     });
@@ -488,7 +482,7 @@ class Reader {
 
   // "talker.model" as "talker|model".
   static std::string alternatives(std::string path) {
-    std::replace(path.begin(), path.end(), '.', '|');
+    std::ranges::replace(path, '.', '|');
     return path;
   }
 
@@ -506,14 +500,13 @@ class Reader {
     std::vector<std::string> added;
     const auto add = [&](Table& table, std::string_view key,
                          std::string_view style) {
-      const bool is_there =
-          std::any_of(table.entries.begin(), table.entries.end(),
-                      [&](const Entry& entry) { return entry.key == key; });
+      const bool is_there = std::ranges::any_of(
+          table.entries, [&](const Entry& entry) { return entry.key == key; });
       if (is_there) return;
       table.entries.push_back({std::string(key), table.where,
                                std::string(style), table.where, true});
       std::string text = in_backticks(key) + " as " + in_backticks(style);
-      if (std::find(added.begin(), added.end(), text) == added.end()) {
+      if (std::ranges::find(added, text) == added.end()) {
         added.push_back(std::move(text));
       }
     };
@@ -577,11 +570,11 @@ class Reader {
     for (const Entry& entry : table.entries) entries.push_back(&entry);
     // Whole names come before the modules that they belong to.
     const auto depth = [](const Entry* entry) {
-      return std::count(entry->key.begin(), entry->key.end(), '.');
+      return std::ranges::count(entry->key, '.');
     };
-    std::stable_sort(
-        entries.begin(), entries.end(),
-        [&](const Entry* a, const Entry* b) { return depth(a) > depth(b); });
+    std::ranges::stable_sort(entries, [&](const Entry* a, const Entry* b) {
+      return depth(a) > depth(b);
+    });
     for (const Entry* entry : entries) {
       if (errors_.stopped()) return;
       add_entry(*entry, table.outer);
@@ -640,7 +633,7 @@ class Reader {
   void report_dead_key(const Entry& entry) {
     const bool every_run = plan_.folding() == DigitFolding::EveryRun;
     std::string sample = entry.key;
-    std::replace(sample.begin(), sample.end(), '*', '0');
+    std::ranges::replace(sample, '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
         in_backticks(entry.key) + " cannot match any parameter");

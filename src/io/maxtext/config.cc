@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/maxtext/config.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

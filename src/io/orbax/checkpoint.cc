@@ -177,7 +177,7 @@ class ShardingReader {
     }
     for (const AxisNames& axes : into_.spec.dims) {
       for (const AxisName& axis : axes) {
-        if (std::find(names_.begin(), names_.end(), axis) == names_.end()) {
+        if (std::ranges::find(names_, axis) == names_.end()) {
           why_ = "its mesh has no axis " + in_backticks(axis);
           return false;
         }
@@ -222,8 +222,7 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   std::vector<std::string> items;
   std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
-    const bool usual =
-        std::find(kUsual.begin(), kUsual.end(), name) != kUsual.end();
+    const bool usual = std::ranges::find(kUsual, name) != kUsual.end();
     const std::string path = path_in(directory, name, host);
     // A link out of a fence (io/fence.h) may be a file, with nothing below it.
     const auto info = usual ? std::nullopt : host.file_info(path);
@@ -232,12 +231,11 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
     (usual ? items : others).push_back(name);
   }
   const auto rank = [&](const std::string& name) {
-    return std::find(kUsual.begin(), kUsual.end(), name);
+    return std::ranges::find(kUsual, name);
   };
-  std::sort(items.begin(), items.end(),
-            [&](const std::string& a, const std::string& b) {
-              return rank(a) < rank(b);
-            });
+  std::ranges::sort(items, [&](const std::string& a, const std::string& b) {
+    return rank(a) < rank(b);
+  });
   items.insert(items.end(), others.begin(), others.end());
   return items;
 }
@@ -248,7 +246,7 @@ std::optional<int64_t> step_number(std::string_view name) {
   if (split != std::string_view::npos) name.remove_prefix(split + 1);
   constexpr size_t kMostDigits = 18;
   if (name.empty() || name.size() > kMostDigits ||
-      !std::all_of(name.begin(), name.end(), is_digit)) {
+      !std::ranges::all_of(name, is_digit)) {
     return std::nullopt;
   }
   int64_t number = 0;

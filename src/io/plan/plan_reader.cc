@@ -271,8 +271,7 @@ bool PlanReader::read_facts(JsonReader& json) {
     if (key == "from") {
       std::string from;
       if (!json.string("`from`", from)) return false;
-      const auto* const found =
-          std::find(kFactsFromNames.begin(), kFactsFromNames.end(), from);
+      const auto* const found = std::ranges::find(kFactsFromNames, from);
       if (found == kFactsFromNames.end()) {
         return json.malformed(json.span(),
                               "facts cannot be from `" + from + "`");
@@ -328,9 +327,8 @@ bool PlanReader::read_state(JsonReader& json) {
   if (read && state.layers.size() > kMaxStateLayers) {
     return json.malformed(where, "there are too many layers");
   }
-  const bool good =
-      std::all_of(state.layers.begin(), state.layers.end(),
-                  [&](uint32_t kind) { return kind < state.kinds.size(); });
+  const bool good = std::ranges::all_of(
+      state.layers, [&](uint32_t kind) { return kind < state.kinds.size(); });
   return read && (good || json.malformed(where, "a layer is of no kind"));
 }
 
@@ -359,7 +357,7 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
     }
     if (key != "per") return json.skip();
     if (!json.string("`per`", text)) return false;
-    const auto* const per = std::find(kKeptPer.begin(), kKeptPer.end(), text);
+    const auto* const per = std::ranges::find(kKeptPer, text);
     if (per == kKeptPer.end()) {
       return json.malformed(json.span(), "nothing is kept per `" + text + "`");
     }
@@ -496,8 +494,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     // Both are about an entry, whether or not there is a dimension for it.
     const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
                              correction.code == Code::SmallParameter;
-    const bool beyond_rank =
-        dim >= placement.type.shape.size() && !is_of_entry;
+    const bool beyond_rank = dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
                                               placement.asked().dims.size());
@@ -654,8 +651,7 @@ std::optional<SavedPlan> PlanReader::read() {
               [&](JsonReader& json) {
                 return read_names(json, "`other_names`", plan_.other_names);
               }) &&
-      section("run_as",
-              [&](JsonReader& json) { return read_run_as(json); }) &&
+      section("run_as", [&](JsonReader& json) { return read_run_as(json); }) &&
       section("declare",
               [&](JsonReader& json) {
                 return json.list("`declare`", [&] {

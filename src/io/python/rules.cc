@@ -225,8 +225,7 @@ bool is_parameter_name(std::string_view name) {
   const bool is_module = (name.ends_with("_proj") &&
                           name.find("lora") == std::string_view::npos) ||
                          name.ends_with("_layernorm");
-  return is_module ||
-         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return is_module || std::ranges::find(kNames, name) != kNames.end();
 }
 
 // Whether pairs of plain names and several axes are patterns with specs, each
@@ -404,17 +403,13 @@ class RuleReader {
 };
 
 bool uses_semantic_axes(const RuleSet& rules) {
-  return std::any_of(
-      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
-        return std::any_of(
-            rule.spec.dims.begin(), rule.spec.dims.end(),
-            [](const AxisNames& axes) {
-              return std::any_of(
-                  axes.begin(), axes.end(), [](const AxisName& name) {
-                    return find_semantic_token(name, false).has_value();
-                  });
-            });
+  return std::ranges::any_of(rules.rules, [](const Rule& rule) {
+    return std::ranges::any_of(rule.spec.dims, [](const AxisNames& axes) {
+      return std::ranges::any_of(axes, [](const AxisName& name) {
+        return find_semantic_token(name, false).has_value();
       });
+    });
+  });
 }
 
 // `PartitionAxis(..)`, the first that is called.
@@ -444,7 +439,7 @@ void declare_axes(RuleSet& rules) {
   for (size_t i = 0; i < kMeshFields; ++i) {
     for (const AxisName& name : axis.at(i).value_or(AxisValue()).axes) {
       AxisNames& all = rules.declared_axes;
-      if (std::find(all.begin(), all.end(), name) == all.end()) {
+      if (std::ranges::find(all, name) == all.end()) {
         all.push_back(name);
       }
     }
@@ -539,10 +534,9 @@ std::string window_text(std::string_view name) {
 // A pair as the table has them.
 std::optional<std::string> written_pair(const RuleSet& rules,
                                         const WantedRule& wanted) {
-  const auto sample = std::find_if(
-      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
-        return !rule.shipped && rule.where.file != nullptr;
-      });
+  const auto sample = std::ranges::find_if(rules.rules, [](const Rule& rule) {
+    return !rule.shipped && rule.where.file != nullptr;
+  });
   if (sample == rules.rules.end()) return std::nullopt;
   std::string pattern = python_string(wanted.pattern);
   const std::string_view text = sample->where.text();

@@ -196,12 +196,11 @@ std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
   std::vector<PythonBinding> kept;
   for (const PythonBinding& part : all) {
     const bool is_part =
-        std::any_of(all.begin(), all.end(), [&](const PythonBinding& whole) {
+        std::ranges::any_of(all, [&](const PythonBinding& whole) {
           return whole.value != part.value &&
                  whole.value->made > part.value->changed &&
                  has_rules_of(*whole.value, *part.value) &&
-                 std::includes(whole.literals.begin(), whole.literals.end(),
-                               part.literals.begin(), part.literals.end());
+                 std::ranges::includes(whole.literals, part.literals);
         });
     if (!is_part) kept.push_back(part);
   }
@@ -260,10 +259,7 @@ class TableChooser {
         found.push_back({table.name, table.at, value});
       }
     }
-    std::sort(found.begin(), found.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return a.literal < b.literal;
-              });
+    std::ranges::sort(found, {}, &Candidate::literal);
     name_apart(found);
     return found;
   }
@@ -518,7 +514,7 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
   const auto is_rules = [](const PythonTable& table) {
     return table.kind == PythonTable::Kind::Rules;
   };
-  if (!name && std::any_of(tables.begin(), tables.end(), is_rules)) {
+  if (!name && std::ranges::any_of(tables, is_rules)) {
     std::erase_if(tables, std::not_fn(is_rules));
   }
   if (refuse_strategy(tokens, tables, name, diags)) return std::nullopt;

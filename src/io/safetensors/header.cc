@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -457,8 +456,8 @@ void HeaderReader::check_ranges() {
     return std::tuple(a.begin, a.end, a.name_begin) <
            std::tuple(b.begin, b.end, b.name_begin);
   };
-  if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
-    std::sort(ranges_.begin(), ranges_.end(), is_before);
+  if (!std::ranges::is_sorted(ranges_, is_before)) {
+    std::ranges::sort(ranges_, is_before);
   }
   const DataRange* last = nullptr;
   for (const DataRange& range : ranges_) {

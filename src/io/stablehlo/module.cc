@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "io/formats.h"
+#include "io/spec_node.h"
 #include "syntax/mlir.h"
 #include "syntax/tokens.h"
 
@@ -513,7 +514,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
           .help("shard or replicate it over a mesh");
       continue;
     }
-    if (mesh != nullptr && !mesh->is_like(*own)) {
+    if (mesh != nullptr && !same_axes(mesh->axes, own->axes)) {
       refuse(Code::Inexpressible, sharding.where,
              "arguments are on different meshes")
           .label(mesh->where, "the mesh of arguments before")
@@ -524,8 +525,8 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     const auto check = [&](const AxisName& axis, Span where) {
       const bool known =
           axis == kUnconstrained ||
-          std::any_of(own->axes.begin(), own->axes.end(),
-                      [&](const AxisRequest& a) { return a.name == axis; });
+          std::ranges::any_of(
+              own->axes, [&](const AxisRequest& a) { return a.name == axis; });
       if (!known) {
         refuse(Code::MalformedDocument, where,
                "the mesh has no axis " + in_backticks(axis));

@@ -175,8 +175,8 @@ bool read_hlo(const StableHloModule& module, const RuleReading& reading,
   if (!sizes) return false;
   std::vector<Axis> mesh;
   if (!sizes->empty()) {
-    const auto first = std::find_if(
-        shardings.begin(), shardings.end(),
+    const auto first = std::ranges::find_if(
+        shardings,
         [](const HloSharding& sharding) { return !sharding.tiles.empty(); });
     if (module.partitions && *module.partitions != first->devices()) {
       diags
@@ -213,10 +213,10 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   rules.sources.push_back(std::move(source));
   if (!module) return false;
   const auto has = [&](auto member) {
-    return std::any_of(module->arguments.begin(), module->arguments.end(),
-                       [&](const StableHloArgument& argument) {
-                         return (argument.*member).has_value();
-                       });
+    return std::ranges::any_of(module->arguments,
+                               [&](const StableHloArgument& argument) {
+                                 return (argument.*member).has_value();
+                               });
   };
   const bool shardy = has(&StableHloArgument::sharding);
   const bool hlo = has(&StableHloArgument::hlo_sharding);

@@ -133,8 +133,7 @@ constexpr std::array<std::string_view, 7> kOfFiles = {
 template <size_t N>
 bool is_among(const Setting& setting,
               const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), setting.flag->name) !=
-         names.end();
+  return std::ranges::find(names, setting.flag->name) != names.end();
 }
 
 std::vector<Setting> all_but(const std::vector<Setting>& settings,
@@ -147,8 +146,8 @@ std::vector<Setting> all_but(const std::vector<Setting>& settings,
 }
 
 bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
-  return std::any_of(settings.begin(), settings.end(),
-                     [&](const Setting& s) { return s.flag->name == name; });
+  return std::ranges::any_of(
+      settings, [&](const Setting& s) { return s.flag->name == name; });
 }
 
 // The settings of `from` that `is_taken`, and all others of `rest`.

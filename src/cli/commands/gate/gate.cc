@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/gate/judging.h"
@@ -59,7 +58,7 @@ void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
              other.what == change.what && other.key == change.key;
     };
     if (!falls_short(counts, change) ||
-        std::any_of(gated.changes.begin(), gated.changes.end(), is_known)) {
+        std::ranges::any_of(gated.changes, is_known)) {
       continue;
     }
     change.fails = true;
@@ -188,7 +187,7 @@ void add_baseline_changes(const GateSide& base, const GateSide& head,
                                bool of_base) {
     for (const AcceptedFinding& entry : all.accepted) {
       const auto& list = others.accepted;
-      if (std::find(list.begin(), list.end(), entry) != list.end()) continue;
+      if (std::ranges::find(list, entry) != list.end()) continue;
       GateChange change =
           setting_change("", "baseline", of_base ? entry.reason : "",
                          of_base ? "" : entry.reason, entry.where, of_base);
@@ -401,10 +400,9 @@ bool choose(Gate& gate) {
       chosen_targets(std::move(named), patterns, gate.context.diags);
   if (!chosen) return false;
   std::erase_if(gate.targets, [&](const GatedTarget& gated) {
-    return std::none_of(
-        chosen->begin(), chosen->end(), [&](const Target& target) {
-          return target.name == gated.name || target.name == gated.was_called;
-        });
+    return std::ranges::none_of(*chosen, [&](const Target& target) {
+      return target.name == gated.name || target.name == gated.was_called;
+    });
   });
   return true;
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/text.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"
@@ -26,15 +25,13 @@ constexpr std::array<std::string_view, 8> kDeciding = {
 }  // namespace
 
 bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Setting& one, const Setting& other) {
-                      return one.flag == other.flag && one.value == other.value;
-                    });
+  return std::ranges::equal(a, b, [](const Setting& one, const Setting& other) {
+    return one.flag == other.flag && one.value == other.value;
+  });
 }
 
 bool decides(const Setting& setting) {
-  return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
-         kDeciding.end();
+  return std::ranges::find(kDeciding, setting.flag->name) != kDeciding.end();
 }
 
 namespace {
@@ -266,7 +263,7 @@ void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
     return change != nullptr && change->severity != Severity::Off;
   };
   const auto& all = gated.judged->diags.all();
-  if (std::none_of(all.begin(), all.end(), is_new)) return;
+  if (std::ranges::none_of(all, is_new)) return;
   find_fixes_of(*gated.judged, is_new, *judging.head.host);
 }
 

@@ -140,8 +140,7 @@ class GivenReader {
   }
 
   bool read_flag(const InputFile& asked) {
-    const auto known =
-        std::find(input_names_.begin(), input_names_.end(), asked.name);
+    const auto known = std::ranges::find(input_names_, asked.name);
     if (known == input_names_.end()) return unknown(asked.name);
     const int value =
         inputs_[static_cast<size_t>(known - input_names_.begin())];
@@ -212,9 +211,9 @@ class GivenReader {
     return graph_.values[static_cast<size_t>(value)];
   }
   bool is_given(int value) const {
-    return std::any_of(
-        given_.begin(), given_.end(),
-        [value](const GivenInput& each) { return each.value == value; });
+    return std::ranges::any_of(given_, [value](const GivenInput& each) {
+      return each.value == value;
+    });
   }
 
   bool refuse(std::string message) {
@@ -403,10 +402,9 @@ bool can_expect_of_graph(Context& context, const Graph& graph,
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Parameter && !held.contains(value.parameter))
       parameters.push_back(value.parameter);
-    const bool drawn =
-        std::none_of(given.begin(), given.end(), [v](const GivenInput& each) {
-          return static_cast<size_t>(each.value) == v;
-        });
+    const bool drawn = std::ranges::none_of(given, [v](const GivenInput& each) {
+      return static_cast<size_t>(each.value) == v;
+    });
     if (value.kind == Value::Kind::Input && drawn) inputs.push_back(value.name);
   }
   if (!parameters.empty()) {

@@ -64,7 +64,7 @@ class Counter {
     const GraphNode& at = graph_.nodes[static_cast<size_t>(node)];
     Int128 total = earlier_ + bytes(at.result, node);
     std::vector<int> read = at.operands;
-    std::sort(read.begin(), read.end());
+    std::ranges::sort(read);
     read.erase(std::unique(read.begin(), read.end()), read.end());
     for (const int operand : read) {
       const auto v = static_cast<size_t>(operand);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/simulate/model.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>

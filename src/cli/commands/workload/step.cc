@@ -172,8 +172,8 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
-  const bool crossed = std::any_of(
-      bracket.rows.begin(), bracket.rows.end(), [](const BracketRow& row) {
+  const bool crossed =
+      std::ranges::any_of(bracket.rows, [](const BracketRow& row) {
         return row.bytes[1] < row.bytes[0] || row.bytes[2] < row.bytes[1];
       });
   if (crossed) {

@@ -2,7 +2,6 @@
 #include "cli/views/engine/tables.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -203,7 +202,7 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
     const auto like = [&](const ShownDegrees& row) {
       return row.of == of && row.legal == v.legal && row.reasons == v.reasons;
     };
-    const auto found = std::find_if(rows.begin(), rows.end(), like);
+    const auto found = std::ranges::find_if(rows, like);
     if (found == rows.end()) {
       rows.push_back({of, others, {v.degree}, v.legal, v.reasons});
     } else {
