@@ -218,12 +218,8 @@ Table fixes_table(const std::vector<AppliedFix>& applied) {
   }
   Table table{"fixes",
               "",
-              {{"code", "code"},
-               {"file", "file"},
-               {"line", "line", Align::Right},
-               {"text", "fix"},
-               {"bytes_per_device", "per device", Align::Right},
-               {"applied", "applied"}},
+              {left("code"), left("file"), right("line"), left("text", "fix"),
+               right("bytes_per_device", "per device"), left("applied")},
               rows_of(std::move(rows))};
   table.audience = Audience::Programs;
   return table;
@@ -334,7 +330,7 @@ std::string targets_verdict(const Diagnostics& diags,
 // `target` in front of each row.
 Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
   Table table = parts.front().second;
-  table.columns.insert(table.columns.begin(), {"target", "target"});
+  table.columns.insert(table.columns.begin(), left("target"));
   table.named.reset();  // these are others
   table.rows = [parts](const RowSink& sink) {
     for (const auto& [target, part] : parts) {
@@ -362,11 +358,11 @@ Table judged_table(const std::vector<JudgedTarget>& judged) {
   Table table{"targets",
               "",
               {{"target", "target", Align::Left, true},
-               {"devices", "devices", Align::Right},
-               {"memory_per_device", "per device", Align::Right},
-               {"errors", "errors", Align::Right},
-               {"warnings", "warnings", Align::Right},
-               {"failed", "failed"}},
+               right("devices"),
+               right("memory_per_device", "per device"),
+               right("errors"),
+               right("warnings"),
+               left("failed")},
               rows_of(std::move(rows))};
   return table;
 }

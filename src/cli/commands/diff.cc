@@ -270,9 +270,9 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
   table.id = "differences";
   table.audience = Audience::People;
   table.show_header = false;
-  table.columns = {{"change", ""}, {"parameter", "", Align::Left, true},
-                   {"what", ""},   {"before", ""},
-                   {"arrow", ""},  {"after", ""}};
+  table.columns = {left("change", ""), {"parameter", "", Align::Left, true},
+                   left("what", ""),   left("before", ""),
+                   left("arrow", ""),  left("after", "")};
   table.rows = rows_of(std::move(rows));
   return table;
 }

@@ -130,13 +130,10 @@ std::optional<Table> facts_table(const Manifest& manifest) {
     rows.push_back({"quantised", std::string(method), "names"});
   }
   if (rows.empty()) return std::nullopt;
-  Table table;
-  table.id = "facts";
-  table.title = "Facts";
-  table.columns = {
-      {"fact", "fact"}, {"value", "value", Align::Right}, {"from", "from"}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return Table{"facts",
+               "Facts",
+               {left("fact"), right("value"), left("from")},
+               rows_of(std::move(rows))};
 }
 
 Table dtypes_table(const Manifest& manifest) {
@@ -162,23 +159,18 @@ Table dtypes_table(const Manifest& manifest) {
   std::ranges::stable_sort(rows, [](const Row& a, const Row& b) {
     return std::get<ByteSize>(a[3]).value > std::get<ByteSize>(b[3]).value;
   });
-  Table table;
-  table.id = "dtypes";
-  table.title = "By dtype";
-  table.columns = {{"dtype", "dtype"},
-                   {"tensors", "tensors", Align::Right},
-                   {"elements", "elements", Align::Right},
-                   {"bytes", "bytes", Align::Right}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"dtypes",
+          "By dtype",
+          {left("dtype"), right("tensors"), right("elements"), right("bytes")},
+          rows_of(std::move(rows))};
 }
 
 std::vector<Column> parameter_columns() {
   return {{"parameter", "parameter", Align::Left, true},
-          {"dtype", "dtype"},
-          {"shape", "shape"},
-          {"elements", "elements", Align::Right},
-          {"bytes", "bytes", Align::Right}};
+          left("dtype"),
+          left("shape"),
+          right("elements"),
+          right("bytes")};
 }
 
 Row parameter_row(std::string name, const TensorType& type) {
@@ -234,7 +226,7 @@ Table inspect_folded_table(
   Table table;
   table.audience = Audience::People;
   table.columns = parameter_columns();
-  table.columns.insert(table.columns.begin() + 1, {"count", "", Align::Right});
+  table.columns.insert(table.columns.begin() + 1, right("count", ""));
   table.rows = rows_of(std::move(rows));
   return table;
 }
@@ -248,17 +240,14 @@ Table layers_table(const Manifest& manifest, const Layers& layers) {
 }
 
 Table parameters_table(const Manifest& manifest, Audience audience) {
-  Table table;
-  table.id = "parameters";
-  table.title = "Parameters";
-  table.audience = audience;
-  table.columns = parameter_columns();
-  table.rows = [&manifest](const RowSink& sink) {
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      sink(parameter_row(std::string(manifest.name(i)), manifest.type(i)));
-    }
-  };
-  return table;
+  return {
+      "parameters", "Parameters", parameter_columns(),
+      [&manifest](const RowSink& sink) {
+        for (size_t i = 0; i < manifest.size(); ++i) {
+          sink(parameter_row(std::string(manifest.name(i)), manifest.type(i)));
+        }
+      },
+      audience};
 }
 
 // The `count` largest of `size` things, by bytes, the earlier of equals first.
@@ -279,13 +268,8 @@ std::vector<size_t> largest_of(size_t size,
 }
 
 Table largest_table(std::vector<Row> rows, Audience audience) {
-  Table table;
-  table.id = "largest";
-  table.title = "Largest tensors";
-  table.audience = audience;
-  table.columns = parameter_columns();
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"largest", "Largest tensors", parameter_columns(),
+          rows_of(std::move(rows)), audience};
 }
 
 Table largest_tensors(const Manifest& manifest, Audience audience) {
@@ -325,11 +309,8 @@ Table folded_buffers(const Manifest& manifest) {
 }
 
 Table buffers_table(const Manifest& manifest, Audience audience) {
-  Table table;
-  table.id = "buffers";
-  table.title = kBuffersTitle;
+  Table table = {"buffers", kBuffersTitle, parameter_columns()};
   table.audience = audience;
-  table.columns = parameter_columns();
   table.columns[0] = {"buffer", "buffer", Align::Left, true};
   table.rows = [&manifest](const RowSink& sink) {
     for (const Manifest::Buffer& buffer : manifest.buffers()) {

@@ -36,7 +36,7 @@ Table named_table(std::string id, std::string title, std::vector<Row> rows) {
   table.id = std::move(id);
   table.title = std::move(title);
   // Prose is not shortened: it wraps.
-  table.columns = {{"name", "name"}, {"summary", ""}};
+  table.columns = {left("name"), left("summary", "")};
   table.rows = rows_of(std::move(rows));
   table.show_header = false;
   return table;
@@ -149,22 +149,18 @@ std::vector<Table> list_architectures() {
                     Names{known_quantisations(*all)}, schemes,
                     Names{all->model_types}, std::move(classes)});
   }
-  Table people;
-  people.id = "architecture_support";
-  people.title = "What is known of each";
+  Table people = {"architecture_support",
+                  "What is known of each",
+                  {left("name"), left("forward"), left("state"),
+                   left("quantisations", "quantised"), right("schemes")}};
   people.audience = Audience::People;
-  people.columns = {{"name", "name"},
-                    {"forward", "forward"},
-                    {"state", "state"},
-                    {"quantisations", "quantised"},
-                    {"schemes", "schemes", Align::Right}};
   people.rows = rows_of(std::move(short_rows));
   Table programs = people;
   programs.audience = Audience::Programs;
-  programs.columns = {{"name", "name"},       {"forward", "forward"},
-                      {"state", "state"},     {"quantisations", "quantised"},
-                      {"schemes", "schemes"}, {"model_types", "model types"},
-                      {"classes", "classes"}};
+  programs.columns = {left("name"),    left("forward"),
+                      left("state"),   left("quantisations", "quantised"),
+                      left("schemes"), left("model_types"),
+                      left("classes")};
   programs.rows = rows_of(std::move(rows));
   return {named_table("architectures", "", std::move(summaries)),
           std::move(people), std::move(programs)};
@@ -185,11 +181,11 @@ std::vector<Table> list_schemes() {
     rows.push_back({name, scheme->summary, std::move(architectures)});
   }
   Table people = named_table("schemes", "", {});
-  people.columns.push_back({"architectures", "architectures", Align::Right});
+  people.columns.push_back(right("architectures"));
   people.audience = Audience::People;
   people.rows = rows_of(std::move(short_rows));
   Table programs = named_table("schemes", "", {});
-  programs.columns.push_back({"architectures", "architectures"});
+  programs.columns.push_back(left("architectures"));
   programs.audience = Audience::Programs;
   programs.rows = rows_of(std::move(rows));
   return {std::move(people), std::move(programs)};
@@ -219,7 +215,7 @@ std::vector<Table> list_algorithms() {
   Table people = named_table("algorithms", "", named_rows(algorithms()));
   people.audience = Audience::People;
   Table programs = named_table("algorithms", "", std::move(rows));
-  programs.columns.push_back({"kinds", "kinds"});
+  programs.columns.push_back(left("kinds"));
   programs.audience = Audience::Programs;
   return {people, programs};
 }
@@ -231,12 +227,10 @@ std::vector<Table> list_codes() {
                     std::string(severity_name(info.severity)),
                     std::string(info.summary)});
   }
-  Table table;
-  table.id = "codes";
-  table.columns = {{"code", "code"},
-                   {"name", "name"},
-                   {"severity", "default"},
-                   {"summary", ""}};
+  Table table = {"codes",
+                 "",
+                 {left("code"), left("name"), left("severity", "default"),
+                  left("summary", "")}};
   table.rows = rows_of(std::move(rows));
   return {table};
 }
@@ -289,30 +283,20 @@ std::vector<Table> list_ops() {
                         op.many_results ? "one or more" : "one"});
     add_attributes(op);
   }
-  Table table;
-  table.id = "ops";
-  table.title = "Operations";
-  table.columns = {{"name", "name"},
-                   {"operands", "operands"},
-                   {"summary", "result"},
-                   {"factors", "may be sharded"}};
+  Table table = {"ops",
+                 "Operations",
+                 {left("name"), left("operands"), left("summary", "result"),
+                  left("factors", "may be sharded")}};
   table.rows = rows_of(std::move(rows));
-  Table composed;
-  composed.id = "composites";
-  composed.title = "Put together from these";
-  composed.columns = {{"name", "name"},
-                      {"operands", "operands"},
-                      {"summary", "result"},
-                      {"results", "results"}};
+  Table composed = {"composites",
+                    "Put together from these",
+                    {left("name"), left("operands"), left("summary", "result"),
+                     left("results")}};
   composed.rows = rows_of(std::move(together));
-  Table given;
-  given.id = "attributes";
-  given.title = "Attributes";
-  given.columns = {{"op", "operation"},
-                   {"name", "attribute"},
-                   {"kind", "kind"},
-                   {"need", "needed"},
-                   {"summary", ""}};
+  Table given = {"attributes",
+                 "Attributes",
+                 {left("op", "operation"), left("name", "attribute"),
+                  left("kind"), left("need", "needed"), left("summary", "")}};
   given.rows = rows_of(std::move(attributes));
   return {table, composed, given};
 }

@@ -182,10 +182,8 @@ Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
       shape_words(placement.type.shape) + "  " +
       (placement.requested ? "asked for " + spec_text(*placement.requested)
                            : "without a rule");
-  table.columns = {{"reading", "reading"},
-                   {"spec", "spec"},
-                   {"bytes_per_device", "per device", Align::Right},
-                   {"why", "why"}};
+  table.columns = {left("reading"), left("spec"),
+                   right("bytes_per_device", "per device"), left("why")};
   std::vector<Row> rows;
   for (const SemanticsSide& side : comparison.sides) {
     const ReadOutcome& read = side.model.of(parameter);

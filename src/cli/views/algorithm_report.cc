@@ -307,25 +307,21 @@ std::string legend_of(CollectiveKind kind) {
 }
 
 Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
-  Table table;
-  table.id = "steps";
-  table.columns = {{"step", "step", Align::Right},
-                   {"source", "source", Align::Right},
-                   {"target", "target", Align::Right},
-                   {"first_chunk", "first chunk", Align::Right},
-                   {"chunk_count", "chunks", Align::Right},
-                   {"reduce", "added"}};
-  table.audience = Audience::Programs;
-  table.rows = [schedule](const RowSink& sink) {
-    for (size_t step = 0; step < schedule->steps.size(); ++step) {
-      for (const Transfer& t : schedule->steps[step]) {
-        sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
-                 Count{t.target}, Count{t.first_chunk}, Count{t.chunk_count},
-                 YesNo{t.reduce}});
-      }
-    }
-  };
-  return table;
+  return {
+      "steps",
+      "",
+      {right("step"), right("source"), right("target"), right("first_chunk"),
+       right("chunk_count", "chunks"), left("reduce", "added")},
+      [schedule](const RowSink& sink) {
+        for (size_t step = 0; step < schedule->steps.size(); ++step) {
+          for (const Transfer& t : schedule->steps[step]) {
+            sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
+                     Count{t.target}, Count{t.first_chunk},
+                     Count{t.chunk_count}, YesNo{t.reduce}});
+          }
+        }
+      },
+      Audience::Programs};
 }
 
 }  // namespace

@@ -73,12 +73,10 @@ std::string kind_name(StateKind kind) {
 
 Table breakdown_table(const Session& session, const Budget& budget,
                       bool whole) {
-  Table table;
-  table.id = "breakdown";
-  table.title = "Memory per device";
-  table.columns = {{"category", "", Align::Left},
-                   {"bytes_per_device", "", Align::Right},
-                   {"share", "", Align::Left}};
+  Table table = {
+      "breakdown",
+      "Memory per device",
+      {left("category", ""), right("bytes_per_device", ""), left("share", "")}};
   table.show_header = false;
   table.audience = Audience::People;
   const BudgetClass& fullest = budget.classes.front();
@@ -119,11 +117,10 @@ Table device_class_table(const Budget& budget) {
        [](const BudgetClass& c) {
          return c.label.empty() ? Cell() : Cell(c.label);
        }},
-      {{"devices", "devices", Align::Right},
-       [](const BudgetClass& c) { return Count{c.devices}; }},
-      {{"bytes_per_device", "per device", Align::Right},
+      {right("devices"), [](const BudgetClass& c) { return Count{c.devices}; }},
+      {right("bytes_per_device", "per device"),
        [](const BudgetClass& c) { return ByteSize{c.total}; }},
-      {{"shares", "", Align::Left},
+      {left("shares", ""),
        [&budget](const BudgetClass& c) {
          return stacked_bar(c, budget.classes.front().total);
        }},
@@ -147,14 +144,13 @@ Table memory_rows(const Budget& budget) {
     size_t category;
   };
   const ColumnsOf<Share> columns = {
-      {{"class", "class"},
+      {left("class"),
        [](const Share& s) { return Count{static_cast<int64_t>(s.number)}; }},
-      {{"label", "label"}, [](const Share& s) { return s.of.label; }},
-      {{"devices", "devices", Align::Right},
-       [](const Share& s) { return Count{s.of.devices}; }},
-      {{"category", "category"},
+      {left("label"), [](const Share& s) { return s.of.label; }},
+      {right("devices"), [](const Share& s) { return Count{s.of.devices}; }},
+      {left("category"),
        [](const Share& s) { return category_id(s.category); }},
-      {{"bytes_per_device", "per device", Align::Right},
+      {right("bytes_per_device", "per device"),
        [](const Share& s) { return ByteSize{s.of.bytes[s.category]}; }},
   };
   table.columns = columns_of(columns);
@@ -174,14 +170,14 @@ Table memory_totals(const Budget& budget) {
   table.id = "memory_totals";
   table.title = "Memory over all devices";
   const ColumnsOf<size_t> columns = {
-      {{"category", "category"}, category_id},
-      {{"stored_bytes", "stored", Align::Right},
+      {left("category"), category_id},
+      {right("stored_bytes", "stored"),
        [&budget](size_t i) { return wide_bytes(budget.totals[i].on_devices); }},
-      {{"replicated_bytes", "replicas x logical", Align::Right},
+      {right("replicated_bytes", "replicas x logical"),
        [&budget](size_t i) {
          return wide_bytes(budget.totals[i].with_replicas);
        }},
-      {{"padding_bytes", "padding", Align::Right},
+      {right("padding_bytes", "padding"),
        [&budget](size_t i) { return wide_bytes(budget.totals[i].padding); }},
   };
   table.columns = columns_of(columns);
@@ -208,32 +204,30 @@ Table state_table(const Budget& budget, const StateOptions& state,
   table.id = for_people ? "state_for_people" : "state";
   table.title = "Training state";
   ColumnsOf<LeafSum> columns = {
-      {{"role", "role"},
-       [](const LeafSum& sum) { return std::string(sum.role); }},
-      {{"category", "category"},
+      {left("role"), [](const LeafSum& sum) { return std::string(sum.role); }},
+      {left("category"),
        [](const LeafSum& sum) { return kind_name(sum.kind); }},
-      {{"dtype", "dtype"},
+      {left("dtype"),
        [](const LeafSum& sum) { return std::string(dtype_name(sum.dtype)); }},
-      {{"tensors", "tensors", Align::Right},
-       [](const LeafSum& sum) { return Count{sum.tensors}; }},
-      {{"logical_bytes", "bytes", Align::Right},
+      {right("tensors"), [](const LeafSum& sum) { return Count{sum.tensors}; }},
+      {right("logical_bytes", "bytes"),
        [](const LeafSum& sum) { return wide_bytes(sum.logical); }},
-      {{"bytes_per_device", "per device", Align::Right},
+      {right("bytes_per_device", "per device"),
        [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
-      {{"padding_bytes", "padding", Align::Right},
+      {right("padding_bytes", "padding"),
        [](const LeafSum& sum) { return wide_bytes(sum.padding); }},
-      {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
+      {right("unsharded_bytes_per_device", "not sharded by ZeRO"),
        [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
   };
   if (!state.groups.empty()) {
     columns.insert(columns.begin() + 2,
-                   {{"group", "group", Align::Right}, [](const LeafSum& sum) {
+                   {right("group"), [](const LeafSum& sum) {
                       return sum.group
                                  ? Cell{Count{static_cast<int64_t>(*sum.group)}}
                                  : Cell{};
                     }});
     columns.insert(columns.begin() + 3,
-                   {{"optimizer", "optimizer"}, [&state](const LeafSum& sum) {
+                   {left("optimizer"), [&state](const LeafSum& sum) {
                       return optimizer_text(state, sum);
                     }});
   }
@@ -258,11 +252,10 @@ Table gathered_table(const Budget& budget, bool for_people) {
   const ColumnsOf<GatheredClass> columns = {
       {{"layer", "layer", Align::Left, true},
        [](const GatheredClass& c) { return c.label; }},
-      {{"layers", "layers", Align::Right},
-       [](const GatheredClass& c) { return Count{c.groups}; }},
-      {{"sharded_bytes_per_device", "sharded", Align::Right},
+      {right("layers"), [](const GatheredClass& c) { return Count{c.groups}; }},
+      {right("sharded_bytes_per_device", "sharded"),
        [](const GatheredClass& c) { return ByteSize{c.sharded}; }},
-      {{"gathered_bytes_per_device", "gathered", Align::Right},
+      {right("gathered_bytes_per_device", "gathered"),
        [](const GatheredClass& c) { return ByteSize{c.gathered}; }},
   };
   table.columns = columns_of(columns);
@@ -283,13 +276,11 @@ Table stages_table(const Budget& budget) {
     return budget.stages->ranges[i];
   };
   const ColumnsOf<size_t> columns = {
-      {{"stage", "stage", Align::Right},
-       [](size_t i) { return Count{static_cast<int64_t>(i)}; }},
-      {{"label", "label"},
-       [&budget](size_t i) { return budget.stage_labels[i]; }},
-      {{"first_layer", "first layer", Align::Right},
+      {right("stage"), [](size_t i) { return Count{static_cast<int64_t>(i)}; }},
+      {left("label"), [&budget](size_t i) { return budget.stage_labels[i]; }},
+      {right("first_layer"),
        [range_of](size_t i) { return Count{range_of(i).first}; }},
-      {{"layers", "layers", Align::Right},
+      {right("layers"),
        [range_of](size_t i) {
          return Count{range_of(i).second - range_of(i).first};
        }},
@@ -347,23 +338,19 @@ std::string training_note(const Budget::Part& trained,
 }
 
 Table training_table(const Budget& budget) {
-  Table table;
-  table.id = "training";
-  table.title = "Trained and frozen";
-  table.columns = {{"part", "part"},
-                   {"parameters", "parameters", Align::Right},
-                   {"elements", "elements", Align::Right},
-                   {"bytes", "bytes", Align::Right}};
-  table.audience = Audience::Programs;
-  table.rows = [&budget](const RowSink& sink) {
-    const auto add = [&](const char* name, const Budget::Part& part) {
-      sink(Row{std::string(name), Count{part.parameters}, Count{part.elements},
-               ByteSize{part.bytes}});
-    };
-    add("trained", budget.trained);
-    add("frozen", budget.frozen);
-  };
-  return table;
+  return {
+      "training",
+      "Trained and frozen",
+      {left("part"), right("parameters"), right("elements"), right("bytes")},
+      [&budget](const RowSink& sink) {
+        const auto add = [&](const char* name, const Budget::Part& part) {
+          sink(Row{std::string(name), Count{part.parameters},
+                   Count{part.elements}, ByteSize{part.bytes}});
+        };
+        add("trained", budget.trained);
+        add("frozen", budget.frozen);
+      },
+      Audience::Programs};
 }
 
 std::vector<std::string> budget_notes(const Context& context,
@@ -495,42 +482,39 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
     };
   };
   const ColumnsOf<KvRow> columns = {
-      {{"kind", "layers that cache"},
+      {left("kind", "layers that cache"),
        [](const KvRow& row) {
          return row.kind == nullptr
                     ? std::string("one layer before its window cuts")
                     : kind_text(row.kind->layer);
        }},
-      {{"layers", "layers", Align::Right},
+      {right("layers"),
        [](const KvRow& row) {
          return Count{row.kind == nullptr ? 1 : row.kind->layers};
        }},
-      {{"kv_heads", "KV heads", Align::Right},
+      {right("kv_heads", "KV heads"),
        of_heads([](const KvRow& row) { return Count{row.kind->layer.heads}; })},
-      {{"heads_per_device", "here", Align::Right},
+      {right("heads_per_device", "here"),
        of_heads([](const KvRow& row) { return Count{row.share.heads}; })},
-      {{"copies", "copies", Align::Right}, of_kind([groups](const KvRow& row) {
+      {right("copies"), of_kind([groups](const KvRow& row) {
          return Count{groups * row.share.copies};
        })},
-      {{"sequences_per_device", "seqs", Align::Right},
+      {right("sequences_per_device", "seqs"),
        of_kind([](const KvRow& row) { return Count{row.share.sequences}; })},
-      {{"tokens", "tokens", Align::Right},
+      {right("tokens"),
        of_kind([](const KvRow& row) { return Count{row.share.tokens}; })},
-      {{"bytes_per_token", "per token", Align::Right},
+      {right("bytes_per_token", "per token"),
        of_kind([&request](const KvRow& row) {
          return ByteSize{token_bytes(*row.kind, row.share, request.dtype)};
        })},
-      {{"bytes_per_device", "per device", Align::Right},
+      {right("bytes_per_device", "per device"),
        [&request](const KvRow& row) {
          if (row.kind == nullptr) return ByteSize{row.prefill_bytes};
          return ByteSize{kv_bytes(row.share, request.dtype).value_or(0) *
                          row.kind->layers};
        }},
   };
-  Table table;
-  table.id = "kv_cache";
-  table.title = "KV cache";
-  table.columns = columns_of(columns);
+  Table table = {"kv_cache", "KV cache", columns_of(columns)};
   std::vector<Row> rows;
   for (const KvRow& subject : subjects) {
     rows.push_back(row_of(columns, subject));
@@ -604,24 +588,20 @@ Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
     one->sequences = share.sequences;
   }
   const ColumnsOf<Named> columns = {
-      {{"state", "state"}, [](const Named& s) { return s.name; }},
-      {{"dtype", "dtype"},
+      {left("state"), [](const Named& s) { return s.name; }},
+      {left("dtype"),
        [](const Named& s) { return std::string(dtype_name(s.dtype)); }},
-      {{"layers", "layers", Align::Right},
-       [](const Named& s) { return Count{s.layers}; }},
-      {{"elements_per_sequence", "elements", Align::Right},
+      {right("layers"), [](const Named& s) { return Count{s.layers}; }},
+      {right("elements_per_sequence", "elements"),
        [](const Named& s) { return Count{s.elements}; }},
-      {{"bytes_per_sequence", "per sequence", Align::Right},
+      {right("bytes_per_sequence", "per sequence"),
        [](const Named& s) { return ByteSize{s.bytes}; }},
-      {{"sequences_per_device", "seqs", Align::Right},
+      {right("sequences_per_device", "seqs"),
        [](const Named& s) { return Count{s.sequences}; }},
-      {{"bytes_per_device", "per device", Align::Right},
+      {right("bytes_per_device", "per device"),
        [](const Named& s) { return ByteSize{s.here}; }},
   };
-  Table table;
-  table.id = "recurrent_state";
-  table.title = "Recurrent state";
-  table.columns = columns_of(columns);
+  Table table = {"recurrent_state", "Recurrent state", columns_of(columns)};
   std::vector<Row> rows;
   int64_t here = 0;
   for (const Named& state : states) {

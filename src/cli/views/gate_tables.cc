@@ -181,12 +181,12 @@ Table people_table(std::string id, std::string title,
   }
   table.audience = Audience::People;
   table.show_header = false;
-  table.columns = {{"sign", ""},
+  table.columns = {left("sign", ""),
                    {"what", "change", Align::Left, true},
-                   {"before", "before"},
-                   {"arrow", ""},
-                   {"after", "after"},
-                   {"per_device", "per device", Align::Right},
+                   left("before"),
+                   left("arrow", ""),
+                   left("after"),
+                   right("per_device"),
                    {"why", "why", Align::Left, false, true}};
   std::vector<Row> rows;
   const std::set<const GateChange*> shown = shown_of(changes, view.expand);
@@ -271,16 +271,12 @@ Cell coverage_note(const CollectiveCoverage& collectives) {
 }
 
 Table targets_table(const GateView& view) {
-  Table table;
-  table.id = "targets";
+  Table table = {
+      "targets",
+      "",
+      {left("target"), left("changed"), right("errors"), right("warnings"),
+       left("failed"), left("collectives"), left("collectives_note")}};
   table.audience = Audience::Programs;
-  table.columns = {{"target", "target"},
-                   {"changed", "changed"},
-                   {"errors", "errors", Align::Right},
-                   {"warnings", "warnings", Align::Right},
-                   {"failed", "failed"},
-                   {"collectives", "collectives"},
-                   {"collectives_note", "collectives note"}};
   std::vector<Row> rows;
   for (const GateTarget& target : view.targets) {
     const CollectiveCoverage& collectives = target.collectives;
@@ -298,10 +294,8 @@ constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
                                                        "upper"};
 
 Table memory_changes_table(const GateView& view) {
-  Table table;
-  table.id = "memory_changes";
+  Table table = {"memory_changes", "", {left("target"), left("category")}};
   table.audience = Audience::Programs;
-  table.columns = {{"target", "target"}, {"category", "category"}};
   for (const char* side : {"_before", "_after"}) {
     for (const std::string_view end : kEndNames) {
       const std::string name = std::string(end) + side;
@@ -328,10 +322,8 @@ bool is_bracket(const CategoryChange& change) {
 }
 
 Table changes_table(const GateView& view) {
-  Table table;
-  table.id = "gate_changes";
+  Table table = {"gate_changes", "", gate_columns()};
   table.audience = Audience::Programs;
-  table.columns = gate_columns();
   std::vector<const std::vector<GateChange>*> all = {view.changes};
   for (const GateTarget& target : view.targets) all.push_back(target.changes);
   table.rows = [all](const RowSink& sink) {
@@ -477,20 +469,13 @@ std::vector<std::string> same_targets(const GateView& view) {
 }  // namespace
 
 std::vector<Column> gate_columns() {
-  return {{"target", "target"},
-          {"kind", "kind"},
-          {"what", "what"},
-          {"before", "before"},
-          {"after", "after"},
-          {"file", "file"},
-          {"line", "line", Align::Right},
-          {"side", "side"},
-          {"fails", "fails"},
-          {"why", "why"},
-          {"lost", "lost"},
-          {"gained", "gained"},
-          {"parameters", "parameters", Align::Right},
-          {"bytes_per_device", "per device", Align::Right}};
+  return {left("target"),      left("kind"),
+          left("what"),        left("before"),
+          left("after"),       left("file"),
+          right("line"),       left("side"),
+          left("fails"),       left("why"),
+          left("lost"),        left("gained"),
+          right("parameters"), right("bytes_per_device", "per device")};
 }
 
 Row gate_row(const GateChange& change) {
@@ -518,15 +503,12 @@ Row gate_row(const GateChange& change) {
 Table category_table(const std::vector<CategoryChange>& categories,
                      bool exact) {
   const bool brackets = std::ranges::any_of(categories, is_bracket);
-  Table table;
-  table.id = "category_changes";
-  table.title = brackets ? "A training step, on the fullest device, estimated"
-                         : "Memory of the fullest device";
+  Table table = {"category_changes",
+                 brackets ? "A training step, on the fullest device, estimated"
+                          : "Memory of the fullest device",
+                 {left("category", ""), right("before"), right("after"),
+                  right("delta", "change")}};
   table.audience = Audience::People;
-  table.columns = {{"category", ""},
-                   {"before", "before", Align::Right},
-                   {"after", "after", Align::Right},
-                   {"delta", "change", Align::Right}};
   std::vector<Row> rows;
   const auto add = [&](const std::string& title, const CategoryChange& change,
                        size_t end) {

@@ -205,25 +205,25 @@ std::vector<Table> hardware_overview(
   }
   Table shown;
   shown.id = "hardware_overview";
-  shown.columns = {{"name", "name"},
-                   {"title", ""},
-                   {"hbm_bytes", "HBM", Align::Right},
-                   {"hbm_usable_bytes", "usable", Align::Right},
-                   {"bf16", "bf16", Align::Right},
-                   {"fastest_link", "fastest link"}};
+  shown.columns = {left("name"),
+                   left("title", ""),
+                   right("hbm_bytes", "HBM"),
+                   right("hbm_usable_bytes", "usable"),
+                   right("bf16"),
+                   left("fastest_link")};
   shown.rows = rows_of(std::move(people));
   shown.audience = Audience::People;
   Table written;
   written.id = "hardware";
   written.columns = {
-      {"name", "name"},
-      {"title", "title"},
-      {"vendor", "vendor"},
-      {"hbm_bytes", "hbm_bytes"},
-      {"hbm_usable_bytes", "hbm_usable_bytes"},
-      {"bf16_flops_per_second", "bf16_flops_per_second"},
-      {"fastest_link", "fastest_link"},
-      {"fastest_link_bytes_per_second", "fastest_link_bytes_per_second"}};
+      left("name"),
+      left("title"),
+      left("vendor"),
+      left("hbm_bytes", "hbm_bytes"),
+      left("hbm_usable_bytes", "hbm_usable_bytes"),
+      left("bf16_flops_per_second", "bf16_flops_per_second"),
+      left("fastest_link", "fastest_link"),
+      left("fastest_link_bytes_per_second", "fastest_link_bytes_per_second")};
   written.rows = rows_of(std::move(programs));
   written.audience = Audience::Programs;
   return {shown, written};
@@ -242,20 +242,13 @@ Table hardware_numbers_table(const std::vector<HardwareProfile>& profiles) {
                       source != nullptr ? Cell(source->read) : Cell()});
     }
   }
-  Table table;
-  table.id = "hardware_numbers";
-  table.columns = {{"profile", "profile"},
-                   {"quantity", "quantity"},
-                   {"value", "value"},
-                   {"unit", "unit"},
-                   {"estimated", "estimated"},
-                   {"note", "note"},
-                   {"source", "source"},
-                   {"url", "url"},
-                   {"read", "read"}};
-  table.rows = rows_of(std::move(rows));
-  table.audience = Audience::Programs;
-  return table;
+  return {"hardware_numbers",
+          "",
+          {left("profile"), left("quantity"), left("value"), left("unit"),
+           left("estimated"), left("note"), left("source"), left("url"),
+           left("read")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 std::vector<Table> hardware_details(const HardwareProfile& profile,
@@ -270,10 +263,8 @@ std::vector<Table> hardware_details(const HardwareProfile& profile,
   }
   Table numbers;
   numbers.id = "numbers";
-  numbers.columns = {{"quantity", "quantity"},
-                     {"value", "value", Align::Right},
-                     {"source", "source"},
-                     {"note", ""}};
+  numbers.columns = {left("quantity"), right("value"), left("source"),
+                     left("note", "")};
   numbers.rows = rows_of(std::move(rows));
   numbers.audience = Audience::People;
 
@@ -286,7 +277,7 @@ std::vector<Table> hardware_details(const HardwareProfile& profile,
   Table sources;
   sources.id = "sources";
   sources.title = "Sources";
-  sources.columns = {{"source", "source"}, {"read", "read"}, {"title", ""}};
+  sources.columns = {left("source"), left("read"), left("title", "")};
   sources.rows = rows_of(std::move(cited));
   sources.audience = Audience::People;
   return {numbers, sources};

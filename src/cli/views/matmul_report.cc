@@ -247,13 +247,11 @@ class Needs {
 };
 
 Table needs_table(const Product& product, const MatmulOutput& output) {
-  Table table;
-  table.id = "needs";
-  table.title = "What it needs";
-  table.columns = {
-      {"what", "what"}, {"axes", "over"}, {"why", "why", Align::Left, true}};
-  table.rows = rows_of(Needs(product, output).rows());
-  return table;
+  return {
+      "needs",
+      "What it needs",
+      {left("what"), left("axes", "over"), {"why", "why", Align::Left, true}},
+      rows_of(Needs(product, output).rows())};
 }
 
 std::string parity_text(const PartitionSpec& original,

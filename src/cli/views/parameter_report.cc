@@ -107,41 +107,33 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
                     Names{axes}, Count{shards}, Count{p.local_shape[dim]},
                     Count{stored - shape[dim]}});
   }
-  Table table;
-  table.id = "dimensions";
-  table.columns = {{"dim", "dimension", Align::Right},
-                   {"size", "size", Align::Right},
-                   {"axes", "axes"},
-                   {"shards", "shards", Align::Right},
-                   {"local_size", "rows of a shard", Align::Right},
-                   {"padding", "padding", Align::Right}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {
+      "dimensions",
+      "",
+      {right("dim", "dimension"), right("size"), left("axes"), right("shards"),
+       right("local_size", "rows of a shard"), right("padding")},
+      rows_of(std::move(rows))};
 }
 
 Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
-  Table table;
-  table.id = "shards";
-  table.columns = {{"device", "device"},
-                   {"coordinates", "coordinates"},
-                   {"begin", "begin"},
-                   {"end", "end"},
-                   {"padding", "padding"}};
-  table.audience = Audience::Programs;
-  table.rows = [&p, &mesh, policy](const RowSink& sink) {
-    for (int64_t device = 0; device < mesh.devices(); ++device) {
-      HeldSlice held = held_slice(p, mesh, policy, device);
-      Numbers begin;
-      Numbers end;
-      for (const Slice& slice : held.slices) {
-        begin.values.push_back(slice.begin);
-        end.values.push_back(slice.end);
-      }
-      sink(Row{Count{device}, Numbers{std::move(held.coordinates)}, begin, end,
-               Numbers{std::move(held.padding)}});
-    }
-  };
-  return table;
+  return {"shards",
+          "",
+          {left("device"), left("coordinates"), left("begin"), left("end"),
+           left("padding")},
+          [&p, &mesh, policy](const RowSink& sink) {
+            for (int64_t device = 0; device < mesh.devices(); ++device) {
+              HeldSlice held = held_slice(p, mesh, policy, device);
+              Numbers begin;
+              Numbers end;
+              for (const Slice& slice : held.slices) {
+                begin.values.push_back(slice.begin);
+                end.values.push_back(slice.end);
+              }
+              sink(Row{Count{device}, Numbers{std::move(held.coordinates)},
+                       begin, end, Numbers{std::move(held.padding)}});
+            }
+          },
+          Audience::Programs};
 }
 
 // What is rows and what is columns in the drawing.
@@ -359,13 +351,13 @@ constexpr size_t kWhyColumns = 5;
 
 // A reason is a sentence: it has a line of its own, which nothing shortens.
 Table why_for_people(std::vector<Row> rows) {
-  Table table;
-  table.id = "why_shown";
-  table.columns = {{"step", ""},
-                   {"subject", "", Align::Left, true},
-                   {"detail", ""},
-                   {"outcome", ""},
-                   {"reason", "", Align::Left, true, true}};
+  Table table = {"why_shown",
+                 "",
+                 {left("step", ""),
+                  {"subject", "", Align::Left, true},
+                  left("detail", ""),
+                  left("outcome", ""),
+                  {"reason", "", Align::Left, true, true}}};
   table.show_header = false;
   table.audience = Audience::People;
   table.rows = rows_of(std::move(rows));
@@ -381,13 +373,12 @@ Table why_for_programs(std::vector<Row> rows) {
     }
     row.pop_back();
   }
-  Table table;
-  table.id = "why";
-  table.columns = {
-      {"step", ""}, {"subject", ""}, {"detail", ""}, {"outcome", ""}};
-  table.audience = Audience::Programs;
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"why",
+          "",
+          {left("step", ""), left("subject", ""), left("detail", ""),
+           left("outcome", "")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 }  // namespace

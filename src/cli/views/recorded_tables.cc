@@ -45,9 +45,7 @@ std::string given_text(const SimulateInput& input) {
 }
 
 Table inputs_table(const SimulateInput& input) {
-  Table table;
-  table.id = "inputs";
-  table.columns = {{"value", "input"}, {"from", "from"}};
+  Table table = {"inputs", "", {left("value", "input"), left("from")}};
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const GivenInput& each : input.given) {
@@ -62,13 +60,10 @@ Table inputs_table(const SimulateInput& input) {
 
 void append_expected(const SimulateInput& input,
                      std::span<const ExpectedError> expected, Report& report) {
-  Table table;
-  table.id = "expected";
-  table.columns = {{"value", "value"},
-                   {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right},
-                   {"exact", "exact", Align::Right},
-                   {"tolerance", "tolerance", Align::Right}};
+  Table table = {"expected",
+                 "",
+                 {left("value"), right("unsharded"), right("sharded"),
+                  right("exact"), right("tolerance")}};
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const ExpectedError& error : expected) {

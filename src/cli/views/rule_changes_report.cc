@@ -474,59 +474,58 @@ std::string_view from_name(From from) {
 
 const ColumnsOf<ChangeRow>& change_columns() {
   static const ColumnsOf<ChangeRow> kColumns = {
-      {{"target", "target"}, [](const ChangeRow&) { return Cell(); }},
-      {{"kind", "kind"},
+      {left("target"), [](const ChangeRow&) { return Cell(); }},
+      {left("kind"),
        [](const ChangeRow& r) {
          return Cell(std::string(kind_name(r.change.kind)));
        }},
-      {{"what", "what"},
+      {left("what"),
        [](const ChangeRow& r) { return some_text(r.change.what); }},
-      {{"before", "before"},
+      {left("before"),
        [](const ChangeRow& r) {
          return side_cell(r.change.before, r.change.text_before);
        }},
-      {{"after", "after"},
+      {left("after"),
        [](const ChangeRow& r) {
          return side_cell(r.change.after, r.change.text_after);
        }},
-      {{"file", "file"},
+      {left("file"),
        [](const ChangeRow& r) { return file_cell(cause_of(r.change)); }},
-      {{"line", "line"},
+      {left("line"),
        [](const ChangeRow& r) { return line_cell(cause_of(r.change)); }},
-      {{"fails", "fails"},
-       [](const ChangeRow& r) { return Cell(YesNo{r.fails}); }},
-      {{"change", "change"},
+      {left("fails"), [](const ChangeRow& r) { return Cell(YesNo{r.fails}); }},
+      {left("change"),
        [](const ChangeRow& r) {
          return Cell(std::string(how_name(r.change.how)));
        }},
-      {{"of_values", "of values"},
+      {left("of_values"),
        [](const ChangeRow& r) { return Cell(YesNo{r.change.of_values}); }},
-      {{"occurrence", "occurrence"},
+      {left("occurrence"),
        [](const ChangeRow& r) { return Cell(Count{r.change.occurrence}); }},
-      {{"lost", "lost"},
+      {left("lost"),
        [](const ChangeRow& r) { return Cell(Names{r.change.lost}); }},
-      {{"gained", "gained"},
+      {left("gained"),
        [](const ChangeRow& r) { return Cell(Names{r.change.gained}); }},
-      {{"matters", "matters where"},
+      {left("matters", "matters where"),
        [](const ChangeRow& r) { return Cell(Names{r.change.matters}); }},
-      {{"by", "by"}, [](const ChangeRow& r) { return some_text(r.change.by); }},
-      {{"crossed", "crossed"},
+      {left("by"), [](const ChangeRow& r) { return some_text(r.change.by); }},
+      {left("crossed"),
        [](const ChangeRow& r) { return Cell(Count{r.change.crossed}); }},
-      {{"witness", "witness"},
+      {left("witness"),
        [](const ChangeRow& r) { return some_text(r.change.witness); }},
-      {{"witness_from", "witness from"},
+      {left("witness_from"),
        [](const ChangeRow& r) {
          return some_text(std::string(from_name(r.change.from)));
        }},
-      {{"witness_of", "witness of"},
+      {left("witness_of"),
        [](const ChangeRow& r) { return some_text(r.change.witness_of); }},
-      {{"file_before", "file before"},
+      {left("file_before"),
        [](const ChangeRow& r) { return file_cell(r.change.before_where); }},
-      {{"line_before", "line before"},
+      {left("line_before"),
        [](const ChangeRow& r) { return line_cell(r.change.before_where); }},
-      {{"file_after", "file after"},
+      {left("file_after"),
        [](const ChangeRow& r) { return file_cell(r.change.after_where); }},
-      {{"line_after", "line after"},
+      {left("line_after"),
        [](const ChangeRow& r) { return line_cell(r.change.after_where); }}};
   return kColumns;
 }
@@ -535,16 +534,14 @@ const ColumnsOf<ChangeRow>& change_columns() {
 
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,
                          const FailOn& fail_on) {
-  Table table;
-  table.id = "gate_changes";
-  table.audience = Audience::Programs;
-  table.columns = columns_of(change_columns());
-  table.rows = [&changes, fail_on](const RowSink& sink) {
-    for (const RuleSetChange& change : changes) {
-      sink(row_of(change_columns(), ChangeRow{change, fails(change, fail_on)}));
-    }
-  };
-  return table;
+  return {"gate_changes", "", columns_of(change_columns()),
+          [&changes, fail_on](const RowSink& sink) {
+            for (const RuleSetChange& change : changes) {
+              sink(row_of(change_columns(),
+                          ChangeRow{change, fails(change, fail_on)}));
+            }
+          },
+          Audience::Programs};
 }
 
 GateChange gate_change(const RuleSetChange& found) {

@@ -95,15 +95,15 @@ std::vector<CollectiveGroup> grouped(const Program& program,
 }
 
 Table collectives_table(const Program& program, const Simulation& outcome) {
-  Table table;
-  table.id = "collectives";
-  table.columns = {{"kind", "collective"},
-                   {"axis", "axis"},
-                   {"count", "count", Align::Right},
-                   {"algorithm", "algorithm"},
-                   {"bytes_per_device", "sent per device", Align::Right},
-                   {"cause", "why"},
-                   {"at", "for", Align::Left, true}};
+  Table table = {"collectives",
+                 "",
+                 {left("kind", "collective"),
+                  left("axis"),
+                  right("count"),
+                  left("algorithm"),
+                  right("bytes_per_device", "sent per device"),
+                  left("cause", "why"),
+                  {"at", "for", Align::Left, true}}};
   std::vector<Row> rows;
   for (CollectiveGroup& g : grouped(program, outcome)) {
     rows.push_back({std::string(collective_name(g.first->kind)),
@@ -119,29 +119,28 @@ Table collectives_table(const Program& program, const Simulation& outcome) {
 
 Table activations_table(const SimulateInput& input, const Program& program,
                         bool expand) {
-  Table table;
-  table.id = "activations";
-  table.title = "Activations";
-  table.columns = {{"value", "value", Align::Left, true},
-                   {"shape", "shape"},
-                   {"spec", "spec"},
-                   {"from", "from", Align::Left, true}};
-  table.audience = expand ? Audience::Everyone : Audience::Programs;
-  table.rows = [&input, &program](const RowSink& sink) {
-    for (size_t v = 0; v < input.graph.values.size(); ++v) {
-      const Value& value = input.graph.values[v];
-      if (value.kind == Value::Kind::Parameter) continue;
-      std::string from = input.placed.from[v];
-      if (from.empty()) from = "partitioner";
-      const Layout& layout = program.layouts[v];
-      if (!layout.partial.empty()) {
-        from += fmt::format(", partial sums over {}",
-                            fmt::join(layout.partial, ","));
-      }
-      sink(Row{value.name, Dims{value.shape}, layout.spec, std::move(from)});
-    }
-  };
-  return table;
+  return {"activations",
+          "Activations",
+          {{"value", "value", Align::Left, true},
+           left("shape"),
+           left("spec"),
+           {"from", "from", Align::Left, true}},
+          [&input, &program](const RowSink& sink) {
+            for (size_t v = 0; v < input.graph.values.size(); ++v) {
+              const Value& value = input.graph.values[v];
+              if (value.kind == Value::Kind::Parameter) continue;
+              std::string from = input.placed.from[v];
+              if (from.empty()) from = "partitioner";
+              const Layout& layout = program.layouts[v];
+              if (!layout.partial.empty()) {
+                from += fmt::format(", partial sums over {}",
+                                    fmt::join(layout.partial, ","));
+              }
+              sink(Row{value.name, Dims{value.shape}, layout.spec,
+                       std::move(from)});
+            }
+          },
+          expand ? Audience::Everyone : Audience::Programs};
 }
 
 using Summary = std::vector<std::pair<std::string, Cell>>;
@@ -468,15 +467,15 @@ Table errors_table(const Graph& graph, const Simulation& outcome,
   const ColumnsOf<ProbeError> columns = {
       {{"value", "value", Align::Left, true},
        [&graph](const ProbeError& probe) { return name_of(graph, probe); }},
-      {{"unsharded", "unsharded", Align::Right},
+      {right("unsharded"),
        [for_people](const ProbeError& probe) {
          return cell(probe.unsharded, for_people);
        }},
-      {{"sharded", "sharded", Align::Right},
+      {right("sharded"),
        [for_people](const ProbeError& probe) {
          return cell(probe.sharded, for_people);
        }},
-      {{"amplification", "ratio", Align::Right},
+      {right("amplification", "ratio"),
        [for_people](const ProbeError& probe) {
          return cell(amplification_of(probe), for_people);
        }},
@@ -504,19 +503,18 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
     };
   };
   const ColumnsOf<Variant> columns = {
-      {{"mesh", "mesh"}, [](const Variant& v) { return MeshCell{v.mesh}; }},
-      {{"algorithm", "algorithm"},
-       [](const Variant& v) { return v.algorithm; }},
-      {{"dtype", "kept in"},
+      {left("mesh"), [](const Variant& v) { return MeshCell{v.mesh}; }},
+      {left("algorithm"), [](const Variant& v) { return v.algorithm; }},
+      {left("dtype", "kept in"),
        [](const Variant& v) { return std::string(storage_name(v.storage)); }},
-      {{"reduce_dtype", "summed in"},
+      {left("reduce_dtype", "summed in"),
        [](const Variant& v) { return std::string(storage_name(v.reduce)); }},
-      {{"unsharded", "unsharded", Align::Right},
+      {right("unsharded"),
        of_last([](const ProbeError& probe) { return probe.unsharded; })},
-      {{"sharded", "sharded", Align::Right},
+      {right("sharded"),
        of_last([](const ProbeError& probe) { return probe.sharded; })},
-      {{"amplification", "ratio", Align::Right}, of_last(amplification_of)},
-      {{"growth_per_layer", "per layer", Align::Right},
+      {right("amplification", "ratio"), of_last(amplification_of)},
+      {right("growth_per_layer", "per layer"),
        [for_people](const Variant& v) {
          const std::optional<double> growth = growth_of(v.outcome);
          return growth ? cell(*growth, for_people) : Cell();

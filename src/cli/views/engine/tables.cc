@@ -74,28 +74,26 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
 
 ColumnsOf<MemoryRow> memory_columns() {
   return {
-      {{"category", "", Align::Left},
-       [](const MemoryRow& r) { return r.category; }},
-      {{"kind", "", Align::Left}, [](const MemoryRow& r) { return r.kind; }},
-      {{"lower", "", Align::Right},
+      {left("category", ""), [](const MemoryRow& r) { return r.category; }},
+      {left("kind", ""), [](const MemoryRow& r) { return r.kind; }},
+      {right("lower", ""),
        [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
-      {{"estimate", "", Align::Right},
+      {right("estimate", ""),
        [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
-      {{"upper", "", Align::Right},
+      {right("upper", ""),
        [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
-      {{"source", "", Align::Left},
-       [](const MemoryRow& r) { return Prose{r.source}; }},
+      {left("source", ""), [](const MemoryRow& r) { return Prose{r.source}; }},
   };
 }
 
 ColumnsOf<MemoryRow> shown_columns() {
   return {
-      {{"what", "", Align::Left}, [](const MemoryRow& r) { return r.title; }},
-      {{"lower", "at least", Align::Right},
+      {left("what", ""), [](const MemoryRow& r) { return r.title; }},
+      {right("lower", "at least"),
        [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
-      {{"estimate", "estimate", Align::Right},
+      {right("estimate"),
        [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
-      {{"upper", "at most", Align::Right},
+      {right("upper", "at most"),
        [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
   };
 }
@@ -119,42 +117,35 @@ Table memory_table_of(const Serving& serving, bool shown) {
 }
 
 Table cache_table(const Serving& serving) {
-  Table table;
-  table.id = "engine_cache";
-  table.title = "What the cache holds";
-  table.columns = {{"end", "", Align::Left},
-                   {"bytes", "bytes", Align::Right},
-                   {"block", "tokens a page", Align::Right},
-                   {"blocks", "blocks", Align::Right},
-                   {"sequence_blocks", "blocks a sequence", Align::Right},
-                   {"tokens", "tokens", Align::Right},
-                   {"states", "states", Align::Right},
-                   {"sequences", "sequences", Align::Right}};
-  table.rows = [&serving](const RowSink& sink) {
-    const ServedStage& stage = serving.stage();
-    const std::array<int64_t, 3> bytes = {
-        stage.available.lower, stage.available.estimate, stage.available.upper};
-    for (size_t end = 0; end < kBracketEnds.size(); ++end) {
-      const auto& pool = stage.pools[end];
-      if (!pool) continue;
-      sink(Row{std::string(kBracketEnds[end]), ByteSize{bytes[end]},
-               Count{pool->block}, Count{pool->blocks},
-               Count{pool->sequence_blocks}, Count{pool->tokens},
-               pool->states > 0 ? Cell(Count{pool->states}) : Cell(),
-               Ratio{pool->sequences}});
-    }
-  };
-  return table;
+  return {"engine_cache",
+          "What the cache holds",
+          {left("end", ""), right("bytes"), right("block", "tokens a page"),
+           right("blocks"), right("sequence_blocks", "blocks a sequence"),
+           right("tokens"), right("states"), right("sequences")},
+          [&serving](const RowSink& sink) {
+            const ServedStage& stage = serving.stage();
+            const std::array<int64_t, 3> bytes = {stage.available.lower,
+                                                  stage.available.estimate,
+                                                  stage.available.upper};
+            for (size_t end = 0; end < kBracketEnds.size(); ++end) {
+              const auto& pool = stage.pools[end];
+              if (!pool) continue;
+              sink(Row{std::string(kBracketEnds[end]), ByteSize{bytes[end]},
+                       Count{pool->block}, Count{pool->blocks},
+                       Count{pool->sequence_blocks}, Count{pool->tokens},
+                       pool->states > 0 ? Cell(Count{pool->states}) : Cell(),
+                       Ratio{pool->sequences}});
+            }
+          }};
 }
 
 Table stages_of(const Serving& serving) {
-  Table table;
-  table.id = "engine_stages";
-  table.title = "Stages, as the engine fills them";
-  table.columns = {{"stage", "stage", Align::Left, true},
-                   {"weights", "weights", Align::Right},
-                   {"cache", "for the cache", Align::Right},
-                   {"sequences", "sequences", Align::Right}};
+  Table table = {"engine_stages",
+                 "Stages, as the engine fills them",
+                 {{"stage", "stage", Align::Left, true},
+                  right("weights"),
+                  right("cache", "for the cache"),
+                  right("sequences")}};
   table.audience =
       serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs;
   table.rows = [&serving](const RowSink& sink) {
@@ -171,15 +162,15 @@ Table stages_of(const Serving& serving) {
 
 ColumnsOf<DegreeVerdict> degree_columns() {
   return {
-      {{"of", "", Align::Left},
+      {left("of", ""),
        [](const DegreeVerdict& v) { return std::string(degree_name(v.of)); }},
-      {{"degree", "", Align::Right},
+      {right("degree", ""),
        [](const DegreeVerdict& v) { return Count{v.degree}; }},
-      {{"legal", "", Align::Left},
+      {left("legal", ""),
        [](const DegreeVerdict& v) { return YesNo{v.legal}; }},
-      {{"asked", "", Align::Left},
+      {left("asked", ""),
        [](const DegreeVerdict& v) { return YesNo{v.asked}; }},
-      {{"reasons", "", Align::Left},
+      {left("reasons", ""),
        [](const DegreeVerdict& v) { return Names{v.reasons}; }},
   };
 }
@@ -214,12 +205,12 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
 
 Table shown_degrees_table(const Serving& serving) {
   const ColumnsOf<ShownDegrees> columns = {
-      {{"of", "", Align::Left}, [](const ShownDegrees& d) { return d.of; }},
-      {{"legal", "", Align::Left},
+      {left("of", ""), [](const ShownDegrees& d) { return d.of; }},
+      {left("legal", ""),
        [](const ShownDegrees& d) {
          return std::string(d.legal ? "runs at" : "not at");
        }},
-      {{"degrees", "", Align::Left},
+      {left("degrees", ""),
        [](const ShownDegrees& d) {
          const std::string text = list_text(d.degrees, d.degrees.size());
          if (d.others.empty()) return text;
@@ -229,11 +220,10 @@ Table shown_degrees_table(const Serving& serving) {
       {{"reasons", "", Align::Left, true, true},
        [](const ShownDegrees& d) { return Prose{joined(d.reasons, "; ")}; }},
   };
-  Table table;
-  table.id = "engine_degrees_shown";
-  table.title = "At which degrees " + std::string(serving.engine->title) +
-                " runs the model";
-  table.columns = columns_of(columns);
+  Table table = {"engine_degrees_shown",
+                 "At which degrees " + std::string(serving.engine->title) +
+                     " runs the model",
+                 columns_of(columns)};
   table.show_header = false;
   table.audience = Audience::People;
   table.rows = [&serving, columns](const RowSink& sink) {
@@ -246,14 +236,12 @@ Table shown_degrees_table(const Serving& serving) {
 
 Table degrees_table(const Serving& serving) {
   const ColumnsOf<DegreeVerdict> columns = degree_columns();
-  Table table;
-  table.id = "engine_degrees";
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&serving, columns](const RowSink& sink) {
-    for (const DegreeVerdict& v : serving.verdicts) sink(row_of(columns, v));
-  };
-  return table;
+  return {"engine_degrees", "", columns_of(columns),
+          [&serving, columns](const RowSink& sink) {
+            for (const DegreeVerdict& v : serving.verdicts)
+              sink(row_of(columns, v));
+          },
+          Audience::Programs};
 }
 
 std::string tokens_line(const Serving& serving, const CachePool& pool) {
