@@ -256,8 +256,7 @@ PossibleFixes possible_fixes_for(const Found& found) {
   const int rule = found.diagnostic.subject.rule;
   if (rule > 0) {  // candidates are copies of its spec
     const auto index = static_cast<size_t>(rule) - 1;
-    found.work +=
-        static_cast<int64_t>(found.planned.plan.rules[index].spec.dims.size());
+    found.work += std::ssize(found.planned.plan.rules[index].spec.dims);
   }
   switch (found.diagnostic.code) {
     case Code::IndivisibleDimension:
@@ -459,7 +458,7 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
   constexpr size_t kLosses = 3;
   const Planned& planned = found.planned;
   std::vector<std::pair<int64_t, uint32_t>> losses;  // bytes, placement
-  found.work += static_cast<int64_t>(planned.plan.placement_of.size());
+  found.work += std::ssize(planned.plan.placement_of);
   const Members members(planned.plan.placement_of,
                         planned.plan.placements.size());
   for (uint32_t i = 0; i < planned.plan.placements.size(); ++i) {

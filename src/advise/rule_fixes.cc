@@ -80,7 +80,7 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
       leaf(planned.manifest.name(found.parameters.front()));
   std::map<PartitionSpec, int64_t> same_shape;
   std::map<PartitionSpec, int64_t> same_role;
-  found.work += static_cast<int64_t>(planned.folding.classes.size());
+  found.work += std::ssize(planned.folding.classes);
   for (const ParameterClass& c : planned.folding.classes) {
     const Placement& other = planned.plan.placements[c.kind];
     if (other.rule == 0 || !other.corrections.empty()) continue;
@@ -124,7 +124,7 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
       kind_of(planned, folding.classes[folding.class_of[found.parameters[0]]]);
   if (own == nullptr || own->size() < 2) return std::nullopt;
   std::map<std::string_view, std::map<AxisNames, int64_t>> by_label;
-  found.work += static_cast<int64_t>(folding.classes.size());
+  found.work += std::ssize(folding.classes);
   for (const ParameterClass& c : folding.classes) {
     const Placement& other = planned.plan.placements[c.kind];
     if (other.rule == 0 || !other.corrections.empty()) continue;
@@ -213,7 +213,7 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
   if (rule < 1) return;
   const auto index = static_cast<size_t>(rule) - 1;
   const std::vector<std::string>& names = found.planned.folding.folded_names;
-  const auto work = static_cast<int64_t>(names.size());
+  const auto work = std::ssize(names);
   if (is_editable(found.planned.rules.rules[index]) &&
       found.work + work <= kMostWork) {
     found.work += work;
@@ -271,7 +271,7 @@ void add_broad(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const Plan& plan = found.planned.plan;
   std::map<size_t, int64_t> bytes;  // by rank
-  found.work += static_cast<int64_t>(plan.placement_of.size());
+  found.work += std::ssize(plan.placement_of);
   for (const ParameterClass& c : found.planned.folding.classes) {
     const Placement& placement = plan.placements[c.kind];
     if (placement.rule != rule) continue;
@@ -454,7 +454,7 @@ void add_unused(const Found& found, PossibleFixes& all) {
   if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
   const Planned& planned = found.planned;
-  found.work += static_cast<int64_t>(planned.folding.classes.size());
+  found.work += std::ssize(planned.folding.classes);
   std::map<int, int64_t> bytes;      // per device, by rule
   std::map<int, uint32_t> first_of;  // its largest placement
   for (const ParameterClass& c : planned.folding.classes) {

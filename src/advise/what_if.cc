@@ -187,14 +187,14 @@ struct WhatIf::Impl {
     sort_groups(errors_before);
     // What is copied and gone through for each change.
     const RuleSet& rules = made.rules;
-    size = static_cast<int64_t>(rules.logical_rules.size());
+    size = std::ssize(rules.logical_rules);
     for (const Rule& rule : rules.rules) {
-      size += 1 + static_cast<int64_t>(rule.spec.dims.size());
+      size += 1 + std::ssize(rule.spec.dims);
     }
     for (size_t g = 0; g < firsts.size(); ++g) {
       size += 1 + static_cast<int64_t>(firsts.type(g).shape.size());
     }
-    visited += static_cast<int64_t>(made.manifest.size());
+    visited += std::ssize(made.manifest);
   }
 
   void add_group(uint32_t g, std::vector<uint32_t>& groups) const {
@@ -261,7 +261,7 @@ struct WhatIf::Impl {
     }
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
-      visited += kFinding + static_cast<int64_t>(diagnostic.parameters.size());
+      visited += kFinding + std::ssize(diagnostic.parameters);
       add_tried(diagnostic, plan, outcome.findings);
       if (diagnostic.severity != Severity::Error) continue;
       add_tried(diagnostic, plan, errors);
@@ -326,7 +326,7 @@ struct WhatIf::Impl {
         ++of_groups[ground.groups.group_of[i]];
       sought.groups.assign(of_groups.begin(), of_groups.end());
     }
-    visited += static_cast<int64_t>(parameters.size());
+    visited += std::ssize(parameters);
     return sought;
   }
 
@@ -486,7 +486,7 @@ std::optional<Effect> WhatIf::effect(const Candidate& change,
                                      std::span<const uint32_t> parameters) {
   const Sought& sought = impl_->seek(finding, parameters);
   const Outcome* outcome = impl_->tried(change);
-  impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
+  impl_->visited += std::ssize(sought.groups) + 1;
   if (outcome == nullptr || !outcome->is_better ||
       !Impl::is_gone(sought, *outcome)) {
     return std::nullopt;
@@ -542,7 +542,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const Diagnostic& finding = *asked[i].finding;
     const RuleChange& change = *asked[i].change;
     const Sought& sought = impl_->seek(finding, asked[i].parameters);
-    impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
+    impl_->visited += std::ssize(sought.groups) + 1;
     // What is gone must be its own doing.
     const bool is_own =
         sought.groups.empty()

@@ -84,7 +84,7 @@ Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
 
 Diagnostics::Builder& Diagnostics::Builder::parameters(
     std::vector<std::string> names) {
-  diagnostic_->findings = static_cast<int64_t>(names.size());
+  diagnostic_->findings = std::ssize(names);
   diagnostic_->parameters = std::move(names);
   return *this;
 }

@@ -191,6 +191,15 @@ std::string some_names(std::span<const std::string> names, size_t most) {
          count_text(static_cast<int64_t>(names.size() - most)) + " more";
 }
 
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
 bool is_like(std::string_view pattern, std::string_view text) {
   size_t p = 0;
   size_t t = 0;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +35,17 @@ std::string joined(std::span<const std::string> texts, std::string_view between,
                    std::string_view last);
 std::string joined(std::span<const std::string> texts,
                    std::string_view between);
+// What `text_of` makes of each, with `between` between them.
+template <typename Range, typename TextOf>
+std::string joined_of(const Range& range, std::string_view between,
+                      TextOf text_of) {
+  std::string all;
+  for (const auto& each : range) {
+    if (!all.empty()) all += between;
+    all += std::invoke(text_of, each);
+  }
+  return all;
+}
 // "`a`", as it is: renderers escape (printable below).
 std::string in_backticks(std::string_view text);
 // "`a`, `b` and `c`"
@@ -47,6 +60,17 @@ std::string list_text(std::span<const int64_t> numbers, size_t limit = 12);
 // meant (at most a third of the word's length, and at least one).
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates);
+
+// The first of that name, or null.
+template <typename Range>
+auto* find_named(Range&& range, std::string_view name) {
+  for (auto& each : range) {
+    if (each.name == name) return &each;
+  }
+  return static_cast<decltype(&*std::begin(range))>(nullptr);
+}
+// Whether `word` is one of the words, which blanks separate.
+bool has_word(std::string_view words, std::string_view word);
 
 // Whether `text` is `pattern`, in which `*` is any text.
 bool is_like(std::string_view pattern, std::string_view text);

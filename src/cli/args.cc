@@ -298,10 +298,7 @@ Entry flag_entry(const Flag& flag) {
   if (flag.takes != Takes::Nothing) entry.left += " " + std::string(flag.value);
   entry.right = flag.help;
   if (flag.takes == Takes::Choice) {
-    std::string choices;
-    for (const std::string& choice : flag.choices()) {
-      choices += (choices.empty() ? "" : ", ") + choice;
-    }
+    const std::string choices = joined(flag.choices(), ", ");
     entry.right += ": " + choices;
   }
   return entry;

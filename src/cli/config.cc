@@ -450,32 +450,27 @@ class Reader {
   std::vector<Target> targets_;
 };
 
-bool is_one_of(std::string_view name,
-               std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 // What a saved plan already holds.
 bool makes_a_plan(std::string_view name) {
-  return is_one_of(
-      name, {"rules", "dialect", "table", "set", "pattern", "flax-compat",
-             "mesh", "devices", "slices", "axes", "min-size", "on-indivisible",
-             "no-strict", "declare"});
+  return has_word(
+      "rules dialect table set pattern flax-compat mesh devices slices "
+      "axes min-size on-indivisible no-strict declare",
+      name);
 }
 
 // What says on which other mesh a saved plan's specs are to be placed.
 bool makes_a_mesh(std::string_view name) {
-  return is_one_of(name, {"mesh", "devices", "slices", "axes"});
+  return has_word("mesh devices slices axes", name);
 }
 
 // What a topology says, too.
 bool says_what_devices_are(std::string_view name) {
-  return is_one_of(name, {"devices", "slices", "hardware"});
+  return has_word("devices slices hardware", name);
 }
 
 bool overrides(std::string_view flag, std::string_view key) {
   const auto pick_format = [](std::string_view name) {
-    return is_one_of(name, {"format", "json"});
+    return has_word("format json", name);
   };
   return flag == key || (pick_format(flag) && pick_format(key)) ||
          (flag == "topology" && says_what_devices_are(key)) ||

@@ -340,11 +340,10 @@ void report_remarks(const Manifest& manifest, Diagnostics& diags) {
     diags.report(Code::Remark, {}, remark);
   }
   if (manifest.buffers().empty()) return;
-  diags.report(
-      Code::Remark, {},
-      plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-          " of " + bytes_text(manifest.buffer_bytes()) +
-          " in total are excluded (not parameters)");
+  diags.report(Code::Remark, {},
+               plural(std::ssize(manifest.buffers()), "buffer") + " of " +
+                   bytes_text(manifest.buffer_bytes()) +
+                   " in total are excluded (not parameters)");
 }
 
 }  // namespace shardplan

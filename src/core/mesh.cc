@@ -301,7 +301,7 @@ Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
   auto report =
       diags.error(Code::InvalidMesh, where,
                   "there are " + std::to_string(sizes) + " sizes for " +
-                      plural(static_cast<int64_t>(names.size()), "axis"));
+                      plural(std::ssize(names), "axis"));
   report.fact("the axes are " + quoted_names(names, ", "));
   return report;
 }

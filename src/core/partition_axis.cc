@@ -306,10 +306,7 @@ std::span<const ShardingPreset> sharding_presets() {
 }
 
 const ShardingPreset* find_sharding_preset(std::string_view name) {
-  for (const ShardingPreset& preset : sharding_presets()) {
-    if (preset.name == name) return &preset;
-  }
-  return nullptr;
+  return find_named(sharding_presets(), name);
 }
 
 }  // namespace shardplan

@@ -156,7 +156,7 @@ void lint(const RecordedInput& input, Diagnostics& diags) {
 }
 
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {
-  if (input.summary == nullptr) return static_cast<int64_t>(parameters.size());
+  if (input.summary == nullptr) return std::ssize(parameters);
   int64_t count = 0;
   for (const uint32_t i : parameters) count += input.summary->counts.all[i];
   return count;

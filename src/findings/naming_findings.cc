@@ -330,7 +330,7 @@ std::string end_of(std::string_view name) {
 // Not found in any name whatever. A rule that some name lacks is not a
 // catch-all: only the others need to be compiled.
 bool is_specific(const PlanRule& rule, const Plan& plan) {
-  return rule.found < static_cast<int64_t>(plan.placement_of.size()) ||
+  return rule.found < std::ssize(plan.placement_of) ||
          !is_catch_all(rule.pattern);
 }
 

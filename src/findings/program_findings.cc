@@ -276,8 +276,7 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
     }
   }
   if (names.empty()) return;
-  const std::string count =
-      plural(static_cast<int64_t>(names.size()), "parameter");
+  const std::string count = plural(std::ssize(names), "parameter");
   auto finding =
       diags.report(Code::UnreadParameter, {},
                    "the forward pass never reads " + count + " of the model");
@@ -337,7 +336,7 @@ std::optional<int> summed_bias(const Graph& graph, int value) {
   if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
     return std::nullopt;
   }
-  const auto rank = static_cast<int64_t>(shape.size());
+  const auto rank = std::ssize(shape);
   if (dims.front() != 0 && dims.front() != -rank) return std::nullopt;
   return bias;
 }

@@ -191,7 +191,7 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   const Manifest& manifest = input.manifest;
   if (manifest.size() > kMaxNames) return std::nullopt;
   FoundIn names(input.plan.placements.size());
-  if (rule.found == static_cast<int64_t>(manifest.size())) {
+  if (rule.found == std::ssize(manifest)) {
     for (size_t i = 0; i < names.size(); ++i) {
       const std::span<const uint32_t> all = input.of_placement.of(i);
       names[i].assign(all.begin(), all.end());
@@ -256,7 +256,7 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
 
 // One that some name lacks does not, and need not be compiled for that.
 bool matches_every_name(const LintInput& input, const PlanRule& rule) {
-  if (rule.found < static_cast<int64_t>(input.plan.placement_of.size())) {
+  if (rule.found < std::ssize(input.plan.placement_of)) {
     return false;
   }
   return input.summary == nullptr ? is_catch_all(rule.pattern)

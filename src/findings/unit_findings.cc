@@ -538,11 +538,8 @@ std::string causes(const Plan& plan) {
       }
     }
   }
-  std::string text;
-  for (const Code code : codes) {
-    text += (text.empty() ? "" : " or ") + code_id(code);
-  }
-  return text;
+  return joined_of(codes, " or ",
+                   [&](const Code code) { return code_id(code); });
 }
 
 void report_lost_bytes(const LintInput& input, Diagnostics& diags) {

@@ -24,10 +24,7 @@ std::span<const ExportTarget> export_targets() {
 }
 
 const ExportTarget* find_export_target(std::string_view name) {
-  for (const ExportTarget& target : export_targets()) {
-    if (target.name == name) return &target;
-  }
-  return nullptr;
+  return find_named(export_targets(), name);
 }
 
 namespace {
@@ -44,11 +41,9 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
     const AxisNames& axes = placement.spec.dims[dim];
     const int64_t shards = shard_count(plan.mesh, axes);
     if (shape[dim] % shards == 0) continue;
-    std::string sizes;
-    for (const AxisName& axis : axes) {
-      sizes += (sizes.empty() ? "" : ",") + axis + "=" +
-               std::to_string(plan.mesh.size_of(axis));
-    }
+    const std::string sizes = joined_of(axes, ",", [&](const AxisName& axis) {
+      return axis + "=" + std::to_string(plan.mesh.size_of(axis));
+    });
     return "dimension " + std::to_string(dim) + " is " +
            std::to_string(shape[dim]) + ", which " + sizes + " does not divide";
   }
@@ -81,8 +76,7 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
   if (names.empty()) return true;
   std::string who = in_backticks(names.front());
   if (names.size() > 1) {
-    who +=
-        " and " + count_text(static_cast<int64_t>(names.size()) - 1) + " more";
+    who += " and " + count_text(std::ssize(names) - 1) + " more";
   }
   diags
       .error(Code::Inexpressible, input.manifest.where(first),
@@ -223,9 +217,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     std::string message = name + " has no rules by pattern, such as " +
                           in_backticks(first.pattern);
     if (rules.rules.size() > 1) {
-      message += " and " +
-                 count_text(static_cast<int64_t>(rules.rules.size()) - 1) +
-                 " more";
+      message += " and " + count_text(std::ssize(rules.rules) - 1) + " more";
     }
     diags.error(Code::Inexpressible, first.where, message)
         .help("give logical axis rules alone; " + instead);

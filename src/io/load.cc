@@ -54,11 +54,7 @@ Diagnostics::Builder unreadable(const std::string& path, Host& host,
 
 template <typename Row>
 std::string names_of(std::span<const Row> rows) {
-  std::string text;
-  for (const Row& row : rows) {
-    text += (text.empty() ? "" : ", ") + std::string(row.name);
-  }
-  return text;
+  return joined_of(rows, ", ", &Row::name);
 }
 
 // Beginnings of files tell formats apart; no text has a zero byte.
@@ -85,7 +81,7 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
     return read_source(path, kWholeFile, host, diags);
   }
   const int64_t needed = format.bytes_needed(head->text());
-  const bool is_there = needed <= static_cast<int64_t>(head->text().size());
+  const bool is_there = needed <= std::ssize(head->text());
   return is_there ? head : read_source(path, needed, host, diags);
 }
 
@@ -200,8 +196,7 @@ std::optional<Manifest> read_directory(const std::string& path,
             ", *.safetensors, *.gguf, an Orbax `_METADATA`, MaxText's dumps "
             "and " +
             std::string(kConfigName))
-      .fact("it has " +
-            plural(static_cast<int64_t>(entries.size()), "other entry"));
+      .fact("it has " + plural(std::ssize(entries), "other entry"));
 }
 
 bool is_weights(const Manifest& manifest) {
@@ -622,10 +617,7 @@ std::span<const RuleDialect> rule_dialects() {
 }
 
 const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
-  for (const RuleAnswer& answer : answers) {
-    if (answer.name == name) return &answer;
-  }
-  return nullptr;
+  return find_named(answers, name);
 }
 
 void check_answers(std::span<const RuleAnswer> answers,

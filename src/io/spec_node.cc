@@ -193,10 +193,9 @@ std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
   }
   if (node.size() != 2) {
     return diags
-        .error(Code::MalformedDocument, node.span(),
-               "a rule has " +
-                   plural(static_cast<int64_t>(node.size()), "item") +
-                   " instead of 2")
+        .error(
+            Code::MalformedDocument, node.span(),
+            "a rule has " + plural(std::ssize(node), "item") + " instead of 2")
         .help(std::string(kRuleForms));
   }
   auto rule = read_parts(node.item(0), node.item(1), diags);
@@ -320,8 +319,7 @@ bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
         .error(Code::MalformedDocument, node.span(),
                node.is_list()
                    ? "a logical axis rule has " +
-                         plural(static_cast<int64_t>(node.size()), "item") +
-                         " instead of 2"
+                         plural(std::ssize(node), "item") + " instead of 2"
                    : "a logical axis rule must be a list, not " +
                          std::string(kind_name(node.kind())))
         .help(std::string(kLogicalForm));

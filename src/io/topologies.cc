@@ -364,10 +364,8 @@ std::vector<std::string> topology_examples() {
 }
 
 std::string sizes_text(const TpuFamily& family) {
-  std::string text;
-  for (const int64_t size : family.sizes) {
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  }
+  const std::string text = joined_of(
+      family.sizes, ", ", [](int64_t size) { return std::to_string(size); });
   if (family.step == 0) return text;
   return text + (text.empty() ? "" : " or ") + "a multiple of " +
          std::to_string(family.step) + " up to " +

@@ -219,13 +219,10 @@ void draw_grid(const DeviceSlices& map, DrawnDims dims,
 std::string leading_text(const DeviceSlices& map,
                          const std::vector<size_t>& dims,
                          const std::vector<size_t>& at) {
-  std::string text;
-  for (const size_t dim : dims) {
-    text += (text.empty() ? "" : ", ") + ("dimension " + std::to_string(dim)) +
-            " = " +
-            slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
-  }
-  return text;
+  return joined_of(dims, ", ", [&](const size_t dim) {
+    return ("dimension " + std::to_string(dim)) + " = " +
+           slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
+  });
 }
 
 }  // namespace

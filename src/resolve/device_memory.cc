@@ -268,7 +268,7 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     });
   }
   sums.finish(bytes);
-  if (work != nullptr) *work += static_cast<int64_t>(classes->size()) + boxes;
+  if (work != nullptr) *work += std::ssize(*classes) + boxes;
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
   std::map<const PlacementCounts*, Int128> even_bytes;
   for (size_t i = 0; i < classes->size(); ++i) {
@@ -403,8 +403,7 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   } else if (of_stage.empty()) {
     memory.classes = {{memory.max, plan.mesh.devices()}};
   } else {
-    const int64_t devices =
-        plan.mesh.devices() / static_cast<int64_t>(of_stage.size());
+    const int64_t devices = plan.mesh.devices() / std::ssize(of_stage);
     std::map<int64_t, int64_t> devices_with;
     for (const Int128 bytes : of_stage) {
       devices_with[static_cast<int64_t>(bytes)] += devices;
@@ -435,8 +434,7 @@ Balance balance(const Manifest& manifest, const Plan& plan,
 Balance balance(const Plan& plan, const StagedCounts& counts,
                 int64_t total_bytes, const DeviceMemory& memory) {
   Balance result;
-  const auto stages =
-      std::max<int64_t>(1, static_cast<int64_t>(counts.of_stage.size()));
+  const auto stages = std::max<int64_t>(1, std::ssize(counts.of_stage));
   Int128 with_replicas = 0;
   Int128 unsharded = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {

@@ -35,12 +35,9 @@ constexpr std::array<FrameworkSemantics, 7> kReadings = {{
 
 // "fsdp=4,tp=2"
 std::string sizes_text(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    text += (text.empty() ? "" : ",") + axis + "=" +
-            std::to_string(mesh.size_of(axis));
-  }
-  return text;
+  return joined_of(axes, ",", [&](const AxisName& axis) {
+    return axis + "=" + std::to_string(mesh.size_of(axis));
+  });
 }
 
 // "3 ×3, 1"
@@ -126,8 +123,7 @@ class Reader {
     out_.spec.dims.resize(shape.size());
     const size_t rank = shape.size();
     if (spec.dims.size() > rank && !semantics_.cuts_to_rank) {
-      refuse("the spec is of " +
-             plural(static_cast<int64_t>(spec.dims.size()), "dimension") +
+      refuse("the spec is of " + plural(std::ssize(spec.dims), "dimension") +
              ", the array of " + count_text(static_cast<int64_t>(rank)));
     } else if (spec.dims.size() > rank) {
       remark("cut to " + plural(static_cast<int64_t>(rank), "dimension"));
@@ -314,10 +310,7 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
 std::span<const FrameworkSemantics> framework_semantics() { return kReadings; }
 
 const FrameworkSemantics* find_framework_semantics(std::string_view name) {
-  for (const FrameworkSemantics& semantics : kReadings) {
-    if (semantics.name == name) return &semantics;
-  }
-  return nullptr;
+  return find_named(kReadings, name);
 }
 
 bool agree(const ReadOutcome& a, const ReadOutcome& b) {

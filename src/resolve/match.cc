@@ -176,7 +176,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
 
 void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
   const UnrefusedAllocations re2;
-  if (set == nullptr || steps * static_cast<int64_t>(name.size()) > kFewSteps ||
+  if (set == nullptr || steps * std::ssize(name) > kFewSteps ||
       !find_in(*set, name, found)) {
     found.clear();
     find_one_by_one(name, 0, patterns.size(), found);
@@ -452,8 +452,8 @@ class SearchInParts {
     const int64_t growth = allocated_by_thread() - before;
     if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
     // A full automaton starts afresh, or RE2 gives it up.
-    const int64_t steps = static_cast<int64_t>(name.size()) *
-                          matcher_.program_size(pattern, pattern + 1);
+    const int64_t steps =
+        std::ssize(name) * matcher_.program_size(pattern, pattern + 1);
     return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
   }
 
@@ -570,8 +570,7 @@ class SearchInParts {
       if (is_new) {
         const std::vector<int>& found = part.lists.list(list);
         steps_.push_back(
-            {of_[i], found,
-             steps_[of_[i]].found + static_cast<int64_t>(found.size())});
+            {of_[i], found, steps_[of_[i]].found + std::ssize(found)});
       }
       of_[i] = entry->second;
     }
@@ -652,7 +651,7 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
     number_of[list] = static_cast<uint32_t>(result.sets.size());
     result.sets.push_back(found->lists.list(list));
     impl_->to_rules(result.sets.back());
-    rules += static_cast<int64_t>(result.sets.back().size());
+    rules += std::ssize(result.sets.back());
     if (rules > kMostFound) return std::nullopt;
   }
   result.of.reserve(manifest.size());

@@ -194,10 +194,7 @@ std::string unplaced_reason(const LogicalMapping& mapping,
       blockers.push_back(std::move(text));
     }
   }
-  std::string all;
-  for (const std::string& text : blockers) {
-    all += (all.empty() ? "" : ", ") + text;
-  }
+  const std::string all = joined(blockers, ", ");
   return "every rule for `" + label + "` names an axis that is in use: " + all;
 }
 

@@ -348,8 +348,8 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
   return diags
       .error(Code::UnsupportedPattern, rules.rules.front().where,
              "these rules take too long to be searched for in the names")
-      .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") + " for " +
-            plural(static_cast<int64_t>(manifest.size()), "name"))
+      .fact(plural(std::ssize(rules.rules), "rule") + " for " +
+            plural(std::ssize(manifest), "name"))
       .help(
           "use fewer rules, or patterns without large repetition counts "
           "behind `.*` and its like");

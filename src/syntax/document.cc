@@ -206,8 +206,7 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
         .error(Code::MalformedDocument, {&file, 0, 0},
                "the document is larger than 64 MiB, the limit for all but JSON "
                "manifests")
-        .fact("size: " + count_text(static_cast<int64_t>(text.size())) +
-              " bytes");
+        .fact("size: " + count_text(std::ssize(text)) + " bytes");
   }
   DocumentBuilder builder(std::move(source), diags);
   const size_t first = text.find_first_not_of(" \t\r\n");

@@ -2,7 +2,6 @@
 // What an expression may do to the objects that it names, for io/python/
 // program.h. In doubt it changes them.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,30 +14,21 @@
 namespace shardplan {
 namespace {
 
-template <size_t N>
-bool is_one_of(std::string_view word,
-               const std::array<std::string_view, N>& words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
 // Methods that change a list or a dict.
 bool is_changing_method(std::string_view name) {
-  static constexpr std::array<std::string_view, 21> kMethods = {
-      "append",      "extend",      "insert",      "remove",   "pop",
-      "clear",       "sort",        "reverse",     "update",   "setdefault",
-      "popitem",     "add",         "discard",     "__iadd__", "__imul__",
-      "__setitem__", "__delitem__", "__setattr__", "__init__", "__ior__",
-      "move_to_end"};
-  return is_one_of(name, kMethods);
+  static constexpr std::string_view kMethods =
+      "append extend insert remove pop clear sort reverse update setdefault "
+      "popitem add discard __iadd__ __imul__ __setitem__ __delitem__ "
+      "__setattr__ __init__ __ior__ move_to_end";
+  return has_word(kMethods, name);
 }
 
 // Functions that change what they are given.
 bool is_changing_function(std::string_view name) {
-  static constexpr std::array<std::string_view, 15> kFunctions = {
-      "setattr",  "delattr", "shuffle",      "insort",  "insort_left",
-      "heappush", "heappop", "insort_right", "heapify", "heapreplace",
-      "iadd",     "iconcat", "setitem",      "delitem", "imul"};
-  return is_one_of(name, kFunctions);
+  static constexpr std::string_view kFunctions =
+      "setattr delattr shuffle insort insort_left heappush heappop "
+      "insort_right heapify heapreplace iadd iconcat setitem delitem imul";
+  return has_word(kFunctions, name);
 }
 
 // Calls that make a dict or an instance; others may return a table.
@@ -50,26 +40,25 @@ bool makes_holder(std::string_view callee) {
 
 // What reaches names by their text.
 bool is_reflection(std::string_view name) {
-  static constexpr std::array<std::string_view, 12> kWords = {
-      "globals", "vars",        "locals",  "exec",
-      "eval",    "setattr",     "delattr", "__dict__",
-      "modules", "__setattr__", "getattr", "import_module"};
-  return is_one_of(name, kWords);
+  static constexpr std::string_view kWords =
+      "globals vars locals exec eval setattr delattr __dict__ modules "
+      "__setattr__ getattr import_module";
+  return has_word(kWords, name);
 }
 
 bool is_in_place(const PythonToken& token) {
-  static constexpr std::array<std::string_view, 11> kOperators = {
-      "+=", "-=", "*=", "/=", "%=", "|=", "&=", "**=", "//=", ">>=", "<<="};
+  static constexpr std::string_view kOperators =
+      "+= -= *= /= %= |= &= **= //= >>= <<=";
   return token.kind == PythonTokenKind::Operator &&
-         is_one_of(token.text, kOperators);
+         has_word(kOperators, token.text);
 }
 
 // What is called with the bracket behind it; `in (..)` is no call.
 bool is_callee(const PythonToken& token) {
-  static constexpr std::array<std::string_view, 16> kWords = {
-      "in",     "not",   "and",   "or",  "is",    "if",     "elif", "else",
-      "return", "yield", "await", "for", "while", "assert", "del",  "lambda"};
-  return token.kind == PythonTokenKind::Name && !is_one_of(token.text, kWords);
+  static constexpr std::string_view kWords =
+      "in not and or is if elif else return yield await for while assert del "
+      "lambda";
+  return token.kind == PythonTokenKind::Name && !has_word(kWords, token.text);
 }
 
 bool is_text_token(const PythonToken& token) {

@@ -2,7 +2,6 @@
 #include "syntax/python_program.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/text.h"
@@ -12,12 +11,11 @@ namespace {
 
 // Decorators that leave what a function returns as it is.
 bool is_plain_decorator(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kPlain = {
-      "staticmethod", "classmethod", "property",       "cached_property",
-      "lru_cache",    "cache",       "abstractmethod", "override",
-      "typechecked",  "jaxtyped",    "final",          "overload",
-      "deprecated",   "wraps"};
-  return std::ranges::find(kPlain, last_word(name)) != kPlain.end();
+  static constexpr std::string_view kPlain =
+      "staticmethod classmethod property cached_property lru_cache cache "
+      "abstractmethod override typechecked jaxtyped final overload deprecated "
+      "wraps";
+  return has_word(kPlain, last_word(name));
 }
 
 }  // namespace

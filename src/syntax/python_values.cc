@@ -22,10 +22,9 @@ bool is_class_name(std::string_view callee) {
 
 // Callees that are read: classes such as PartitionSpec, and copies.
 bool has_known_meaning(std::string_view callee) {
-  static constexpr std::array<std::string_view, 6> kKnown = {
-      "tuple", "list", "dict", "deepcopy", "copy", "get_moe_partition_spec"};
-  return is_class_name(callee) ||
-         std::ranges::find(kKnown, last_word(callee)) != kKnown.end();
+  static constexpr std::string_view kKnown =
+      "tuple list dict deepcopy copy get_moe_partition_spec";
+  return is_class_name(callee) || has_word(kKnown, last_word(callee));
 }
 
 // The name that an object is another one for, on all ways: `P = PartitionSpec`.
@@ -60,63 +59,21 @@ bool says_rules(std::string_view name) {
 }
 
 bool is_python_maker(std::string_view callee) {
-  static constexpr std::array<std::string_view, 9> kMakers = {
-      "sorted", "reversed", "map",       "filter",   "zip",
-      "set",    "dict",     "frozenset", "enumerate"};
-  return std::ranges::find(kMakers, callee) != kMakers.end();
+  static constexpr std::string_view kMakers =
+      "sorted reversed map filter zip set dict frozenset enumerate";
+  return has_word(kMakers, callee);
 }
 
 bool is_python_reader(std::string_view callee) {
-  static constexpr std::array<std::string_view, 47> kReaders = {
-      "match_partition_rules",
-      "make_shard_and_gather_fns",
-      "named_tree_map",
-      "logical_axis_rules",
-      "axis_rules",
-      "set_logical_axis_rules",
-      "logical_to_mesh",
-      "logical_to_mesh_axes",
-      "logical_to_mesh_sharding",
-      "get_partition_spec",
-      "get_partition_specs",
-      "with_logical_constraint",
-      "len",
-      "print",
-      "enumerate",
-      "zip",
-      "isinstance",
-      "str",
-      "repr",
-      "type",
-      "id",
-      "hash",
-      "iter",
-      "sorted",
-      "reversed",
-      "sum",
-      "any",
-      "all",
-      "min",
-      "max",
-      "map",
-      "filter",
-      "range",
-      "bool",
-      "set",
-      "frozenset",
-      "dumps",
-      "pprint",
-      "info",
-      "debug",
-      "warning",
-      "freeze",
-      "dict",
-      "partial",
-      "asdict",
-      "copy",
-      "deepcopy"};
-  const std::string_view last = last_word(callee);
-  return std::ranges::find(kReaders, last) != kReaders.end();
+  static constexpr std::string_view kReaders =
+      "match_partition_rules make_shard_and_gather_fns named_tree_map "
+      "logical_axis_rules axis_rules set_logical_axis_rules logical_to_mesh "
+      "logical_to_mesh_axes logical_to_mesh_sharding get_partition_spec "
+      "get_partition_specs with_logical_constraint len print enumerate zip "
+      "isinstance str repr type id hash iter sorted reversed sum any all min "
+      "max map filter range bool set frozenset dumps pprint info debug warning "
+      "freeze dict partial asdict copy deepcopy";
+  return has_word(kReaders, last_word(callee));
 }
 
 // Values.

@@ -33,10 +33,9 @@ namespace {
 
 // "7 rules", "7 rules, 5 logical axis rules"
 std::string rules_text(const Session& session) {
-  const auto rules = static_cast<int64_t>(session.plan.rules.size());
+  const auto rules = std::ssize(session.plan.rules);
   const auto logical =
-      session.rules ? static_cast<int64_t>(session.rules->logical_rules.size())
-                    : 0;
+      session.rules ? std::ssize(session.rules->logical_rules) : 0;
   if (logical == 0) return plural(rules, "rule");
   return (rules > 0 ? plural(rules, "rule") + ", " : std::string()) +
          plural(logical, "logical axis rule");
@@ -59,9 +58,8 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   std::string found = counts_text(diags);
   const bool clean = found.empty();
   if (clean) found = "No problems";
-  found +=
-      " in " + rules_text(session) + " and " +
-      plural(static_cast<int64_t>(session.model.manifest.size()), "parameter");
+  found += " in " + rules_text(session) + " and " +
+           plural(std::ssize(session.model.manifest), "parameter");
   if (diags.allowed() > 0) {
     found += "; " + plural(diags.allowed(), "finding") + " allowed";
   }
@@ -307,7 +305,7 @@ Cell fullest_device(const JudgedTarget& target) {
 // "2 errors, 1 warning in 3 of 12 targets"
 std::string targets_verdict(const Diagnostics& diags,
                             const std::vector<JudgedTarget>& judged) {
-  const auto all = static_cast<int64_t>(judged.size());
+  const auto all = std::ssize(judged);
   int64_t found = 0;
   int64_t broken = 0;
   int64_t allowed = 0;
@@ -408,8 +406,8 @@ Exit check_targets(Context& context) {
   std::vector<JudgedTarget> judged(asked->targets.size());
   SharedHost host(context.host, std::make_shared<std::mutex>());
   Pieces pieces(context.progress, "target", judged.size());
-  parallel_for(static_cast<int64_t>(judged.size()),
-               thread_count(context.options.planning.jobs), [&](int64_t i) {
+  parallel_for(std::ssize(judged), thread_count(context.options.planning.jobs),
+               [&](int64_t i) {
                  const Target& target = asked->targets[static_cast<size_t>(i)];
                  pieces.begin(target.name);
                  std::vector<Setting> settings =
@@ -438,7 +436,7 @@ Exit check_targets(Context& context) {
     return Count{std::ranges::count_if(judged, is_one)};
   };
   report.summary = {
-      {"targets", Count{static_cast<int64_t>(judged.size())}},
+      {"targets", Count{std::ssize(judged)}},
       {"failed", count([](const JudgedTarget& target) {
          return target.diags.has_errors();
        })},
@@ -496,17 +494,16 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
 
 const std::vector<Flag>& check_flags() {
   static const std::vector<Flag> kFlags = {
-      {"fix", 0, Takes::Nothing, "", "Diagnostics",
-       "apply the fixes that are edits of the rules files", "check", false,
-       false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
+      {"fix", Takes::Nothing, "", "Diagnostics",
+       "apply the fixes that are edits of the rules files", "check",
+       [](auto&, auto& o, auto&) {
          o.check.fix = true;
          o.planning.fixes_together = true;
-       }},
-      {"diff", 0, Takes::Nothing, "", "Diagnostics",
-       "with --fix: show the edits, and write nothing", "check", false, false,
-       nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.check.diff = true; }},
+       },
+       false, false},
+      {"diff", Takes::Nothing, "", "Diagnostics",
+       "with --fix: show the edits, and write nothing", "check",
+       [](auto&, auto& o, auto&) { o.check.diff = true; }, false, false},
   };
   return kFlags;
 }

@@ -344,12 +344,9 @@ std::string mesh_line(const Mesh& mesh) {
 namespace {
 
 // How flags that only rules take are known to those who give plans.
-constexpr std::array<std::string_view, 6> kOfRules = {
-    "dialect", "table", "axes", "jobs", "names", "fail-on"};
+constexpr std::string_view kOfRules = "dialect table axes jobs names fail-on";
 
-bool is_of_rules(std::string_view flag) {
-  return std::ranges::find(kOfRules, flag) != kOfRules.end();
-}
+bool is_of_rules(std::string_view flag) { return has_word(kOfRules, flag); }
 
 // Neither a shipped set nor a folder is a plan; a file is what it holds.
 std::optional<RuleSide> read_argument(const std::string& path,
@@ -500,37 +497,31 @@ void set_semantics(const Setting& setting, Options& options,
 
 const std::vector<Flag>& diff_flags() {
   static const std::vector<Flag> kFlags = {
-      {"semantics", 0, Takes::Text, "A,B", "Inputs",
+      {"semantics", Takes::Text, "A,B", "Inputs",
        "compare two readings of one model's rules: eformer, flax, maxtext, "
        "easylm, dtensor, hf, gspmd",
-       "diff", false, false, nullptr, set_semantics},
-      {"names", 0, Takes::File, "MODEL", "Inputs",
+       "diff", set_semantics, false, false},
+      {"names", Takes::File, "MODEL", "Inputs",
        "of rules: a model whose names and logical axes are tried; may repeat",
-       "diff", true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.names.push_back(path_of(s));
-       }},
-      {"before", 0, Takes::File, "FILE|@NAME", "Inputs",
+       "diff",
+       [](auto& s, auto& o, auto&) { o.diff.names.push_back(path_of(s)); },
+       true, false},
+      {"before", Takes::File, "FILE|@NAME", "Inputs",
        "rules before a change, with MODEL and --after; may repeat", "diff",
-       true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.before.push_back(path_of(s));
-       }},
-      {"after", 0, Takes::File, "FILE|@NAME", "Inputs",
-       "the same after it; may repeat", "diff", true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.after.push_back(path_of(s));
-       }},
-      {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
+       [](auto& s, auto& o, auto&) { o.diff.before.push_back(path_of(s)); },
+       true, false},
+      {"after", Takes::File, "FILE|@NAME", "Inputs",
+       "the same after it; may repeat", "diff",
+       [](auto& s, auto& o, auto&) { o.diff.after.push_back(path_of(s)); },
+       true, false},
+      {"fail-on", Takes::Text, "LIST", "Diagnostics",
        "what fails: memory>1%, replicated>0, new-errors, new-warnings, "
        "lost-axes, any-change (of rules alone the last two); default "
        "new-errors, for gate new-errors,lost-axes,memory>10%",
-       "diff gate", false, true, nullptr, set_fail_on},
-      {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
-       "exit with 1 when they differ", "diff", false, false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.diff.exit_code = true;
-       }},
+       "diff gate", set_fail_on},
+      {"exit-code", Takes::Nothing, "", "Diagnostics",
+       "exit with 1 when they differ", "diff",
+       [](auto&, auto& o, auto&) { o.diff.exit_code = true; }, false, false},
   };
   return kFlags;
 }

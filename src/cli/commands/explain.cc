@@ -5,7 +5,6 @@
 #include "cli/commands/explain.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -148,38 +147,40 @@ Exit run_explain(Context& context) {
 
 const std::vector<Flag>& explain_flags() {
   static const std::vector<Flag> kFlags = {
-      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
+      {"matmul", Takes::Text, "SPECS", "Inputs",
        "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
-       "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "explain",
+       [](auto& s, auto& o, auto&) {
          o.explain.matmul = std::make_shared<SourceFile>("--matmul", s.value);
-       }},
-      {"algorithm", 0, Takes::Choice, "NAME", "Inputs",
+       },
+       false, false},
+      {"algorithm", Takes::Choice, "NAME", "Inputs",
        "of collectives: whose schedule to draw over --ranks (explain), or to "
        "run "
        "where it can (simulate)",
-       "explain simulate", false, true, algorithm_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "explain simulate",
+       [](auto& s, auto& o, auto&) {
          o.explain.algorithm = s.value;
          o.simulate.algorithm = s.value;
-       }},
-      {"ranks", 0, Takes::Text, "N", "Inputs",
-       "how many ranks the schedule has", "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       },
+       false, true, algorithm_names},
+      {"ranks", Takes::Text, "N", "Inputs", "how many ranks the schedule has",
+       "explain",
+       [](auto& s, auto& o, auto& d) {
          o.explain.ranks = integer_of(s, 1, kMaxDevices, d);
-       }},
-      {"kind", 0, Takes::Choice, "COLLECTIVE", "Inputs",
-       "what the schedule does (default all-reduce)", "explain", false, false,
-       collective_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.explain.kind = s.value;
-       }},
-      {"inner", 0, Takes::Text, "K", "Inputs",
+       },
+       false, false},
+      {"kind", Takes::Choice, "COLLECTIVE", "Inputs",
+       "what the schedule does (default all-reduce)", "explain",
+       [](auto& s, auto& o, auto&) { o.explain.kind = s.value; }, false, false,
+       collective_names},
+      {"inner", Takes::Text, "K", "Inputs",
        "how many neighbouring ranks the fast axis has, for hierarchical",
-       "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       "explain",
+       [](auto& s, auto& o, auto& d) {
          o.explain.inner = integer_of(s, 1, kMaxDevices, d);
-       }},
+       },
+       false, false},
   };
   return kFlags;
 }
@@ -189,12 +190,10 @@ void validate_explain(std::span<const Setting> given, const Options& options,
   if (options.planning.parity && !options.explain.matmul) {
     diags.error(Code::Usage, {}, "`--parity` needs `--matmul`");
   }
-  constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
-                                                            "inner", "expand"};
+  constexpr std::string_view kOfSchedules = "ranks kind inner expand";
   for (const Setting& setting : given) {
     if (options.explain.algorithm ||
-        std::ranges::find(kOfSchedules, setting.flag->name) ==
-            kOfSchedules.end()) {
+        !has_word(kOfSchedules, setting.flag->name)) {
       continue;
     }
     diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/export.h"
 #include "cli/flags.h"
@@ -82,10 +83,7 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   if (planning.pattern != nullptr) {
     lines.push_back("pattern: " + std::string(planning.pattern->text()));
   }
-  std::string rules;
-  for (const std::string& path : planning.rules) {
-    rules += (rules.empty() ? "" : ", ") + path;
-  }
+  const std::string rules = joined(planning.rules, ", ");
   // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
     // A file may be listed more than once.
@@ -107,10 +105,8 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
 
 Exit run_export(Context& context) {
   if (!context.options.exporting.to) {
-    std::string names;
-    for (const ExportTarget& target : export_targets()) {
-      names += (names.empty() ? "" : ", ") + std::string(target.name);
-    }
+    const std::string names =
+        joined_of(export_targets(), ", ", &ExportTarget::name);
     context.diags.error(Code::Usage, {}, "`export` needs `--to`")
         .help("one of " + names);
     return Exit::CouldNotRun;
@@ -154,11 +150,9 @@ std::vector<std::string> target_names() {
 
 const std::vector<Flag>& export_flags() {
   static const std::vector<Flag> kFlags = {
-      {"to", 0, Takes::Choice, "TARGET", "Output", "what to write", "export",
-       false, false, target_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.exporting.to = s.value;
-       }},
+      {"to", Takes::Choice, "TARGET", "Output", "what to write", "export",
+       [](auto& s, auto& o, auto&) { o.exporting.to = s.value; }, false, false,
+       target_names},
   };
   return kFlags;
 }

@@ -22,7 +22,7 @@ OverlayHost::OverlayHost(Host& host, std::map<std::string, std::string> files)
 std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
   const auto found = files_.find(path);
   if (found == files_.end()) return PassingHost::file_info(path);
-  return FileInfo{false, static_cast<int64_t>(found->second.size())};
+  return FileInfo{false, std::ssize(found->second)};
 }
 
 std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,

@@ -59,7 +59,7 @@ std::string windows_text(const std::vector<int64_t>& windows) {
             std::to_string(count);
   }
   if (text.empty()) text = "none on any";
-  return text + " of " + plural(static_cast<int64_t>(windows.size()), "layer");
+  return text + " of " + plural(std::ssize(windows), "layer");
 }
 
 // "kv on 12, conv+delta on 36 of 48 layers"; empty where all layers keep keys
@@ -92,8 +92,7 @@ std::string kept_text(const ModelState& state) {
   for (const auto& [names, count] : layers) {
     text += (text.empty() ? "" : ", ") + names + " on " + std::to_string(count);
   }
-  return text + " of " +
-         plural(static_cast<int64_t>(state.layers.size()), "layer");
+  return text + " of " + plural(std::ssize(state.layers), "layer");
 }
 
 // Empty where nothing is known.
@@ -323,15 +322,13 @@ Table buffers_table(const Manifest& manifest, Audience audience) {
 std::string inspect_headline(const Manifest& manifest, bool exact) {
   const int64_t elements = manifest.total_elements();
   std::string line =
-      manifest.title + ": " +
-      plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
+      manifest.title + ": " + plural(std::ssize(manifest), "parameter") + ", " +
       (exact ? std::to_string(elements) : short_count_text(elements)) +
       " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
-    line += "; " +
-            plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-            " of " + size_text(manifest.buffer_bytes(), exact) + " beside them";
+    line += "; " + plural(std::ssize(manifest.buffers()), "buffer") + " of " +
+            size_text(manifest.buffer_bytes(), exact) + " beside them";
   }
   return line;
 }
@@ -341,12 +338,11 @@ void add_inspect_summary(const Manifest& manifest, Report& report) {
       manifest.model_name.empty() ? manifest.title : manifest.model_name;
   report.summary = {{"name", name},
                     {"format", manifest.format},
-                    {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+                    {"tensors", Count{std::ssize(manifest)}},
                     {"total_parameters", Count{manifest.total_elements()}},
                     {"total_bytes", ByteSize{manifest.total_bytes()}},
                     {"buffers", Count{manifest.buffer_elements()}},
-                    {"buffer_tensors",
-                     Count{static_cast<int64_t>(manifest.buffers().size())}},
+                    {"buffer_tensors", Count{std::ssize(manifest.buffers())}},
                     {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
 }
 
@@ -403,13 +399,11 @@ Exit run_inspect(Context& context) {
 
 const std::vector<Flag>& inspect_flags() {
   static const std::vector<Flag> kFlags = {
-      {"shard", 0, Takes::Text, "NAME", "Inputs",
+      {"shard", Takes::Text, "NAME", "Inputs",
        "draw which device holds which slice of one parameter; takes rules and "
        "a mesh, or a plan",
-       "inspect", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.inspect.shard = s.value;
-       }},
+       "inspect", [](auto& s, auto& o, auto&) { o.inspect.shard = s.value; },
+       false, false},
   };
   return kFlags;
 }

@@ -144,7 +144,7 @@ std::vector<Table> list_architectures() {
     const std::string forward = all->computes ? "yes" : "no";
     const Names schemes{name_schemes_of(name)};
     short_rows.push_back({name, forward, state_text(*all), quantised_text(*all),
-                          Count{static_cast<int64_t>(schemes.values.size())}});
+                          Count{std::ssize(schemes.values)}});
     rows.push_back({name, forward, state_text(*all),
                     Names{known_quantisations(*all)}, schemes,
                     Names{all->model_types}, std::move(classes)});
@@ -176,8 +176,7 @@ std::vector<Table> list_schemes() {
       architectures.values.push_back(architecture);
     }
     short_rows.push_back(
-        {name, scheme->summary,
-         Count{static_cast<int64_t>(architectures.values.size())}});
+        {name, scheme->summary, Count{std::ssize(architectures.values)}});
     rows.push_back({name, scheme->summary, std::move(architectures)});
   }
   Table people = named_table("schemes", "", {});
@@ -332,10 +331,7 @@ constexpr Topic kTopics[] = {
 
 const Topic* find_topic(std::string_view name) {
   if (name == "operations") name = "ops";
-  for (const Topic& topic : kTopics) {
-    if (topic.name == name) return &topic;
-  }
-  return nullptr;
+  return find_named(kTopics, name);
 }
 
 // Null, with the reason reported, when there is none of that name.

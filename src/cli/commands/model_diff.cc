@@ -199,10 +199,9 @@ int64_t count_all(const ModelDiff& diff) {
 // "3 changes of rules; 64 of 291 parameters are placed differently; 1 change
 // fails."
 std::string model_diff_note(const ModelDiff& diff) {
-  const auto rules = static_cast<int64_t>(diff.rule_changes.size());
+  const auto rules = std::ssize(diff.rule_changes);
   const int64_t moved = moved_parameters(diff);
-  const auto size =
-      static_cast<int64_t>(diff.after.session->model.manifest.size());
+  const auto size = std::ssize(diff.after.session->model.manifest);
   std::string text = rules == 0 ? "No rule or label changed"
                                 : plural(rules, "change") + " of rules";
   text += "; " + count_text(moved) + " of " + plural(size, "parameter") +

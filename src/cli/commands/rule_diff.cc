@@ -90,7 +90,7 @@ std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
   if (changes.empty()) return "No rule or label changed.";
   const int64_t labels = count_of(changes, ChangeKind::Label);
   const int64_t rules = count_of(changes, ChangeKind::Rule);
-  const int64_t others = static_cast<int64_t>(changes.size()) - labels - rules;
+  const int64_t others = std::ssize(changes) - labels - rules;
   std::vector<std::string> parts;
   if (labels > 0) parts.push_back(count_text(labels) + " of labels");
   if (rules > 0) parts.push_back(count_text(rules) + " of rules");
@@ -135,7 +135,7 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
 
   Report report;
   report.command = context.options.command;
-  const auto total = static_cast<int64_t>(changes.size());
+  const auto total = std::ssize(changes);
   report.summary = {{"changes", Count{total}},
                     {"labels", Count{count_of(changes, ChangeKind::Label)}},
                     {"rules", Count{count_of(changes, ChangeKind::Rule)}},

@@ -352,7 +352,7 @@ std::optional<Report> algorithm_report(const ExplainRequest& request,
   const Sent sent = sent_by(*question, *schedule);
   const std::string name(question->algorithm->name);
   const std::string kind(collective_name(question->kind));
-  const auto steps = static_cast<int64_t>(schedule->steps.size());
+  const auto steps = std::ssize(schedule->steps);
 
   Report report;
   report.command = "explain";

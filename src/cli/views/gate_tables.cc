@@ -176,7 +176,7 @@ Table people_table(std::string id, std::string title,
   table.id = std::move(id);
   table.title = std::move(title);
   if (!view.expand && changes.size() > kMostChanges) {
-    table.title += " (" + count_text(static_cast<int64_t>(changes.size())) +
+    table.title += " (" + count_text(std::ssize(changes)) +
                    " changes; --expand shows all)";
   }
   table.audience = Audience::People;
@@ -353,7 +353,7 @@ Totals totals_of(const GateView& view) {
 
 // "2 of 12 targets change, 1 of them fails"
 std::string last_line(const GateView& view, const Totals& totals) {
-  const auto all = static_cast<int64_t>(view.targets.size());
+  const auto all = std::ssize(view.targets);
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
     return (all == 1 ? "The one target is"
                      : "All " + count_text(all) + " targets are") +
@@ -384,8 +384,7 @@ void add_people_tables(const GateView& view, Report& report) {
                                       std::min<size_t>(3, group.names.size()))),
         ", ");
     if (group.names.size() > 3) {
-      title += " and " + plural(static_cast<int64_t>(group.names.size()) - 3,
-                                "more target");
+      title += " and " + plural(std::ssize(group.names) - 3, "more target");
     }
     if (group.fails) title += ": fails";
     const auto changes = by_weight(*group.first->changes);
@@ -559,15 +558,13 @@ Report gate_report(const GateView& view) {
   const Totals totals = totals_of(view);
   Report report;
   report.command = "gate";
-  report.summary = {
-      {"targets", Count{static_cast<int64_t>(view.targets.size())}},
-      {"changed", Count{totals.changed}},
-      {"failed", Count{totals.failed}},
-      {"base", view.base},
-      {"head", view.head}};
-  report.headline = {
-      view.base + " → " + view.head + "    " +
-      plural(static_cast<int64_t>(view.targets.size()), "target")};
+  report.summary = {{"targets", Count{std::ssize(view.targets)}},
+                    {"changed", Count{totals.changed}},
+                    {"failed", Count{totals.failed}},
+                    {"base", view.base},
+                    {"head", view.head}};
+  report.headline = {view.base + " → " + view.head + "    " +
+                     plural(std::ssize(view.targets), "target")};
   report.tables = {targets_table(view), changes_table(view),
                    memory_changes_table(view)};
   add_people_tables(view, report);

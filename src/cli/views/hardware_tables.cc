@@ -53,10 +53,8 @@ class ProfileNumbers {
 
   void sizes(std::string quantity,
              const Sourced<std::vector<int64_t>>& number) {
-    std::string text;
-    for (const int64_t size : number.value) {
-      text += (text.empty() ? "" : " x ") + std::to_string(size);
-    }
+    const std::string text = joined_of(
+        number.value, " x ", [](int64_t size) { return std::to_string(size); });
     add(std::move(quantity), number, shardplan::Numbers{number.value}, "",
         std::move(text));
   }

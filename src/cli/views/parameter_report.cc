@@ -49,8 +49,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   auto report = diags.error(Code::Usage, {},
                             "the model has no parameter " + in_backticks(name));
   if (!found.empty()) {
-    report.fact("as a pattern it matches " +
-                plural(static_cast<int64_t>(found.size()), "name"));
+    report.fact("as a pattern it matches " + plural(std::ssize(found), "name"));
     report.help("a parameter of that name's kind exists: " +
                 in_backticks(manifest.name(found.front())));
     return report;
@@ -152,10 +151,7 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
   std::vector<std::string> notes;
   const AxisNames repeating = repeating_axes(plan.mesh, p.spec);
   if (!repeating.empty()) {
-    std::string axes;
-    for (const AxisName& axis : repeating) {
-      axes += (axes.empty() ? "" : ", ") + axis;
-    }
+    const std::string axes = joined(repeating, ", ");
     notes.push_back("every shard is on " + plural(p.replicas, "device") +
                     ", along " + axes);
   }

@@ -100,8 +100,7 @@ std::string correction_phrase(Code code, int64_t count) {
 int64_t correction_count(const Session& session) {
   int64_t count = 0;
   for (const ParameterClass& c : session.folding.classes) {
-    count += c.count * static_cast<int64_t>(
-                           session.plan.placements[c.kind].corrections.size());
+    count += c.count * std::ssize(session.plan.placements[c.kind].corrections);
   }
   return count;
 }
@@ -112,7 +111,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
   const Balance& balance = session.balance;
   const DeviceMemory& memory = session.memory;
   std::vector<std::pair<std::string, Cell>> summary = {
-      {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+      {"tensors", Count{std::ssize(manifest)}},
       {"sharded_tensors", Count{balance.sharded_tensors}},
       {"total_parameters", Count{manifest.total_elements()}},
       {"sharded_parameters", Count{balance.sharded_elements}},
@@ -266,10 +265,9 @@ std::string headline_of(const Session& session, bool exact) {
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
   }
-  return manifest.title + ": " +
-         plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-         size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
-         plural(session.plan.mesh.devices(), "device") +
+  return manifest.title + ": " + plural(std::ssize(manifest), "parameter") +
+         ", " + size_text(manifest.total_bytes(), exact) + "    mesh" + mesh +
+         ": " + plural(session.plan.mesh.devices(), "device") +
          (session.slices
               ? " in " + slices_text(session.plan.mesh, *session.slices)
               : "");

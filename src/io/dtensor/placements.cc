@@ -96,9 +96,8 @@ class Parser {
       return diags_
           .error(Code::MalformedDocument, first.where,
                  in_backticks(name) + " is a style of modules, no placement")
-          .help(
-              "plans of styles are read from Python: write {\"NAME\": " +
-              name + "()} for every module in a file of Python");
+          .help("plans of styles are read from Python: write {\"NAME\": " +
+                name + "()} for every module in a file of Python");
     } else if (name != "Replicate") {
       return malformed(first, in_backticks(name) + " is no placement");
     }
@@ -236,17 +235,12 @@ std::optional<PlacedSpec> spec_of_placements(
     std::span<const MeshPlacement> placements,
     std::span<const AxisRequest> mesh, Span where, Diagnostics& diags) {
   if (placements.size() != mesh.size()) {
-    std::string names;
-    for (const AxisRequest& axis : mesh) {
-      names += (names.empty() ? "" : ", ") + axis.name;
-    }
+    const std::string names = joined_of(mesh, ", ", &AxisRequest::name);
     return diags
-        .error(
-            Code::MalformedDocument, where,
-            "there " + std::string(placements.size() == 1 ? "is " : "are ") +
-                plural(static_cast<int64_t>(placements.size()), "placement") +
-                " for " +
-                plural(static_cast<int64_t>(mesh.size()), "mesh dimension"))
+        .error(Code::MalformedDocument, where,
+               "there " + std::string(placements.size() == 1 ? "is " : "are ") +
+                   plural(std::ssize(placements), "placement") + " for " +
+                   plural(std::ssize(mesh), "mesh dimension"))
         .fact("mesh dimensions: " + names)
         .help("write one placement per mesh dimension");
   }

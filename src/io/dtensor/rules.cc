@@ -164,13 +164,12 @@ class Reader {
     }
     if (chosen.size() != 1) {
       auto report = errors_.malformed(
-          {&source, 0, 0},
-          chosen.empty()
-              ? "no dictionary of placements is named " +
-                    in_backticks(*reading_.table)
-              : "the file holds " +
-                    plural(static_cast<int64_t>(chosen.size()), "dictionary") +
-                    " of placements");
+          {&source, 0, 0}, chosen.empty()
+                               ? "no dictionary of placements is named " +
+                                     in_backticks(*reading_.table)
+                               : "the file holds " +
+                                     plural(std::ssize(chosen), "dictionary") +
+                                     " of placements");
       for (const PythonDict* table : tables) {
         report.fact("a dictionary: " + in_backticks(table->name));
       }
@@ -322,10 +321,9 @@ class Reader {
               : AxisRequest{name, -1, item.span(), item.span(), item.span()});
     }
     if (has_sizes_ && named.size() != mesh_.size()) {
-      errors_.malformed(
-          node.span(),
-          "`mesh` has " + plural(static_cast<int64_t>(mesh_.size()), "size") +
-              " for " + plural(static_cast<int64_t>(named.size()), "name"));
+      errors_.malformed(node.span(),
+                        "`mesh` has " + plural(std::ssize(mesh_), "size") +
+                            " for " + plural(std::ssize(named), "name"));
       return;
     }
     mesh_ = std::move(named);

@@ -134,7 +134,7 @@ std::shared_ptr<const Bytes> GitObjects::file(const std::string& id,
   if (!size) return nullptr;
   const int64_t wanted = limit < 0 ? *size : std::min(limit, *size);
   if (const auto known = files_.find(id); known != files_.end()) {
-    const auto kept = static_cast<int64_t>(known->second->view().size());
+    const auto kept = std::ssize(known->second->view());
     if (wanted <= kept) return first_bytes(known->second, wanted);
   }
   if (wanted > kMostFile) {
@@ -302,7 +302,7 @@ std::string GitObjects::missing(const std::string& id) {
 std::shared_ptr<const Bytes> GitObjects::keep(
     const std::string& id, std::shared_ptr<const Bytes> bytes) {
   if (bytes == nullptr) return bytes;
-  const auto size = static_cast<int64_t>(bytes->view().size());
+  const auto size = std::ssize(bytes->view());
   if (size > kMostKeptOfOne || kept_ + size > kMostKept) return bytes;
   kept_ += size;
   files_[id] = bytes;

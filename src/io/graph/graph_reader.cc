@@ -252,8 +252,7 @@ class Reader {
     if (!value.axes.empty() && value.axes.size() != value.shape->size()) {
       diags_
           .error(Code::InvalidGraph, value.axes_where,
-                 plural(static_cast<int64_t>(value.axes.size()), "label") +
-                     " for " + shape)
+                 plural(std::ssize(value.axes), "label") + " for " + shape)
           .help("`axes` has an entry per dimension; `null` is not a label");
     }
     if (value.spec && value.spec->dims.size() > value.shape->size()) {

@@ -131,7 +131,7 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   const bool hybrid = std::any_of(
       std::begin(kHybridKeys), std::end(kHybridKeys),
       [&](std::string_view key) { return config.find(key).has_value(); });
-  const auto end = static_cast<int64_t>(windows.size());
+  const auto end = std::ssize(windows);
   int64_t unknown = find_size(config, {"num_kv_shared_layers"}).value_or(0);
   if (hybrid && !types) unknown = end;
   std::fill(windows.begin() + std::max<int64_t>(0, end - unknown),

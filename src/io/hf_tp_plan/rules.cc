@@ -115,28 +115,19 @@ struct TpPlan {
 };
 
 // Since transformers 5.2; files with one are of such a version.
-constexpr std::array<std::string_view, 15> kLateStyles = {
-    "colwise_gather_output", "rowwise_split_input",
-    "packed_colwise",        "packed_rowwise",
-    "embedding_rowwise",     "embedding_colwise",
-    "moe_tp_experts",        "moe_identity_expert",
-    "mla_kv_a_proj",         "all_reduce",
-    "local_params",          "replicated_with_grad_allreduce",
-    "ep_dispatch_experts",   "megamoe_router",
-    "megamoe_experts"};
+constexpr std::string_view kLateStyles =
+    "colwise_gather_output rowwise_split_input packed_colwise packed_rowwise "
+    "embedding_rowwise embedding_colwise moe_tp_experts moe_identity_expert "
+    "mla_kv_a_proj all_reduce local_params replicated_with_grad_allreduce "
+    "ep_dispatch_experts megamoe_router megamoe_experts";
 
-constexpr std::array<std::string_view, 3> kPlanNames = {"tp_plan", "_tp_plan",
-                                                        "base_model_tp_plan"};
-constexpr std::array<std::string_view, 3> kExpertPlanNames = {
-    "ep_plan", "_ep_plan", "base_model_ep_plan"};
+constexpr std::string_view kPlanNames = "tp_plan _tp_plan base_model_tp_plan";
+constexpr std::string_view kExpertPlanNames =
+    "ep_plan _ep_plan base_model_ep_plan";
 
 // `LlamaConfig.base_model_tp_plan` is one too.
-template <typename Names>
-bool is_one_of(std::string_view name, const Names& names) {
-  const size_t dot = name.rfind('.');
-  const std::string_view last =
-      dot == std::string_view::npos ? name : name.substr(dot + 1);
-  return std::ranges::find(names, last) != names.end();
+bool is_one_of(std::string_view name, std::string_view names) {
+  return has_word(names, last_word(name));
 }
 
 // Keys of a base model's plan lack the name that the whole model gives it, and
@@ -340,9 +331,7 @@ class Reader {
     plan_.is_late = plan_.file.has_strict_configs;
     for (const Table& table : plan_.tables) {
       for (const Entry& entry : table.entries) {
-        plan_.is_late =
-            plan_.is_late ||
-            std::ranges::find(kLateStyles, entry.style) != kLateStyles.end();
+        plan_.is_late = plan_.is_late || has_word(kLateStyles, entry.style);
       }
     }
     return true;
@@ -398,8 +387,7 @@ class Reader {
             ? (reading_.table
                    ? "no plan is named " + in_backticks(*reading_.table)
                    : std::string("no tensor-parallel plan is found"))
-            : "the file holds " +
-                  plural(static_cast<int64_t>(chosen.size()), "plan"));
+            : "the file holds " + plural(std::ssize(chosen), "plan"));
     for (const std::string& name : names) {
       report.fact("a plan: " + in_backticks(name));
     }

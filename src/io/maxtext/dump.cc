@@ -100,8 +100,7 @@ class DumpReader {
       errors_.malformed(
           entry.sharding.spec_where,
           "the spec has " +
-              plural(static_cast<int64_t>(entry.sharding.spec.dims.size()),
-                     "dimension") +
+              plural(std::ssize(entry.sharding.spec.dims), "dimension") +
               ", but the shape has " + std::to_string(entry.shape->size()));
     }
   }

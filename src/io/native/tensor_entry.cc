@@ -197,11 +197,10 @@ bool AttributeReader::axes_fit(const TensorEntry& entry,
                                const std::string& name) {
   if (!entry.has(Attribute::Axes)) return true;
   if (entry.axes.size() == shape_.size()) return true;
-  errors_.malformed(
-      entry.at(Attribute::Axes),
-      "`axes` of " + in_backticks(name) + " names " +
-          plural(static_cast<int64_t>(entry.axes.size()), "dimension") +
-          ", but the shape has " + std::to_string(shape_.size()));
+  errors_.malformed(entry.at(Attribute::Axes),
+                    "`axes` of " + in_backticks(name) + " names " +
+                        plural(std::ssize(entry.axes), "dimension") +
+                        ", but the shape has " + std::to_string(shape_.size()));
   return false;
 }
 

@@ -260,7 +260,7 @@ std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
   if (items.empty()) return std::nullopt;
   OrbaxItem found{join_path(directory, items.front()), ""};
   if (items.size() > 1) {
-    const auto count = static_cast<int64_t>(items.size());
+    const auto count = std::ssize(items);
     found.remark = "one of " + plural(count, "item") + " is read, " +
                    in_backticks(found.path) + "; the others: " +
                    some_names({items.begin() + 1, items.end()});
@@ -287,8 +287,7 @@ std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
     for (const auto& step : steps) {
       if (step.second != name) others.push_back(step.second);
     }
-    std::string remark = "of " +
-                         plural(static_cast<int64_t>(steps.size()), "step") +
+    std::string remark = "of " + plural(std::ssize(steps), "step") +
                          " the newest with arrays is read, " +
                          in_backticks(join_path(directory, name)) +
                          "; the others: " + some_names(others);

@@ -43,7 +43,7 @@ struct Group {
     if (names.empty()) first = array;
     names.push_back(array.leaf->name);
   }
-  int64_t count() const { return static_cast<int64_t>(names.size()); }
+  int64_t count() const { return std::ssize(names); }
 };
 
 // No tree of a checkpoint is called so.
@@ -289,11 +289,8 @@ class CheckpointReader {
   }
 
   static std::string shapes_text(const std::vector<Shape>& shapes) {
-    std::string text;
-    for (const Shape& shape : shapes) {
-      text += (text.empty() ? "" : " or ") + shape_text(shape);
-    }
-    return text;
+    return joined_of(shapes, " or ",
+                     [&](const Shape& shape) { return shape_text(shape); });
   }
 
   // A guess would be read as though it were known.

@@ -432,8 +432,7 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
   }
   if (key == "rule") {
     if (json.token() == Token::Null) return true;
-    return read_int(json, "`rule`", static_cast<int64_t>(plan_.rules.size()),
-                    placement.rule);
+    return read_int(json, "`rule`", std::ssize(plan_.rules), placement.rule);
   }
   if (key == "requested") {
     if (json.token() == Token::Null) return true;

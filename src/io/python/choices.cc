@@ -43,8 +43,7 @@ std::string reading_text(const PythonObject& object) {
         return item.value->is_sequence();
       });
   if (is_table) {
-    return "a table of " +
-           plural(static_cast<int64_t>(object.items.size()), "rule");
+    return "a table of " + plural(std::ssize(object.items), "rule");
   }
   return in_backticks(brief(object.where.text()));
 }

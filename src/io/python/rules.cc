@@ -2,7 +2,6 @@
 #include "io/python/rules.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -217,15 +216,14 @@ bool is_sequence(const PythonValue& value) {
 // Names of modules and parameters, which nobody gives to a logical axis. Those
 // that both may have (`mlp`, `heads`, `embed`, `norm`) tell nothing.
 bool is_parameter_name(std::string_view name) {
-  static constexpr std::array<std::string_view, 18> kNames = {
-      "weight", "kernel", "bias",    "embedding", "embeddings", "embed_tokens",
-      "wte",    "wpe",    "lm_head", "wq",        "wk",         "wv",
-      "c_fc",   "c_attn", "attn",    "self_attn", "layernorm",  "ln_f"};
+  static constexpr std::string_view kNames =
+      "weight kernel bias embedding embeddings embed_tokens wte wpe lm_head "
+      "wq wk wv c_fc c_attn attn self_attn layernorm ln_f";
   // MaxText has axes such as `q_lora_up_proj`.
   const bool is_module = (name.ends_with("_proj") &&
                           name.find("lora") == std::string_view::npos) ||
                          name.ends_with("_layernorm");
-  return is_module || std::ranges::find(kNames, name) != kNames.end();
+  return is_module || has_word(kNames, name);
 }
 
 // Whether pairs of plain names and several axes are patterns with specs, each

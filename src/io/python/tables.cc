@@ -287,8 +287,7 @@ class TableChooser {
         name ? (found.empty()
                     ? "no table is named " + in_backticks(*name)
                     : "several tables are named " + in_backticks(*name))
-             : "the file holds " +
-                   plural(static_cast<int64_t>(all.size()), "table") +
+             : "the file holds " + plural(std::ssize(all), "table") +
                    " of rules");
     constexpr size_t kMost = 20;
     std::vector<std::string> known;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,7 +46,7 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   if (source.file == nullptr) {
     return read_directory(source.directory, host, diags);
   }
-  auto size = static_cast<int64_t>(source.file->text().size());
+  auto size = std::ssize(source.file->text());
   // Of a file only the header has been read; pipes have no size.
   const auto info =
       source.path == "-" ? std::nullopt : host.file_info(source.path);
@@ -84,8 +83,8 @@ OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
   SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return nullptr;
   Manifest tensors;
-  auto header = read_safetensors_header(
-      source, static_cast<int64_t>(source->text().size()), tensors, diags);
+  auto header = read_safetensors_header(source, std::ssize(source->text()),
+                                        tensors, diags);
   if (!header) return nullptr;
   auto file = std::make_unique<OpenFile>(
       OpenFile{std::move(source), std::move(tensors), *std::move(header)});

@@ -527,7 +527,7 @@ bool check_frame(const SourceFile& file, int64_t file_size,
     return false;
   }
   const int64_t end = length + static_cast<int64_t>(kLengthBytes);
-  if (end > static_cast<int64_t>(text.size())) {
+  if (end > std::ssize(text)) {
     fail(Code::MalformedDocument,
          "the file ends inside its header: it has " + count_text(file_size) +
              " bytes, and the header ends at " + count_text(end));
@@ -595,8 +595,7 @@ std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
       read_source(path, safetensors_bytes_needed(head->text()), host, diags);
   if (file == nullptr) return std::nullopt;
   const std::optional<FileInfo> info = host.file_info(path);
-  const auto size = std::max(info ? info->size : 0,
-                             static_cast<int64_t>(file->text().size()));
+  const auto size = std::max(info ? info->size : 0, std::ssize(file->text()));
   return read_safetensors_header(file, size, into, diags);
 }
 

@@ -212,11 +212,11 @@ class Reader {
     if (functions_.size() == 1) return functions_.front();
     auto report = errors_.malformed(
         {&source_, 0, 0},
-        functions_.empty() ? "the module has no public function"
-                           : "the module has " +
-                                 plural(static_cast<int64_t>(functions_.size()),
-                                        "public function") +
-                                 ", none of which is `@main`");
+        functions_.empty()
+            ? "the module has no public function"
+            : "the module has " +
+                  plural(std::ssize(functions_), "public function") +
+                  ", none of which is `@main`");
     constexpr size_t kShown = 5;
     for (size_t i = 0; i < std::min(functions_.size(), kShown); ++i) {
       report.fact("a function: " + in_backticks(functions_[i].name));

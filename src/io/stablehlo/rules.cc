@@ -131,19 +131,17 @@ bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
   const bool is_asked = !asked.empty();
   if (is_asked && is_made_of(sizes, asked, mesh)) return true;
   mesh.clear();
-  std::string found;
-  for (const int64_t size : sizes) {
-    found += (found.empty() ? "" : " x ") + std::to_string(size);
-  }
+  const std::string found = joined_of(
+      sizes, " x ", [](int64_t size) { return std::to_string(size); });
   if (is_asked || reading.axes.size() != sizes.size()) {
     auto report = diags.error(
         Code::MalformedDocument, where,
         is_asked ? "these shardings are not made of the axes of the mesh"
         : reading.axes.empty()
             ? "`mhlo.sharding` has no names of axes"
-            : plural(static_cast<int64_t>(reading.axes.size()), "name") +
+            : plural(std::ssize(reading.axes), "name") +
                   (reading.axes.size() == 1 ? " is" : " are") + " given for " +
-                  plural(static_cast<int64_t>(sizes.size()), "axis"));
+                  plural(std::ssize(sizes), "axis"));
     report.fact("the shardings are made of axes of " +
                 (found.empty() ? std::string("no size") : found) +
                 " devices, major to minor");
@@ -232,8 +230,7 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   diags
       .error(Code::UnrecognizedFormat, {&file, 0, 0},
              "no argument of the module has a sharding")
-      .fact("it has " +
-            plural(static_cast<int64_t>(module->arguments.size()), "argument"))
+      .fact("it has " + plural(std::ssize(module->arguments), "argument"))
       .help(
           "pass shardings to jit (`in_shardings`, or arrays that have some) "
           "before lowering");
@@ -323,11 +320,10 @@ std::string problem_of(std::string_view name, const Placement& placement,
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   const Plan& plan = input.plan;
-  std::string mesh;
-  for (const Axis& axis : plan.mesh.axes()) {
-    mesh += (mesh.empty() ? "" : ", ") + quoted_text(axis.name) + "=" +
-            std::to_string(axis.size);
-  }
+  const std::string mesh =
+      joined_of(plan.mesh.axes(), ", ", [&](const Axis& axis) {
+        return quoted_text(axis.name) + "=" + std::to_string(axis.size);
+      });
   std::string text = "module @shardplan {\n  sdy.mesh @mesh = <[" + mesh +
                      "]>\n  func.func public @main(";
   bool good = true;

@@ -71,18 +71,17 @@ void follow_targets(const GateSide& base, const GateSide& head,
   std::vector<Held> held(targets.size());
   std::vector<size_t> asked = gone;
   asked.insert(asked.end(), added.begin(), added.end());
-  parallel_for(
-      static_cast<int64_t>(asked.size()), thread_count(jobs), [&](int64_t k) {
-        const size_t i = asked[static_cast<size_t>(k)];
-        const GatedTarget& gated = targets[i];
-        const bool of_base = gated.head == nullptr;
-        std::vector<Setting> settings =
-            of_base ? gated.base_settings : gated.head_settings;
-        settings.insert(settings.end(), over.begin(), over.end());
-        held[i] = held_by(judge_target(of_base ? *gated.base : *gated.head,
-                                       settings, Fixes::Leave,
-                                       of_base ? *base.host : *head.host));
-      });
+  parallel_for(std::ssize(asked), thread_count(jobs), [&](int64_t k) {
+    const size_t i = asked[static_cast<size_t>(k)];
+    const GatedTarget& gated = targets[i];
+    const bool of_base = gated.head == nullptr;
+    std::vector<Setting> settings =
+        of_base ? gated.base_settings : gated.head_settings;
+    settings.insert(settings.end(), over.begin(), over.end());
+    held[i] =
+        held_by(judge_target(of_base ? *gated.base : *gated.head, settings,
+                             Fixes::Leave, of_base ? *base.host : *head.host));
+  });
   const auto follow = [&](size_t before, size_t after) {
     targets[after].base = targets[before].base;
     targets[after].was_called = targets[before].name;
@@ -237,8 +236,7 @@ std::string no_longer_holds(const JudgedTarget& before,
   }
   if (2 * there >= was.size()) return "";
   return "its model has " + count_text(static_cast<int64_t>(there)) +
-         " of the " + plural(static_cast<int64_t>(was.size()), "parameter") +
-         " that it had";
+         " of the " + plural(std::ssize(was), "parameter") + " that it had";
 }
 
 }  // namespace shardplan::cli

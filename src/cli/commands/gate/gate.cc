@@ -442,23 +442,17 @@ Exit run_gate(Context& context) {
 
 const std::vector<Flag>& gate_flags() {
   static const std::vector<Flag> kFlags = {
-      {"baseline", 0, Takes::File, "FILE", "Diagnostics",
-       "findings that are accepted, each with a reason", "check gate", false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.baseline = path_of(s);
-       }},
-      {"write-baseline", 0, Takes::File, "FILE", "Diagnostics",
-       "write what is found there, as accepted", "check", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.new_baseline = path_of(s);
-       }},
-      {"target", 0, Takes::Text, "NAME", "Inputs",
+      {"baseline", Takes::File, "FILE", "Diagnostics",
+       "findings that are accepted, each with a reason", "check gate",
+       [](auto& s, auto& o, auto&) { o.gate.baseline = path_of(s); }},
+      {"write-baseline", Takes::File, "FILE", "Diagnostics",
+       "write what is found there, as accepted", "check",
+       [](auto& s, auto& o, auto&) { o.gate.new_baseline = path_of(s); }, false,
+       false},
+      {"target", Takes::Text, "NAME", "Inputs",
        "only targets of that name; `*` is any text; may repeat", "check gate",
-       true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.targets.push_back(s.value);
-       }},
+       [](auto& s, auto& o, auto&) { o.gate.targets.push_back(s.value); }, true,
+       false},
   };
   return kFlags;
 }

@@ -2,12 +2,12 @@
 #include "cli/commands/gate/judging.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"
@@ -18,9 +18,8 @@ namespace {
 
 // Settings that say what is a finding or fails, and those that a finding
 // depends on though no placement does.
-constexpr std::array<std::string_view, 8> kDeciding = {
-    "allow",     "deny",           "fail-on",   "baseline",
-    "exit-zero", "max-replicated", "tolerance", "unmatched"};
+constexpr std::string_view kDeciding =
+    "allow deny fail-on baseline exit-zero max-replicated tolerance unmatched";
 
 }  // namespace
 
@@ -31,7 +30,7 @@ bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
 }
 
 bool decides(const Setting& setting) {
-  return std::ranges::find(kDeciding, setting.flag->name) != kDeciding.end();
+  return has_word(kDeciding, setting.flag->name);
 }
 
 namespace {

@@ -172,8 +172,7 @@ class GivenReader {
       return false;
     }
     if (is_given(value)) return given_twice(value);
-    const Shape given = {static_cast<int64_t>(ids.size()),
-                         static_cast<int64_t>(ids.front().size())};
+    const Shape given = {std::ssize(ids), std::ssize(ids.front())};
     const bool flat = ids.size() == 1 && of(value).shape == Shape{given[1]};
     if (!flat && of(value).shape != given) {
       return wrong_shape(value, "--input-ids", {}, given);

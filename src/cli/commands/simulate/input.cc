@@ -237,8 +237,7 @@ std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
 std::string first_of(const std::vector<std::string>& names) {
   std::string text = in_backticks(names.front());
   if (names.size() == 1) return text;
-  return text + " and " + count_text(static_cast<int64_t>(names.size()) - 1) +
-         " more";
+  return text + " and " + count_text(std::ssize(names) - 1) + " more";
 }
 
 // Specs that a graph gives and the rules, or the plan, overrule.

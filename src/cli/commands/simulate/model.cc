@@ -106,9 +106,8 @@ InputIds read_input_ids(const std::string& written, Host& host,
   for (const std::vector<int64_t>& row : ids) {
     if (row.size() == ids.front().size()) continue;
     diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
-        .fact("the first has " +
-              plural(static_cast<int64_t>(ids.front().size()), "token") +
-              ", another " + plural(static_cast<int64_t>(row.size()), "token"))
+        .fact("the first has " + plural(std::ssize(ids.front()), "token") +
+              ", another " + plural(std::ssize(row), "token"))
         .help("a batch is rectangular: cut or pad the sequences");
     return {};
   }
@@ -322,8 +321,7 @@ std::optional<PlacedPass> read_whole_model(Context& context,
   InputShapes shapes = given;
   if (!ids.empty()) {
     shapes.emplace_back("input_ids",
-                        Shape{static_cast<int64_t>(ids.size()),
-                              static_cast<int64_t>(ids.front().size())});
+                        Shape{std::ssize(ids), std::ssize(ids.front())});
   }
   auto opened = open(context, *std::move(read), shapes);
   if (!opened) return std::nullopt;
