@@ -82,6 +82,15 @@ Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
   return *this;
 }
 
+Diagnostics::Builder& Diagnostics::Builder::suggest(
+    std::string_view word, std::span<const std::string> known,
+    std::string otherwise) {
+  if (const auto near = nearest(word, known)) {
+    return help("did you mean " + in_backticks(*near) + "?");
+  }
+  return otherwise.empty() ? *this : help(std::move(otherwise));
+}
+
 Diagnostics::Builder& Diagnostics::Builder::parameters(
     std::vector<std::string> names) {
   diagnostic_->findings = std::ssize(names);

@@ -88,24 +88,15 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   }
   auto problem =
       diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
-  if (const auto near = nearest(name, candidates)) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan help` lists the options");
-  }
+  problem.suggest(name, candidates, "`shardplan help` lists the options");
 }
 
 const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   if (const Command* command = find_command(word)) return command;
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.emplace_back(command.name);
-  auto problem =
-      diags.error(Code::Usage, {}, "unknown command " + in_backticks(word));
-  if (const auto near = nearest(word, names)) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan help` shows all commands");
-  }
+  diags.error(Code::Usage, {}, "unknown command " + in_backticks(word))
+      .suggest(word, names, "`shardplan help` shows all commands");
   return nullptr;
 }
 

@@ -47,14 +47,12 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
                 Diagnostics& diags) {
   const std::optional<Code> code = find_code(word);
   if (!code) {
-    auto problem = diags.error(
-        Code::Usage, setting.where,
-        "unknown code " + in_backticks(word) + " in " + title_of(setting));
-    if (const auto near = nearest(word, code_words(deny))) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list codes` shows all codes");
-    }
+    diags
+        .error(
+            Code::Usage, setting.where,
+            "unknown code " + in_backticks(word) + " in " + title_of(setting))
+        .suggest(word, code_words(deny),
+                 "`shardplan list codes` shows all codes");
   } else if (!deny &&
              (prevents_running(*code) || *code == Code::InternalError)) {
     diags.error(Code::Usage, setting.where,
@@ -236,12 +234,10 @@ bool is_choice(const Setting& setting, Diagnostics& diags) {
   if (std::ranges::find(choices, setting.value) != choices.end()) {
     return true;
   }
-  auto problem =
-      diags.error(Code::Usage, setting.where,
-                  must_be(setting, "one of " + quoted_names(choices, " or ")));
-  if (const auto near = nearest(setting.value, choices)) {
-    problem.help("did you mean `" + *near + "`?");
-  }
+  diags
+      .error(Code::Usage, setting.where,
+             must_be(setting, "one of " + quoted_names(choices, " or ")))
+      .suggest(setting.value, choices);
   return false;
 }
 

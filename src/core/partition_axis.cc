@@ -121,12 +121,10 @@ Diagnostics::Builder report_unknown(const std::string& token,
   for (const PartitionField& field : kFields) {
     if (!field.token.empty()) known.emplace_back(field.token);
   }
-  auto report = diags.error(Code::UnknownAxis, {},
-                            "unknown semantic axis " + in_backticks(token));
-  if (const auto near = nearest(token, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
-  return report;
+  return diags
+      .error(Code::UnknownAxis, {},
+             "unknown semantic axis " + in_backticks(token))
+      .suggest(token, known);
 }
 
 SemanticEntry one(std::string_view token) {

@@ -306,9 +306,7 @@ std::shared_ptr<const Architecture> load_architecture(
     auto problem =
         diags.error(Code::Usage, {},
                     "there is no architecture " + in_backticks(name_or_path));
-    if (const auto near = nearest(name_or_path, known)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
+    problem.suggest(name_or_path, known);
     problem.help(
         "`shardplan list architectures` shows those that are shipped; a file "
         "is read, too");
@@ -329,9 +327,7 @@ std::shared_ptr<const NameScheme> load_name_scheme(
   }
   auto problem = diags.error(
       Code::Usage, {}, "there is no scheme " + in_backticks(name_or_path));
-  if (const auto near = nearest(name_or_path, name_scheme_names())) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
+  problem.suggest(name_or_path, name_scheme_names());
   problem.help(
       "`shardplan list schemes` shows those that are shipped; a file is read, "
       "too");
@@ -437,9 +433,7 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
   }
   auto report =
       diags.error(Code::Usage, {}, "unknown rule dialect `" + name + "`");
-  if (const auto near = nearest(name, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
+  report.suggest(name, known);
   report.help("`shardplan list dialects` shows all");
   return nullptr;
 }
@@ -631,9 +625,7 @@ void check_answers(std::span<const RuleAnswer> answers,
         "`--set " + answer.name + "`: no rules depend on this name");
     const std::set<std::string> known(questions.begin(), questions.end());
     const std::vector<std::string> names(known.begin(), known.end());
-    if (const auto near = nearest(answer.name, names)) {
-      report.help("did you mean `" + *near + "`?");
-    }
+    report.suggest(answer.name, names);
     if (names.empty()) {
       report.help("the rules leave nothing open: remove `--set`");
     } else {

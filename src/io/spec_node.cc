@@ -208,9 +208,7 @@ void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
   for (const ShardingPreset& each : sharding_presets()) {
     known.emplace_back(each.name);
   }
-  if (const auto near = nearest(name, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
+  report.suggest(name, known);
 }
 
 PartitionSpec preset_spec(const ShardingPreset& preset) {

@@ -482,13 +482,10 @@ void set_semantics(const Setting& setting, Options& options,
   for (const std::string& name : names) {
     if (find_framework_semantics(name) != nullptr) continue;
     fine = false;
-    auto problem = diags.error(Code::Usage, setting.where,
-                               "unknown reading " + in_backticks(name));
-    if (const auto near = nearest(name, known)) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list readings` shows all");
-    }
+    diags
+        .error(Code::Usage, setting.where,
+               "unknown reading " + in_backticks(name))
+        .suggest(name, known, "`shardplan list readings` shows all");
   }
   if (fine) options.diff.semantics = names;
 }

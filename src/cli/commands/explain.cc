@@ -127,13 +127,8 @@ Exit run_explain(Context& context) {
       names.push_back(code_id(info.code));
       names.emplace_back(info.name);
     }
-    auto problem = context.diags.error(Code::Usage, {},
-                                       "unknown code " + in_backticks(word));
-    if (const auto near = nearest(word, names)) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list codes` shows all codes");
-    }
+    context.diags.error(Code::Usage, {}, "unknown code " + in_backticks(word))
+        .suggest(word, names, "`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;
   }
   const auto page = page_of(*code);

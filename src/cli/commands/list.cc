@@ -338,13 +338,8 @@ const Topic* find_topic(std::string_view name) {
 const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   const Topic* topic = find_topic(name);
   if (topic != nullptr) return topic;
-  auto problem =
-      diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name));
-  if (const auto near = nearest(name, topic_names())) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan list` shows the topics");
-  }
+  diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name))
+      .suggest(name, topic_names(), "`shardplan list` shows the topics");
   return nullptr;
 }
 

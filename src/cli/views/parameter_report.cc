@@ -64,9 +64,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
       return report;
     }
   }
-  if (const auto near = nearest(name, candidates)) {
-    report.help("did you mean " + in_backticks(*near) + "?");
-  }
+  report.suggest(name, candidates);
   return report;
 }
 

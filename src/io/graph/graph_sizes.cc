@@ -293,12 +293,10 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
   if (errors() > 0) return false;
   for (const auto& [name, size] : chosen) {
     if (dims.count(name) == 0) {
-      auto problem =
-          diags.error(Code::InvalidGraph, {},
-                      "the graph has no size named " + in_backticks(name));
-      if (const auto near = nearest(name, names_of(dims))) {
-        problem.help("did you mean `" + *near + "`?");
-      }
+      diags
+          .error(Code::InvalidGraph, {},
+                 "the graph has no size named " + in_backticks(name))
+          .suggest(name, names_of(dims));
     } else if (size < 0 || size > kMaxDimSize) {
       diags.error(Code::InvalidGraph, {},
                   "`" + name + "` must be from 0 to 2^53");

@@ -160,14 +160,12 @@ std::optional<PartitionAxis> read_python_partition_axis(
   for (const PythonValue& item : value.items) {
     const auto field = find_partition_field(item.keyword);
     if (!field) {
-      auto report = diags.error(
-          Code::UnknownKey, item.where,
-          item.keyword.empty()
-              ? "the fields of a PartitionAxis are given by name"
-              : "PartitionAxis has no " + in_backticks(item.keyword));
-      if (const auto near = nearest(item.keyword, known)) {
-        report.help("did you mean `" + *near + "`?");
-      }
+      diags
+          .error(Code::UnknownKey, item.where,
+                 item.keyword.empty()
+                     ? "the fields of a PartitionAxis are given by name"
+                     : "PartitionAxis has no " + in_backticks(item.keyword))
+          .suggest(item.keyword, known);
       return std::nullopt;
     }
     auto axes = read_python_axes(item, diags);

@@ -238,9 +238,7 @@ class GivenReader {
                    "`simulate WEIGHTS --graph FILE`");
       return false;
     }
-    if (const auto near = nearest(name, input_names_)) {
-      problem.help("did you mean `" + *near + "`?");
-    }
+    problem.suggest(name, input_names_);
     return false;
   }
 
