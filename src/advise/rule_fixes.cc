@@ -233,8 +233,7 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
 void add_anchored(const Found& found, int rule, PossibleFixes& all) {
   const std::string& pattern = rule_of(found, rule).pattern;
   const bool plain = std::ranges::all_of(pattern, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '/' || c == '-';
+    return is_letter(c) || c == '_' || c == '/' || c == '-';
   });
   const auto index = static_cast<size_t>(rule) - 1;
   if (!plain || pattern.empty() ||

@@ -191,6 +191,39 @@ std::string some_names(std::span<const std::string> names, size_t most) {
          count_text(static_cast<int64_t>(names.size() - most)) + " more";
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = lower_case(c);
+  return lower;
+}
+
+namespace {
+
+template <typename Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  return parse_whole<int64_t>(text);
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  return parse_whole<double>(text);
+}
+
+std::string_view next_line(std::string_view& rest) {
+  const std::string_view line = rest.substr(0, rest.find('\n'));
+  rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  return line;
+}
+
 bool has_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());

@@ -85,6 +85,16 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
+// ASCII letters only.
+constexpr char lower_case(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+std::string lower_case(std::string_view text);
+// The whole text as a number in digits; empty when it is none.
+std::optional<int64_t> parse_integer(std::string_view text);
+std::optional<double> parse_real(std::string_view text);
+// Takes the first line, and the end of it, off the text.
+std::string_view next_line(std::string_view& rest);
 
 // Columns that a terminal needs for UTF-8 text: East Asian wide characters and
 // emoji take two, combining marks none.

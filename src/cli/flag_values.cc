@@ -2,7 +2,6 @@
 #include "cli/flag_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -11,17 +10,6 @@
 
 namespace shardplan::cli {
 namespace {
-
-template <typename T>
-std::optional<T> parse(std::string_view text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, value);
-  if (problem != std::errc() || rest != end || text.empty()) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 std::string must_be(const Setting& setting, const std::string& what) {
   return title_of(setting) + " must be " + what + ", not " +
@@ -93,7 +81,7 @@ std::optional<int64_t> parse_tokens(std::string_view text) {
   if (text.back() == 'k' || text.back() == 'K') unit = 1 << 10;
   if (text.back() == 'm' || text.back() == 'M') unit = 1 << 20;
   if (unit > 1) text.remove_suffix(1);
-  const auto value = parse<int64_t>(text);
+  const auto value = parse_integer(text);
   return value ? checked_mul(*value, unit) : std::nullopt;
 }
 
@@ -103,7 +91,7 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags) {
   const bool tokens = setting.flag != nullptr && setting.flag->name == "seq";
   const auto value =
-      tokens ? parse_tokens(setting.value) : parse<int64_t>(setting.value);
+      tokens ? parse_tokens(setting.value) : parse_integer(setting.value);
   if (value && *value >= least && *value <= most) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, range_text(least, most)));
@@ -126,7 +114,7 @@ std::vector<int64_t> integers_of(const Setting& setting,
 }
 
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
-  const auto value = parse<double>(setting.value);
+  const auto value = parse_real(setting.value);
   if (value && std::isfinite(*value) && *value >= 0) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, "a number of at least 0"));
@@ -184,7 +172,7 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
   bool good = is_axis_name(stages.axis);
   if (colon != text.npos) {
     for (const std::string& part : split_list(text.substr(colon + 1))) {
-      const auto layers = parse<int64_t>(part);
+      const auto layers = parse_integer(part);
       good = good && layers && *layers >= 0 && *layers <= 100'000;
       stages.layers.push_back(layers.value_or(0));
     }

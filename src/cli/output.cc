@@ -45,11 +45,8 @@ bool wants_colour(bool terminal, const OutputOptions& output, Host& host) {
 
 bool has_unicode(Host& host) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    std::string locale = variable(host, name);
+    const std::string locale = lower_case(variable(host, name));
     if (locale.empty()) continue;
-    std::transform(locale.begin(), locale.end(), locale.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
     return locale.find("utf-8") != std::string::npos ||
            locale.find("utf8") != std::string::npos;
   }

@@ -2,7 +2,6 @@
 #include "core/mesh.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -15,7 +14,7 @@ namespace {
 bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
 bool is_name_character(char c) {
-  return starts_name(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  return starts_name(c) || is_digit(c) || c == '.' || c == '-';
 }
 
 // One `name=size` entry at [begin, end) of the source.
@@ -53,9 +52,8 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
                    {&source, begin, begin + sign},
                    {&source, begin + sign + 1, end}};
   const std::string_view digits = axis.size_where.text();
-  const auto [last, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), axis.size);
-  if (error != std::errc() || last != digits.data() + digits.size()) {
+  const auto size = parse_integer(digits);
+  if (!size) {
     return diags
         .error(Code::InvalidMesh, axis.size_where,
                in_backticks(digits) + " is not the size of an axis")
@@ -63,6 +61,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
             "a size is a positive integer, or -1 for the rest of "
             "`--devices`");
   }
+  axis.size = *size;
   return axis;
 }
 
@@ -280,16 +279,13 @@ std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const bool is_digit = c >= '0' && c <= '9';
     const bool sign = i == 0 && (c == '-' || c == '+');
-    good = good && (is_digit || sign || (c == '_' && after_digit));
-    if (is_digit || c == '-') digits += c;
-    after_digit = is_digit;
+    good = good && (is_digit(c) || sign || (c == '_' && after_digit));
+    if (is_digit(c) || c == '-') digits += c;
+    after_digit = is_digit(c);
   }
-  int64_t size = 0;
-  const auto [last, problem] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), size);
-  if (good && after_digit && problem == std::errc()) return size;
+  const auto size = parse_integer(digits);
+  if (good && after_digit && size) return size;
   return diags
       .error(Code::InvalidMesh, where,
              in_backticks(text) + " is not the size of an axis")

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <string_view>
 #include <utility>
+
+#include "base/text.h"
 
 namespace shardplan {
 namespace {
@@ -31,13 +32,8 @@ bool add_declaration(std::string_view text, Declarations& declarations) {
   }
   if (!text.starts_with(kPadVocab)) return false;
   text.remove_prefix(kPadVocab.size());
-  int64_t multiple = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, multiple);
-  if (problem != std::errc() || rest != end || multiple < 1 ||
-      multiple > kMaxPadVocab) {
-    return false;
-  }
+  const auto multiple = parse_integer(text);
+  if (!multiple || *multiple < 1 || *multiple > kMaxPadVocab) return false;
   declarations.pad_vocab = multiple;
   return true;
 }

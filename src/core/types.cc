@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -84,18 +83,10 @@ constexpr std::array<LongForm, 5> kLongForms = {{
     {"int", "i"},
 }};
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
-}
-
 // "bfloat16" -> "bf16", "float8_e4m3fn" -> "f8_e4m3fn". JAX and ml_dtypes add
 // "fnu" (finite, no negative zero ...) to the name of e8m0.
 std::string short_form(std::string_view text) {
-  std::string result = lower(text);
+  std::string result = lower_case(text);
   for (const LongForm& form : kLongForms) {
     if (result.starts_with(form.word)) {
       result.replace(0, form.word.size(), form.prefix);

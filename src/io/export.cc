@@ -364,8 +364,7 @@ namespace {
 bool separates(char c) { return c == '/' || c == '.'; }
 
 bool is_number(std::string_view part) {
-  return !part.empty() &&
-         std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+  return !part.empty() && std::ranges::all_of(part, is_digit);
 }
 
 // The name's pattern with every number in its place. Two names have the same

@@ -74,11 +74,8 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
     return read_hardware(std::move(file), diags);
   }
   // People write L40S and H100-SXM; names of profiles are in lower case.
-  std::string name(name_or_path);
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  SourcePtr shipped = find_shipped(kHardwareFolder, name, diags);
+  SourcePtr shipped =
+      find_shipped(kHardwareFolder, lower_case(name_or_path), diags);
   if (shipped != nullptr) return read_hardware(std::move(shipped), diags);
   report_unknown(name_or_path, host, diags);
   return std::nullopt;
@@ -104,8 +101,8 @@ bool is_date(std::string_view text) {
   constexpr std::string_view kForm = "dddd-dd-dd";
   if (text.size() != kForm.size()) return false;
   for (size_t i = 0; i < kForm.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (kForm[i] == 'd' ? !digit : text[i] != kForm[i]) return false;
+    if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i])
+      return false;
   }
   const int month = (text[5] - '0') * 10 + text[6] - '0';
   const int day = (text[8] - '0') * 10 + text[9] - '0';

@@ -14,10 +14,7 @@
 namespace shardplan {
 
 bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
-  std::string start(file.text().substr(0, 14));
-  for (char& c : start) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string start = lower_case(file.text().substr(0, 14));
   if (start == "<!doctype html" || start.starts_with("<html")) {
     diags
         .error(Code::UnreadableFile, {&file, 0, 0},

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
@@ -69,9 +71,7 @@ std::string_view style_of(const Rule& rule) {
       end = i + 1;
       break;
     }
-    const bool goes_on = text[i] == '.' || text[i] == '_' ||
-                         (text[i] >= 'A' && text[i] <= 'Z') ||
-                         (text[i] >= 'a' && text[i] <= 'z');
+    const bool goes_on = text[i] == '.' || text[i] == '_' || is_letter(text[i]);
     if (depth == 0 && !goes_on) break;
   }
   return text.substr(begin, end - begin);

@@ -2,7 +2,6 @@
 #include "io/topologies.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/checked.h"
@@ -16,13 +15,8 @@ namespace shardplan {
 namespace {
 
 // Names are ASCII, and so is what is compared with them.
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
 bool is_same_name(std::string_view a, std::string_view b) {
-  return std::ranges::equal(
-      a, b, [](char x, char y) { return lower(x) == lower(y); });
+  return lower_case(a) == lower_case(b);
 }
 
 // Of an entry of a table: the name that is meant, as the table spells it;
@@ -57,10 +51,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
       !std::ranges::all_of(text, is_digit)) {
     return std::nullopt;
   }
-  int64_t number = 0;
-  const auto [end, problem] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() ? number : INT64_MAX;
+  return parse_integer(text).value_or(INT64_MAX);
 }
 
 // "2xv5e-256" as 2 and "v5e-256"; without a number 1 and all of it.

@@ -60,10 +60,7 @@ bool may_become_more(std::string_view word) {
   if (word.find('$') != std::string_view::npos || has_reference(word)) {
     return true;
   }
-  std::string lower(word);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string lower = lower_case(word);
   for (const char* sign : {"://", "www.", "mailto:", "xmpp:"}) {
     if (lower.find(sign) != std::string::npos) return true;
   }

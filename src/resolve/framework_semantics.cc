@@ -255,10 +255,9 @@ std::string without_digits(std::string_view name) {
   std::string result;
   bool in_number = false;
   for (const char c : name) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) result += c;
-    if (digit && !in_number) result += '*';
-    in_number = digit;
+    if (!is_digit(c)) result += c;
+    if (is_digit(c) && !in_number) result += '*';
+    in_number = is_digit(c);
   }
   return result;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -279,12 +278,10 @@ constexpr std::array<Unsupported, 8> kUnsupported = {{
 }};
 
 bool is_identifier(std::string_view name) {
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           (c >= '0' && c <= '9');
-  };
-  return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
-         std::ranges::all_of(name, is_word);
+  return !name.empty() && !is_digit(name.front()) &&
+         std::ranges::all_of(name, [](char c) {
+           return is_letter(c) || c == '_' || is_digit(c);
+         });
 }
 
 class Translator {
@@ -399,11 +396,9 @@ class Translator {
   }
 
   static std::optional<int> bound(std::string_view digits) {
-    int value = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || value > kMaxRepeat) return std::nullopt;
-    return value;
+    const auto value = parse_integer(digits);
+    if (!value || *value > kMaxRepeat) return std::nullopt;
+    return static_cast<int>(*value);
   }
 
   // `{m}`, `{m,}`, `{,n}`, `{m,n}` repeat; any other brace is a character.

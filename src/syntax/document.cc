@@ -146,13 +146,9 @@ std::optional<double> Node::number() const {
   if (digits.find_first_of("nN") != std::string_view::npos) {
     digits.remove_prefix(1);
   }
-  double value = 0;
-  const auto [stop, problem] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (problem != std::errc() || stop != digits.data() + digits.size()) {
-    return std::nullopt;  // beyond the range of a double
-  }
-  return negative ? -value : value;
+  const auto value = parse_real(digits);
+  if (!value) return std::nullopt;  // beyond the range of a double
+  return negative ? -*value : *value;
 }
 
 std::optional<bool> Node::boolean() const {

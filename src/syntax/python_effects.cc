@@ -69,9 +69,7 @@ bool is_text_token(const PythonToken& token) {
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words(1);
   for (const char c : text) {
-    const bool is_part = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                         c == '_' || is_digit(c);
-    if (is_part) {
+    if (is_letter(c) || c == '_' || is_digit(c)) {
       words.back() += c;
     } else if (!words.back().empty()) {
       words.emplace_back();

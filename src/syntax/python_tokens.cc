@@ -18,8 +18,7 @@ constexpr std::array<std::string_view, 22> kOperators = {
     "+=",  "-=",  "*=",  "/=",  "%=",  "|=", "&=", "**", "//", "<<", ">>"};
 
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return is_letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 

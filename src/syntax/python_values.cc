@@ -51,11 +51,7 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
 }  // namespace
 
 bool says_rules(std::string_view name) {
-  std::string lower;
-  for (const char c : name) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower.find("rule") != std::string::npos;
+  return lower_case(name).find("rule") != std::string::npos;
 }
 
 bool is_python_maker(std::string_view callee) {

@@ -486,13 +486,7 @@ bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
 // Booleans and nulls of YAML 1.1 and 1.2.
 bool is_reserved(std::string_view text) {
-  static constexpr std::array<std::string_view, 9> kWords = {
-      "y", "yes", "n", "no", "on", "off", "true", "false", "null"};
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return std::ranges::find(kWords, lower) != kWords.end();
+  return has_word("y yes n no on off true false null", lower_case(text));
 }
 
 }  // namespace

@@ -295,8 +295,7 @@ std::optional<std::array<Side, 2>> read_sides(
     read.at(side) = read_side(sides.at(side).file, found.at(side));
   });
   for (const Diagnostics& of_side : found) {
-    diags.keep_sources(of_side);
-    for (const Diagnostic& each : of_side.all()) diags.add(each);
+    diags.add_all(of_side);
   }
   if (!read[0] || !read[1]) return std::nullopt;
   return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};

@@ -4,7 +4,6 @@
 // a collective.
 #include "cli/commands/explain.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,8 +69,7 @@ std::string plain(std::string_view page, bool colour) {
   std::string text;
   bool fenced = false;
   while (!page.empty()) {
-    const std::string_view line = page.substr(0, page.find('\n'));
-    page.remove_prefix(std::min(page.size(), line.size() + 1));
+    const std::string_view line = next_line(page);
     if (line.starts_with("```")) {
       fenced = !fenced;
       const std::string_view title = fence_title(line);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan list TOPIC`: what the program's tables hold.
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,8 +77,7 @@ std::vector<Table> list_commands() {
 std::string first_sentence(std::string_view text) {
   std::string comment;
   while (text.starts_with("#")) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::string_view line = next_line(text);
     const size_t begin = line.find_first_not_of("# ");
     if (begin == line.npos || line.find("SPDX") != line.npos) continue;
     comment += (comment.empty() ? "" : " ") + std::string(line.substr(begin));

@@ -2,7 +2,6 @@
 #include "io/dtensor/placements.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <utility>
@@ -174,16 +173,12 @@ class Parser {
   std::optional<int64_t> integer() {
     const bool negative = here().is("-");
     if (negative) ++at_;
-    int64_t value = 0;
-    const std::string& text = here().text;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value);
-    if (here().kind != PythonTokenKind::Number || error != std::errc() ||
-        end != text.data() + text.size()) {
+    const auto value = parse_integer(here().text);
+    if (here().kind != PythonTokenKind::Number || !value) {
       return malformed(here(), "a whole number is expected here");
     }
     ++at_;
-    return negative ? -value : value;
+    return negative ? -*value : *value;
   }
 
   std::span<const PythonToken> tokens_;

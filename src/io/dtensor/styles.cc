@@ -23,12 +23,8 @@ enum class Style : uint8_t { Column, Row, Whole, Input };
 // `Float8ColwiseParallel` and torchtitan's `colwise_parallel` are the same to
 // parameters.
 std::optional<Style> find_style(std::string_view name) {
-  std::string plain;
-  for (const char c : name) {
-    if (c != '_') {
-      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    }
-  }
+  std::string plain = lower_case(name);
+  std::erase(plain, '_');
   if (plain.ends_with("colwiseparallel")) return Style::Column;
   if (plain.ends_with("rowwiseparallel")) return Style::Row;
   if (plain.ends_with("sequenceparallel") || plain == "noparallel") {

@@ -93,9 +93,7 @@ Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags) {
 
 std::string git_words(std::string_view errors) {
   while (!errors.empty()) {
-    const size_t end = std::min(errors.find('\n'), errors.size());
-    std::string_view line = errors.substr(0, end);
-    errors.remove_prefix(std::min(end + 1, errors.size()));
+    std::string_view line = next_line(errors);
     if (line.empty() || line.starts_with("warning: ") ||
         line.starts_with("hint: ")) {
       continue;

@@ -2,7 +2,6 @@
 #include "io/git/objects.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/child_process.h"
@@ -201,11 +200,9 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
   if (second != std::string::npos) {
     header.id = line->substr(0, first);
     header.type = line->substr(first + 1, second - first - 1);
-    const char* end = line->data() + line->size();
-    const auto [rest, problem] =
-        std::from_chars(line->data() + second + 1, end, header.size);
-    if (problem == std::errc() && rest == end && header.size >= 0 &&
-        is_object_id(header.id)) {
+    header.size =
+        parse_integer(std::string_view(*line).substr(second + 1)).value_or(-1);
+    if (header.size >= 0 && is_object_id(header.id)) {
       git = std::move(asked);
       return header;
     }

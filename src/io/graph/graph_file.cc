@@ -48,8 +48,7 @@ bool looks_like_yaml_graph(std::string_view head) {
   bool named = false;
   bool has_parts = false;
   while (!head.empty()) {
-    const std::string_view line = head.substr(0, head.find('\n'));
-    head.remove_prefix(std::min(head.size(), line.size() + 1));
+    const std::string_view line = next_line(head);
     if (has_key(line, "graph")) {
       const size_t value = line.find_first_not_of(" \t\r", 6);
       named = value != line.npos && line[value] != '{' && line[value] != '#';

@@ -28,9 +28,8 @@ bool is_value_name(std::string_view text) {
   if (text.empty() || text.size() > kMaxNameLength) return false;
   constexpr std::string_view kOthers = "_.-/";
   for (const char c : text) {
-    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      (c >= '0' && c <= '9');
-    if (!word && kOthers.find(c) == kOthers.npos) return false;
+    if (!is_letter(c) && !is_digit(c) && kOthers.find(c) == kOthers.npos)
+      return false;
   }
   return true;
 }

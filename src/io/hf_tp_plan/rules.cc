@@ -463,8 +463,7 @@ class Reader {
 
   static bool is_module_path(std::string_view text) {
     return !text.empty() && std::ranges::all_of(text, [](char c) {
-      return c == '_' || c == '.' || is_digit(c) || (c >= 'a' && c <= 'z') ||
-             (c >= 'A' && c <= 'Z');
+      return c == '_' || c == '.' || is_digit(c) || is_letter(c);
     });
   }
 

@@ -388,11 +388,7 @@ std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
 }
 
 bool has_text(std::string_view name, std::string_view word) {
-  std::string lower;
-  for (const char c : name) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower.find(word) != std::string::npos;
+  return lower_case(name).find(word) != std::string::npos;
 }
 
 // Pairs of names are logical axis rules where their variable says so, or some

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/simulate/model.h"
 
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -21,20 +20,12 @@
 namespace shardplan::cli {
 namespace {
 
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc() || rest != end) return std::nullopt;
-  return number;
-}
-
 InputIds from_text(const std::string& text, Diagnostics& diags) {
   InputIds ids;
   for (const std::string& sequence : split_list(text, ';')) {
     std::vector<int64_t>& row = ids.emplace_back();
     for (const std::string& entry : split_list(sequence)) {
-      const auto number = number_in(entry);
+      const auto number = parse_integer(entry);
       if (!number) {
         diags
             .error(Code::Usage, {},
