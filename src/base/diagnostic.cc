@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 
@@ -60,6 +61,17 @@ const Label* main_label(const Diagnostic& diagnostic) {
   return found == diagnostic.labels.end() ? nullptr : &*found;
 }
 
+Diagnostics::Builder suggest(Diagnostics::Builder report, std::string_view word,
+                             std::span<const std::string> known,
+                             std::string otherwise) {
+  if (const auto near = nearest(word, known)) {
+    report.help("did you mean " + in_backticks(*near) + "?");
+  } else if (!otherwise.empty()) {
+    report.help(std::move(otherwise));
+  }
+  return report;
+}
+
 std::string stable_subject(const Diagnostic& diagnostic) {
   const Label* label = main_label(diagnostic);
   return label != nullptr ? std::string(label->where.text())
@@ -80,15 +92,6 @@ Diagnostics::Builder& Diagnostics::Builder::fact(std::string text) {
 Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
   diagnostic_->help.push_back(std::move(text));
   return *this;
-}
-
-Diagnostics::Builder& Diagnostics::Builder::suggest(
-    std::string_view word, std::span<const std::string> known,
-    std::string otherwise) {
-  if (const auto near = nearest(word, known)) {
-    return help("did you mean " + in_backticks(*near) + "?");
-  }
-  return otherwise.empty() ? *this : help(std::move(otherwise));
 }
 
 Diagnostics::Builder& Diagnostics::Builder::parameters(

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -148,9 +147,6 @@ class Diagnostics {
     Builder& label(Span where, std::string text);
     Builder& fact(std::string text);
     Builder& help(std::string text);
-    // "did you mean `x`?", the known word that is nearest; else `otherwise`.
-    Builder& suggest(std::string_view word, std::span<const std::string> known,
-                     std::string otherwise = "");
     Builder& parameters(std::vector<std::string> names);  // sets findings too
     Builder& findings(int64_t count);
     Builder& bytes(double per_device);

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/plain_json.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -193,7 +194,9 @@ std::string some_names(std::span<const std::string> names, size_t most) {
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  for (char& c : lower) c = lower_case(c);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
   return lower;
 }
 

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,17 +33,6 @@ std::string joined(std::span<const std::string> texts, std::string_view between,
                    std::string_view last);
 std::string joined(std::span<const std::string> texts,
                    std::string_view between);
-// What `text_of` makes of each, with `between` between them.
-template <typename Range, typename TextOf>
-std::string joined_of(const Range& range, std::string_view between,
-                      TextOf text_of) {
-  std::string all;
-  for (const auto& each : range) {
-    if (!all.empty()) all += between;
-    all += std::invoke(text_of, each);
-  }
-  return all;
-}
 // "`a`", as it is: renderers escape (printable below).
 std::string in_backticks(std::string_view text);
 // "`a`, `b` and `c`"
@@ -61,17 +48,6 @@ std::string list_text(std::span<const int64_t> numbers, size_t limit = 12);
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates);
 
-// The first of that name, or null.
-template <typename Range>
-auto* find_named(Range&& range, std::string_view name) {
-  for (auto& each : range) {
-    if (each.name == name) return &each;
-  }
-  return static_cast<decltype(&*std::begin(range))>(nullptr);
-}
-// Whether `word` is one of the words, which blanks separate.
-bool has_word(std::string_view words, std::string_view word);
-
 // Whether `text` is `pattern`, in which `*` is any text.
 bool is_like(std::string_view pattern, std::string_view text);
 
@@ -85,16 +61,6 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
-// ASCII letters only.
-constexpr char lower_case(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-std::string lower_case(std::string_view text);
-// The whole text as a number in digits; empty when it is none.
-std::optional<int64_t> parse_integer(std::string_view text);
-std::optional<double> parse_real(std::string_view text);
-// Takes the first line, and the end of it, off the text.
-std::string_view next_line(std::string_view& rest);
 
 // Columns that a terminal needs for UTF-8 text: East Asian wide characters and
 // emoji take two, combining marks none.

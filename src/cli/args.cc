@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 
@@ -88,15 +89,15 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   }
   auto problem =
       diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
-  problem.suggest(name, candidates, "`shardplan help` lists the options");
+  suggest(problem, name, candidates, "`shardplan help` lists the options");
 }
 
 const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   if (const Command* command = find_command(word)) return command;
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.emplace_back(command.name);
-  diags.error(Code::Usage, {}, "unknown command " + in_backticks(word))
-      .suggest(word, names, "`shardplan help` shows all commands");
+  suggest(diags.error(Code::Usage, {}, "unknown command " + in_backticks(word)),
+          word, names, "`shardplan help` shows all commands");
   return nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/simulate/model.h"
 #include "cli/flag_values.h"
 #include "io/fence.h"

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
@@ -35,12 +36,10 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
                 Diagnostics& diags) {
   const std::optional<Code> code = find_code(word);
   if (!code) {
-    diags
-        .error(
-            Code::Usage, setting.where,
-            "unknown code " + in_backticks(word) + " in " + title_of(setting))
-        .suggest(word, code_words(deny),
-                 "`shardplan list codes` shows all codes");
+    suggest(diags.error(Code::Usage, setting.where,
+                        "unknown code " + in_backticks(word) + " in " +
+                            title_of(setting)),
+            word, code_words(deny), "`shardplan list codes` shows all codes");
   } else if (!deny &&
              (prevents_running(*code) || *code == Code::InternalError)) {
     diags.error(Code::Usage, setting.where,
@@ -222,10 +221,10 @@ bool is_choice(const Setting& setting, Diagnostics& diags) {
   if (std::ranges::find(choices, setting.value) != choices.end()) {
     return true;
   }
-  diags
-      .error(Code::Usage, setting.where,
-             must_be(setting, "one of " + quoted_names(choices, " or ")))
-      .suggest(setting.value, choices);
+  suggest(
+      diags.error(Code::Usage, setting.where,
+                  must_be(setting, "one of " + quoted_names(choices, " or "))),
+      setting.value, choices);
   return false;
 }
 

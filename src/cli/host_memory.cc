@@ -9,6 +9,7 @@
 #include "base/allocation.h"
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "io/fence.h"

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/config.h"
 #include "io/paths.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -121,10 +122,9 @@ Diagnostics::Builder report_unknown(const std::string& token,
   for (const PartitionField& field : kFields) {
     if (!field.token.empty()) known.emplace_back(field.token);
   }
-  return diags
-      .error(Code::UnknownAxis, {},
-             "unknown semantic axis " + in_backticks(token))
-      .suggest(token, known);
+  return suggest(diags.error(Code::UnknownAxis, {},
+                             "unknown semantic axis " + in_backticks(token)),
+                 token, known);
 }
 
 SemanticEntry one(std::string_view token) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -34,7 +35,7 @@ bool add_declaration(std::string_view text, Declarations& declarations) {
   text.remove_prefix(kPadVocab.size());
   const auto multiple = parse_integer(text);
   if (!multiple || *multiple < 1 || *multiple > kMaxPadVocab) return false;
-  declarations.pad_vocab = multiple;
+  declarations.pad_vocab = *multiple;
   return true;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
 #include "resolve/resolve.h"

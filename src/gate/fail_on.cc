@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "gate/rule_changes.h"
 
 namespace shardplan {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/partition_axis.h"
 
 namespace shardplan {

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/load.h"
 #include "io/other_files.h"
 #include "syntax/document.h"

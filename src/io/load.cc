@@ -13,6 +13,7 @@
 #include "base/allocation.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/formats.h"
@@ -306,7 +307,7 @@ std::shared_ptr<const Architecture> load_architecture(
     auto problem =
         diags.error(Code::Usage, {},
                     "there is no architecture " + in_backticks(name_or_path));
-    problem.suggest(name_or_path, known);
+    suggest(problem, name_or_path, known);
     problem.help(
         "`shardplan list architectures` shows those that are shipped; a file "
         "is read, too");
@@ -327,7 +328,7 @@ std::shared_ptr<const NameScheme> load_name_scheme(
   }
   auto problem = diags.error(
       Code::Usage, {}, "there is no scheme " + in_backticks(name_or_path));
-  problem.suggest(name_or_path, name_scheme_names());
+  suggest(problem, name_or_path, name_scheme_names());
   problem.help(
       "`shardplan list schemes` shows those that are shipped; a file is read, "
       "too");
@@ -433,7 +434,7 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
   }
   auto report =
       diags.error(Code::Usage, {}, "unknown rule dialect `" + name + "`");
-  report.suggest(name, known);
+  suggest(report, name, known);
   report.help("`shardplan list dialects` shows all");
   return nullptr;
 }
@@ -625,7 +626,7 @@ void check_answers(std::span<const RuleAnswer> answers,
         "`--set " + answer.name + "`: no rules depend on this name");
     const std::set<std::string> known(questions.begin(), questions.end());
     const std::vector<std::string> names(known.begin(), known.end());
-    report.suggest(answer.name, names);
+    suggest(report, answer.name, names);
     if (names.empty()) {
       report.help("the rules leave nothing open: remove `--set`");
     } else {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"

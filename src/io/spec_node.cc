@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -208,7 +209,7 @@ void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
   for (const ShardingPreset& each : sharding_presets()) {
     known.emplace_back(each.name);
   }
-  report.suggest(name, known);
+  suggest(report, name, known);
 }
 
 PartitionSpec preset_spec(const ShardingPreset& preset) {

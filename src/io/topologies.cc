@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/hardware.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
@@ -36,7 +37,7 @@ struct Named {
   std::string_view name;
 };
 template <typename Entry>
-Named<Entry> find_named(std::span<const Entry> table, std::string_view name) {
+Named<Entry> find_spelled(std::span<const Entry> table, std::string_view name) {
   for (const Entry& entry : table) {
     const std::string_view own = spelled(entry, name);
     if (!own.empty()) return {&entry, own};
@@ -131,13 +132,13 @@ class TopologyReader {
         parts_(split_times(text)) {}
 
   std::optional<NamedTopology> read() {
-    const auto machine = find_named(gpu_machines(), parts_.name);
+    const auto machine = find_spelled(gpu_machines(), parts_.name);
     if (machine.entry != nullptr) return read_machine(machine);
-    const auto plain = find_named(plain_accelerators(), parts_.name);
+    const auto plain = find_spelled(plain_accelerators(), parts_.name);
     if (plain.entry != nullptr) return read_plain(plain);
     const auto sized = split_size(parts_.name);
     if (sized) {
-      const auto family = find_named(tpu_families(), sized->family);
+      const auto family = find_spelled(tpu_families(), sized->family);
       if (family.entry != nullptr) return read_slice(family, sized->size);
     }
     return report_unknown(sized ? sized->family : parts_.name);
@@ -268,7 +269,7 @@ class TopologyReader {
       }
       const auto near = nearest(sized->family, families);
       if (near &&
-          has_size(*find_named(tpu_families(), *near).entry, sized->size)) {
+          has_size(*find_spelled(tpu_families(), *near).entry, sized->size)) {
         return with_times(*near + "-" + std::to_string(sized->size));
       }
     }
@@ -282,7 +283,7 @@ class TopologyReader {
     const auto near = nearest(parts_.name, names);
     if (!near) return std::nullopt;
     const bool needs_number =
-        find_named(gpu_machines(), *near).entry == nullptr;
+        find_spelled(gpu_machines(), *near).entry == nullptr;
     return needs_number && !parts_.times ? "8x" + *near : with_times(*near);
   }
 
@@ -295,7 +296,7 @@ class TopologyReader {
           .fact(std::string(ambiguous.why))
           .help(std::string(ambiguous.help));
     }
-    const auto family = find_named(tpu_families(), name);
+    const auto family = find_spelled(tpu_families(), name);
     if (family.entry != nullptr) {
       return diags_.error(Code::Usage, where_, shown + " has no size")
           .fact(units_text(*family.entry, family.name))

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "resolve/name_resolution.h"
 
 namespace shardplan {

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/json.h"
 #include "syntax/packed_document.h"
 

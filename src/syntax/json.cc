@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
 

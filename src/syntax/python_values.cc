@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/python_program.h"
 
 namespace shardplan {

@@ -20,6 +20,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/document.h"
 #include "syntax/tokens.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/rule_diff.h"
 #include "cli/commands/semantics.h"
@@ -481,10 +482,9 @@ void set_semantics(const Setting& setting, Options& options,
   for (const std::string& name : names) {
     if (find_framework_semantics(name) != nullptr) continue;
     fine = false;
-    diags
-        .error(Code::Usage, setting.where,
-               "unknown reading " + in_backticks(name))
-        .suggest(name, known, "`shardplan list readings` shows all");
+    suggest(diags.error(Code::Usage, setting.where,
+                        "unknown reading " + in_backticks(name)),
+            name, known, "`shardplan list readings` shows all");
   }
   if (fine) options.diff.semantics = names;
 }

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
@@ -125,8 +126,9 @@ Exit run_explain(Context& context) {
       names.push_back(code_id(info.code));
       names.emplace_back(info.name);
     }
-    context.diags.error(Code::Usage, {}, "unknown code " + in_backticks(word))
-        .suggest(word, names, "`shardplan list codes` shows all codes");
+    suggest(context.diags.error(Code::Usage, {},
+                                "unknown code " + in_backticks(word)),
+            word, names, "`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;
   }
   const auto page = page_of(*code);

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/export.h"
 #include "cli/flags.h"

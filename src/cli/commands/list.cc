@@ -6,6 +6,7 @@
 
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -336,8 +337,8 @@ const Topic* find_topic(std::string_view name) {
 const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   const Topic* topic = find_topic(name);
   if (topic != nullptr) return topic;
-  diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name))
-      .suggest(name, topic_names(), "`shardplan list` shows the topics");
+  suggest(diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name)),
+          name, topic_names(), "`shardplan list` shows the topics");
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/tables.h"

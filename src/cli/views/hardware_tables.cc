@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {

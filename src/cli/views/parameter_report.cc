@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "cli/views/tables.h"
 #include "core/plan.h"
@@ -64,7 +65,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
       return report;
     }
   }
-  report.suggest(name, candidates);
+  suggest(report, name, candidates);
   return report;
 }
 

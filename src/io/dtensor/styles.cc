@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/plan_of_hooks.h"
 #include "syntax/python_program.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/child_process.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/git/git.h"
 
 namespace shardplan {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/git/git.h"
 
 namespace shardplan {

@@ -6,6 +6,7 @@
 
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"

@@ -5,7 +5,7 @@
 // tests/data/hf_tp_plan_models.json.
 #include <array>
 
-#include "base/text.h"
+#include "base/words.h"
 #include "io/hf_tp_plan/python_file.h"
 
 namespace shardplan {

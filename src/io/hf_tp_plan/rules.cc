@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "io/dialects.h"
 #include "io/hf_tp_plan/python_file.h"

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/maxtext/config.h"

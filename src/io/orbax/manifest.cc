@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"

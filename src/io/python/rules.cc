@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/python/padding.h"
 #include "io/python/tables.h"

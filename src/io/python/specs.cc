@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/python/tables.h"
 #include "io/spec_node.h"
 
@@ -160,12 +161,12 @@ std::optional<PartitionAxis> read_python_partition_axis(
   for (const PythonValue& item : value.items) {
     const auto field = find_partition_field(item.keyword);
     if (!field) {
-      diags
-          .error(Code::UnknownKey, item.where,
-                 item.keyword.empty()
-                     ? "the fields of a PartitionAxis are given by name"
-                     : "PartitionAxis has no " + in_backticks(item.keyword))
-          .suggest(item.keyword, known);
+      suggest(diags.error(
+                  Code::UnknownKey, item.where,
+                  item.keyword.empty()
+                      ? "the fields of a PartitionAxis are given by name"
+                      : "PartitionAxis has no " + in_backticks(item.keyword)),
+              item.keyword, known);
       return std::nullopt;
     }
     auto axes = read_python_axes(item, diags);

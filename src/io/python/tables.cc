@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/python/rules.h"
 #include "io/spec_node.h"
 #include "syntax/python_program.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/export.h"
 #include "io/stablehlo/module.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"

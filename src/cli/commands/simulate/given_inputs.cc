@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "io/load.h"
 
@@ -238,7 +239,7 @@ class GivenReader {
                    "`simulate WEIGHTS --graph FILE`");
       return false;
     }
-    problem.suggest(name, input_names_);
+    suggest(problem, name, input_names_);
     return false;
   }
 

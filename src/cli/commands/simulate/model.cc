@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "core/plan.h"
