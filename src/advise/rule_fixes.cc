@@ -9,6 +9,7 @@
 #include "advise/name_pattern.h"
 #include "advise/possible_fixes.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -373,8 +374,7 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   const Subject& subject = found.diagnostic.subject;
   const auto dim = static_cast<size_t>(subject.dim);
   const PartitionSpec& asked = spec_of(found);
-  std::vector<std::string> known;
-  for (const Axis& axis : plan.mesh.axes()) known.push_back(axis.name);
+  std::vector<std::string> known = all_names(plan.mesh.axes());
   known.insert(known.end(), plan.declared_axes.begin(),
                plan.declared_axes.end());
   std::vector<std::string> meant;

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 
@@ -34,6 +35,14 @@ auto* find_named(Range&& range, std::string_view name) {
     if (each.name == name) return &each;
   }
   return static_cast<decltype(&*std::begin(range))>(nullptr);
+}
+
+// The names of all, in their order.
+template <typename Range>
+std::vector<std::string> all_names(const Range& range) {
+  std::vector<std::string> names;
+  for (const auto& each : range) names.emplace_back(each.name);
+  return names;
 }
 
 // Whether `word` is one of the words, which blanks separate.

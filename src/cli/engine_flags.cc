@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
@@ -17,11 +18,7 @@ constexpr std::string_view kServing = "check analyze sweep";
 // More tokens or sequences than one step has; keeps products within 63 bits.
 constexpr int64_t kMaxStep = int64_t{1} << 32;
 
-std::vector<std::string> engine_choices() {
-  std::vector<std::string> names;
-  for (const Engine& engine : engines()) names.emplace_back(engine.name);
-  return names;
-}
+std::vector<std::string> engine_choices() { return all_names(engines()); }
 
 // A fraction above 0, at most 1.
 void set_share(const Setting& s, Options& o, Diagnostics& d) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
@@ -31,13 +32,7 @@ constexpr std::string_view kPlanned =
 constexpr std::string_view kRuled =
     "check resolve analyze sweep simulate export inspect diff";
 
-std::vector<std::string> dialect_names() {
-  std::vector<std::string> names;
-  for (const RuleDialect& dialect : rule_dialects()) {
-    names.emplace_back(dialect.name);
-  }
-  return names;
-}
+std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
 
 std::vector<std::string> policy_names() {
   return {"drop", "prefix", "pad", "chunk", "error"};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flags.h"
 #include "memory/sweep.h"
 #include "session/serving.h"
@@ -198,8 +199,7 @@ std::optional<std::vector<Target>> chosen_targets(
     std::vector<Target> targets, const std::vector<std::string>& patterns,
     Diagnostics& diags) {
   if (patterns.empty()) return targets;
-  std::vector<std::string> names;
-  for (const Target& target : targets) names.push_back(target.name);
+  std::vector<std::string> names = all_names(targets);
   bool fine = true;
   for (const std::string& pattern : patterns) {
     if (std::ranges::any_of(names, [&](const std::string& name) {

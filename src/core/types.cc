@@ -127,9 +127,7 @@ std::optional<DType> find_dtype(std::string_view text) {
 }
 
 std::string nearest_dtype(std::string_view text) {
-  std::vector<std::string> names;
-  names.reserve(kDTypes.size());
-  for (const DTypeInfo& info : kDTypes) names.emplace_back(info.name);
+  std::vector<std::string> names = all_names(kDTypes);
   return nearest(short_form(text), names).value_or("");
 }
 

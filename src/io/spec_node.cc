@@ -205,10 +205,7 @@ std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
 }
 
 void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
-  std::vector<std::string> known;
-  for (const ShardingPreset& each : sharding_presets()) {
-    known.emplace_back(each.name);
-  }
+  std::vector<std::string> known = all_names(sharding_presets());
   suggest(report, name, known);
 }
 
@@ -360,10 +357,7 @@ bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {
 
 bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::Map, "partition_axis", diags)) return false;
-  std::vector<std::string> known;
-  for (const PartitionField& field : partition_fields()) {
-    known.emplace_back(field.name);
-  }
+  std::vector<std::string> known = all_names(partition_fields());
   PartitionAxis axis = default_partition_axis();
   bool good = reject_unknown_keys(node, known, diags);
   for (size_t i = 0; i < node.size(); ++i) {

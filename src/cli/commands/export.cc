@@ -139,13 +139,7 @@ Exit run_export(Context& context) {
 
 namespace {
 
-std::vector<std::string> target_names() {
-  std::vector<std::string> names;
-  for (const ExportTarget& target : export_targets()) {
-    names.emplace_back(target.name);
-  }
-  return names;
-}
+std::vector<std::string> target_names() { return all_names(export_targets()); }
 
 }  // namespace
 

@@ -392,11 +392,7 @@ constexpr std::array<std::string_view, 1> kSchemeFolders = {"schemes"};
 
 }  // namespace
 
-std::vector<std::string> topic_names() {
-  std::vector<std::string> names;
-  for (const Topic& topic : kTopics) names.emplace_back(topic.name);
-  return names;
-}
+std::vector<std::string> topic_names() { return all_names(kTopics); }
 
 Exit run_list(Context& context) {
   Report report;

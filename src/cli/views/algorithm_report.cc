@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "comm/collective.h"
 #include "report/shard_grid.h"
@@ -326,13 +327,7 @@ Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
 
 }  // namespace
 
-std::vector<std::string> algorithm_names() {
-  std::vector<std::string> names;
-  for (const Algorithm& algorithm : algorithms()) {
-    names.emplace_back(algorithm.name);
-  }
-  return names;
-}
+std::vector<std::string> algorithm_names() { return all_names(algorithms()); }
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;

@@ -114,14 +114,12 @@ Table device_class_table(const Budget& budget) {
   table.title = "Classes of devices: " + legend(budget);
   const ColumnsOf<BudgetClass> columns = {
       {{"class", "class", Align::Left, true},
-       [](const BudgetClass& c) {
-         return c.label.empty() ? Cell() : Cell(c.label);
-       }},
-      {right("devices"), [](const BudgetClass& c) { return Count{c.devices}; }},
+       [](auto& c) { return c.label.empty() ? Cell() : Cell(c.label); }},
+      {right("devices"), [](auto& c) { return Count{c.devices}; }},
       {right("bytes_per_device", "per device"),
-       [](const BudgetClass& c) { return ByteSize{c.total}; }},
+       [](auto& c) { return ByteSize{c.total}; }},
       {left("shares", ""),
-       [&budget](const BudgetClass& c) {
+       [&budget](auto& c) {
          return stacked_bar(c, budget.classes.front().total);
        }},
   };
@@ -145,13 +143,12 @@ Table memory_rows(const Budget& budget) {
   };
   const ColumnsOf<Share> columns = {
       {left("class"),
-       [](const Share& s) { return Count{static_cast<int64_t>(s.number)}; }},
-      {left("label"), [](const Share& s) { return s.of.label; }},
-      {right("devices"), [](const Share& s) { return Count{s.of.devices}; }},
-      {left("category"),
-       [](const Share& s) { return category_id(s.category); }},
+       [](auto& s) { return Count{static_cast<int64_t>(s.number)}; }},
+      {left("label"), [](auto& s) { return s.of.label; }},
+      {right("devices"), [](auto& s) { return Count{s.of.devices}; }},
+      {left("category"), [](auto& s) { return category_id(s.category); }},
       {right("bytes_per_device", "per device"),
-       [](const Share& s) { return ByteSize{s.of.bytes[s.category]}; }},
+       [](auto& s) { return ByteSize{s.of.bytes[s.category]}; }},
   };
   table.columns = columns_of(columns);
   table.audience = Audience::Programs;
@@ -204,30 +201,29 @@ Table state_table(const Budget& budget, const StateOptions& state,
   table.id = for_people ? "state_for_people" : "state";
   table.title = "Training state";
   ColumnsOf<LeafSum> columns = {
-      {left("role"), [](const LeafSum& sum) { return std::string(sum.role); }},
-      {left("category"),
-       [](const LeafSum& sum) { return kind_name(sum.kind); }},
+      {left("role"), [](auto& sum) { return std::string(sum.role); }},
+      {left("category"), [](auto& sum) { return kind_name(sum.kind); }},
       {left("dtype"),
-       [](const LeafSum& sum) { return std::string(dtype_name(sum.dtype)); }},
-      {right("tensors"), [](const LeafSum& sum) { return Count{sum.tensors}; }},
+       [](auto& sum) { return std::string(dtype_name(sum.dtype)); }},
+      {right("tensors"), [](auto& sum) { return Count{sum.tensors}; }},
       {right("logical_bytes", "bytes"),
-       [](const LeafSum& sum) { return wide_bytes(sum.logical); }},
+       [](auto& sum) { return wide_bytes(sum.logical); }},
       {right("bytes_per_device", "per device"),
-       [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
+       [](auto& sum) { return ByteSize{sum.bytes_per_device}; }},
       {right("padding_bytes", "padding"),
-       [](const LeafSum& sum) { return wide_bytes(sum.padding); }},
+       [](auto& sum) { return wide_bytes(sum.padding); }},
       {right("unsharded_bytes_per_device", "not sharded by ZeRO"),
-       [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
+       [](auto& sum) { return ByteSize{sum.unsharded}; }},
   };
   if (!state.groups.empty()) {
     columns.insert(columns.begin() + 2,
-                   {right("group"), [](const LeafSum& sum) {
+                   {right("group"), [](auto& sum) {
                       return sum.group
                                  ? Cell{Count{static_cast<int64_t>(*sum.group)}}
                                  : Cell{};
                     }});
     columns.insert(columns.begin() + 3,
-                   {left("optimizer"), [&state](const LeafSum& sum) {
+                   {left("optimizer"), [&state](auto& sum) {
                       return optimizer_text(state, sum);
                     }});
   }
@@ -250,13 +246,12 @@ Table gathered_table(const Budget& budget, bool for_people) {
   table.id = for_people ? "gathered" : "gathered_layers";
   table.title = "Layers as gathered for use";
   const ColumnsOf<GatheredClass> columns = {
-      {{"layer", "layer", Align::Left, true},
-       [](const GatheredClass& c) { return c.label; }},
-      {right("layers"), [](const GatheredClass& c) { return Count{c.groups}; }},
+      {{"layer", "layer", Align::Left, true}, [](auto& c) { return c.label; }},
+      {right("layers"), [](auto& c) { return Count{c.groups}; }},
       {right("sharded_bytes_per_device", "sharded"),
-       [](const GatheredClass& c) { return ByteSize{c.sharded}; }},
+       [](auto& c) { return ByteSize{c.sharded}; }},
       {right("gathered_bytes_per_device", "gathered"),
-       [](const GatheredClass& c) { return ByteSize{c.gathered}; }},
+       [](auto& c) { return ByteSize{c.gathered}; }},
   };
   table.columns = columns_of(columns);
   table.audience = for_people ? Audience::People : Audience::Programs;
@@ -483,13 +478,13 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
   };
   const ColumnsOf<KvRow> columns = {
       {left("kind", "layers that cache"),
-       [](const KvRow& row) {
+       [](auto& row) {
          return row.kind == nullptr
                     ? std::string("one layer before its window cuts")
                     : kind_text(row.kind->layer);
        }},
       {right("layers"),
-       [](const KvRow& row) {
+       [](auto& row) {
          return Count{row.kind == nullptr ? 1 : row.kind->layers};
        }},
       {right("kv_heads", "KV heads"),
@@ -508,7 +503,7 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
          return ByteSize{token_bytes(*row.kind, row.share, request.dtype)};
        })},
       {right("bytes_per_device", "per device"),
-       [&request](const KvRow& row) {
+       [&request](auto& row) {
          if (row.kind == nullptr) return ByteSize{row.prefill_bytes};
          return ByteSize{kv_bytes(row.share, request.dtype).value_or(0) *
                          row.kind->layers};
@@ -588,18 +583,17 @@ Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
     one->sequences = share.sequences;
   }
   const ColumnsOf<Named> columns = {
-      {left("state"), [](const Named& s) { return s.name; }},
-      {left("dtype"),
-       [](const Named& s) { return std::string(dtype_name(s.dtype)); }},
-      {right("layers"), [](const Named& s) { return Count{s.layers}; }},
+      {left("state"), [](auto& s) { return s.name; }},
+      {left("dtype"), [](auto& s) { return std::string(dtype_name(s.dtype)); }},
+      {right("layers"), [](auto& s) { return Count{s.layers}; }},
       {right("elements_per_sequence", "elements"),
-       [](const Named& s) { return Count{s.elements}; }},
+       [](auto& s) { return Count{s.elements}; }},
       {right("bytes_per_sequence", "per sequence"),
-       [](const Named& s) { return ByteSize{s.bytes}; }},
+       [](auto& s) { return ByteSize{s.bytes}; }},
       {right("sequences_per_device", "seqs"),
-       [](const Named& s) { return Count{s.sequences}; }},
+       [](auto& s) { return Count{s.sequences}; }},
       {right("bytes_per_device", "per device"),
-       [](const Named& s) { return ByteSize{s.here}; }},
+       [](auto& s) { return ByteSize{s.here}; }},
   };
   Table table = {"recurrent_state", "Recurrent state", columns_of(columns)};
   std::vector<Row> rows;

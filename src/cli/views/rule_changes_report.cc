@@ -476,57 +476,44 @@ const ColumnsOf<ChangeRow>& change_columns() {
   static const ColumnsOf<ChangeRow> kColumns = {
       {left("target"), [](const ChangeRow&) { return Cell(); }},
       {left("kind"),
-       [](const ChangeRow& r) {
-         return Cell(std::string(kind_name(r.change.kind)));
-       }},
-      {left("what"),
-       [](const ChangeRow& r) { return some_text(r.change.what); }},
+       [](auto& r) { return Cell(std::string(kind_name(r.change.kind))); }},
+      {left("what"), [](auto& r) { return some_text(r.change.what); }},
       {left("before"),
-       [](const ChangeRow& r) {
+       [](auto& r) {
          return side_cell(r.change.before, r.change.text_before);
        }},
       {left("after"),
-       [](const ChangeRow& r) {
-         return side_cell(r.change.after, r.change.text_after);
-       }},
-      {left("file"),
-       [](const ChangeRow& r) { return file_cell(cause_of(r.change)); }},
-      {left("line"),
-       [](const ChangeRow& r) { return line_cell(cause_of(r.change)); }},
-      {left("fails"), [](const ChangeRow& r) { return Cell(YesNo{r.fails}); }},
+       [](auto& r) { return side_cell(r.change.after, r.change.text_after); }},
+      {left("file"), [](auto& r) { return file_cell(cause_of(r.change)); }},
+      {left("line"), [](auto& r) { return line_cell(cause_of(r.change)); }},
+      {left("fails"), [](auto& r) { return Cell(YesNo{r.fails}); }},
       {left("change"),
-       [](const ChangeRow& r) {
-         return Cell(std::string(how_name(r.change.how)));
-       }},
+       [](auto& r) { return Cell(std::string(how_name(r.change.how))); }},
       {left("of_values"),
-       [](const ChangeRow& r) { return Cell(YesNo{r.change.of_values}); }},
+       [](auto& r) { return Cell(YesNo{r.change.of_values}); }},
       {left("occurrence"),
-       [](const ChangeRow& r) { return Cell(Count{r.change.occurrence}); }},
-      {left("lost"),
-       [](const ChangeRow& r) { return Cell(Names{r.change.lost}); }},
-      {left("gained"),
-       [](const ChangeRow& r) { return Cell(Names{r.change.gained}); }},
+       [](auto& r) { return Cell(Count{r.change.occurrence}); }},
+      {left("lost"), [](auto& r) { return Cell(Names{r.change.lost}); }},
+      {left("gained"), [](auto& r) { return Cell(Names{r.change.gained}); }},
       {left("matters", "matters where"),
-       [](const ChangeRow& r) { return Cell(Names{r.change.matters}); }},
-      {left("by"), [](const ChangeRow& r) { return some_text(r.change.by); }},
-      {left("crossed"),
-       [](const ChangeRow& r) { return Cell(Count{r.change.crossed}); }},
-      {left("witness"),
-       [](const ChangeRow& r) { return some_text(r.change.witness); }},
+       [](auto& r) { return Cell(Names{r.change.matters}); }},
+      {left("by"), [](auto& r) { return some_text(r.change.by); }},
+      {left("crossed"), [](auto& r) { return Cell(Count{r.change.crossed}); }},
+      {left("witness"), [](auto& r) { return some_text(r.change.witness); }},
       {left("witness_from"),
-       [](const ChangeRow& r) {
+       [](auto& r) {
          return some_text(std::string(from_name(r.change.from)));
        }},
       {left("witness_of"),
-       [](const ChangeRow& r) { return some_text(r.change.witness_of); }},
+       [](auto& r) { return some_text(r.change.witness_of); }},
       {left("file_before"),
-       [](const ChangeRow& r) { return file_cell(r.change.before_where); }},
+       [](auto& r) { return file_cell(r.change.before_where); }},
       {left("line_before"),
-       [](const ChangeRow& r) { return line_cell(r.change.before_where); }},
+       [](auto& r) { return line_cell(r.change.before_where); }},
       {left("file_after"),
-       [](const ChangeRow& r) { return file_cell(r.change.after_where); }},
+       [](auto& r) { return file_cell(r.change.after_where); }},
       {left("line_after"),
-       [](const ChangeRow& r) { return line_cell(r.change.after_where); }}};
+       [](auto& r) { return line_cell(r.change.after_where); }}};
   return kColumns;
 }
 

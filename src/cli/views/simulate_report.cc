@@ -466,17 +466,13 @@ Table errors_table(const Graph& graph, const Simulation& outcome,
   table.title = "Error by layer";
   const ColumnsOf<ProbeError> columns = {
       {{"value", "value", Align::Left, true},
-       [&graph](const ProbeError& probe) { return name_of(graph, probe); }},
+       [&graph](auto& probe) { return name_of(graph, probe); }},
       {right("unsharded"),
-       [for_people](const ProbeError& probe) {
-         return cell(probe.unsharded, for_people);
-       }},
+       [for_people](auto& probe) { return cell(probe.unsharded, for_people); }},
       {right("sharded"),
-       [for_people](const ProbeError& probe) {
-         return cell(probe.sharded, for_people);
-       }},
+       [for_people](auto& probe) { return cell(probe.sharded, for_people); }},
       {right("amplification", "ratio"),
-       [for_people](const ProbeError& probe) {
+       [for_people](auto& probe) {
          return cell(amplification_of(probe), for_people);
        }},
   };
@@ -503,19 +499,19 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
     };
   };
   const ColumnsOf<Variant> columns = {
-      {left("mesh"), [](const Variant& v) { return MeshCell{v.mesh}; }},
-      {left("algorithm"), [](const Variant& v) { return v.algorithm; }},
+      {left("mesh"), [](auto& v) { return MeshCell{v.mesh}; }},
+      {left("algorithm"), [](auto& v) { return v.algorithm; }},
       {left("dtype", "kept in"),
-       [](const Variant& v) { return std::string(storage_name(v.storage)); }},
+       [](auto& v) { return std::string(storage_name(v.storage)); }},
       {left("reduce_dtype", "summed in"),
-       [](const Variant& v) { return std::string(storage_name(v.reduce)); }},
+       [](auto& v) { return std::string(storage_name(v.reduce)); }},
       {right("unsharded"),
        of_last([](const ProbeError& probe) { return probe.unsharded; })},
       {right("sharded"),
        of_last([](const ProbeError& probe) { return probe.sharded; })},
       {right("amplification", "ratio"), of_last(amplification_of)},
       {right("growth_per_layer", "per layer"),
-       [for_people](const Variant& v) {
+       [for_people](auto& v) {
          const std::optional<double> growth = growth_of(v.outcome);
          return growth ? cell(*growth, for_people) : Cell();
        }},

@@ -604,8 +604,7 @@ class Reader {
   }
 
   void report_style(const Entry& entry) {
-    std::vector<std::string> known;
-    for (const TpStyle& style : tp_styles()) known.emplace_back(style.name);
+    std::vector<std::string> known = all_names(tp_styles());
     auto report = errors_.malformed(
         entry.style_where,
         in_backticks(entry.style) + " is not a style of tensor parallelism");

@@ -153,10 +153,7 @@ std::optional<AxisNames> read_python_axes(const PythonValue& value,
 
 std::optional<PartitionAxis> read_python_partition_axis(
     const PythonValue& value, Diagnostics& diags) {
-  std::vector<std::string> known;
-  for (const PartitionField& field : partition_fields()) {
-    known.emplace_back(field.name);
-  }
+  std::vector<std::string> known = all_names(partition_fields());
   PartitionAxis axis = default_partition_axis();
   for (const PythonValue& item : value.items) {
     const auto field = find_partition_field(item.keyword);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
@@ -17,16 +18,8 @@ constexpr std::string_view kCounting = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
-std::vector<std::string> framework_names() {
-  std::vector<std::string> names;
-  for (const FrameworkDef& each : frameworks()) names.emplace_back(each.name);
-  return names;
-}
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (const Fp8Recipe& each : fp8_recipes()) names.emplace_back(each.name);
-  return names;
-}
+std::vector<std::string> framework_names() { return all_names(frameworks()); }
+std::vector<std::string> recipe_names() { return all_names(fp8_recipes()); }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 // Policies separated by commas, which lists of names have within:

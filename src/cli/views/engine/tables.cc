@@ -74,27 +74,24 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
 
 ColumnsOf<MemoryRow> memory_columns() {
   return {
-      {left("category", ""), [](const MemoryRow& r) { return r.category; }},
-      {left("kind", ""), [](const MemoryRow& r) { return r.kind; }},
-      {right("lower", ""),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
+      {left("category", ""), [](auto& r) { return r.category; }},
+      {left("kind", ""), [](auto& r) { return r.kind; }},
+      {right("lower", ""), [](auto& r) { return ByteSize{r.bytes.lower}; }},
       {right("estimate", ""),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
-      {right("upper", ""),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
-      {left("source", ""), [](const MemoryRow& r) { return Prose{r.source}; }},
+       [](auto& r) { return ByteSize{r.bytes.estimate}; }},
+      {right("upper", ""), [](auto& r) { return ByteSize{r.bytes.upper}; }},
+      {left("source", ""), [](auto& r) { return Prose{r.source}; }},
   };
 }
 
 ColumnsOf<MemoryRow> shown_columns() {
   return {
-      {left("what", ""), [](const MemoryRow& r) { return r.title; }},
+      {left("what", ""), [](auto& r) { return r.title; }},
       {right("lower", "at least"),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
-      {right("estimate"),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
+       [](auto& r) { return ByteSize{r.bytes.lower}; }},
+      {right("estimate"), [](auto& r) { return ByteSize{r.bytes.estimate}; }},
       {right("upper", "at most"),
-       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
+       [](auto& r) { return ByteSize{r.bytes.upper}; }},
   };
 }
 
@@ -162,16 +159,11 @@ Table stages_of(const Serving& serving) {
 
 ColumnsOf<DegreeVerdict> degree_columns() {
   return {
-      {left("of", ""),
-       [](const DegreeVerdict& v) { return std::string(degree_name(v.of)); }},
-      {right("degree", ""),
-       [](const DegreeVerdict& v) { return Count{v.degree}; }},
-      {left("legal", ""),
-       [](const DegreeVerdict& v) { return YesNo{v.legal}; }},
-      {left("asked", ""),
-       [](const DegreeVerdict& v) { return YesNo{v.asked}; }},
-      {left("reasons", ""),
-       [](const DegreeVerdict& v) { return Names{v.reasons}; }},
+      {left("of", ""), [](auto& v) { return std::string(degree_name(v.of)); }},
+      {right("degree", ""), [](auto& v) { return Count{v.degree}; }},
+      {left("legal", ""), [](auto& v) { return YesNo{v.legal}; }},
+      {left("asked", ""), [](auto& v) { return YesNo{v.asked}; }},
+      {left("reasons", ""), [](auto& v) { return Names{v.reasons}; }},
   };
 }
 
@@ -205,20 +197,18 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
 
 Table shown_degrees_table(const Serving& serving) {
   const ColumnsOf<ShownDegrees> columns = {
-      {left("of", ""), [](const ShownDegrees& d) { return d.of; }},
+      {left("of", ""), [](auto& d) { return d.of; }},
       {left("legal", ""),
-       [](const ShownDegrees& d) {
-         return std::string(d.legal ? "runs at" : "not at");
-       }},
+       [](auto& d) { return std::string(d.legal ? "runs at" : "not at"); }},
       {left("degrees", ""),
-       [](const ShownDegrees& d) {
+       [](auto& d) {
          const std::string text = list_text(d.degrees, d.degrees.size());
          if (d.others.empty()) return text;
          return text + (d.others.starts_with("without") ? " " : " with ") +
                 d.others;
        }},
       {{"reasons", "", Align::Left, true, true},
-       [](const ShownDegrees& d) { return Prose{joined(d.reasons, "; ")}; }},
+       [](auto& d) { return Prose{joined(d.reasons, "; ")}; }},
   };
   Table table = {"engine_degrees_shown",
                  "At which degrees " + std::string(serving.engine->title) +
