@@ -31,9 +31,7 @@ bool is_number(std::string_view piece) {
 }
 
 std::string escaped(std::string_view piece) {
-  if (is_number(piece)) {
-    return "[0-9]+" + escaped(piece.substr(1));
-  }
+  if (is_number(piece)) return "[0-9]+" + escaped(piece.substr(1));
   return escape_pattern(piece);
 }
 
@@ -213,9 +211,7 @@ std::optional<std::string> pattern_for(
     const Ending ending = ending_of(names, count);
     if (!is_usable(ending)) continue;
     const auto found = [&](std::string_view name) { return ending.ends(name); };
-    if (std::ranges::none_of(others, found)) {
-      return ending.pattern();
-    }
+    if (std::ranges::none_of(others, found)) return ending.pattern();
     // Whole names: only where they begin can still tell them apart.
     const auto whole = [&](std::string_view name) {
       return ending.ends(name) && pieces_of(name).size() == count;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "advise/name_pattern.h"
-#include "advise/rule_edit.h"
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/findings.h"

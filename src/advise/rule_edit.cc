@@ -3,9 +3,6 @@
 #include "advise/rule_edit.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "base/text.h"
 

@@ -415,9 +415,7 @@ void add_repeated(const Found& found, PossibleFixes& all) {
   earlier_gone.dims[dim].clear();
   for (const AxisName& axis : asked.dims[dim]) {
     AxisNames& now = earlier_gone.dims[dim];
-    if (std::ranges::find(now, axis) == now.end()) {
-      now.push_back(axis);
-    }
+    if (std::ranges::find(now, axis) == now.end()) now.push_back(axis);
   }
   for (size_t i = 0; i < dim; ++i) {
     std::erase_if(earlier_gone.dims[i], [&](const AxisName& axis) {

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "base/checked.h"
@@ -188,9 +187,7 @@ struct WhatIf::Impl {
     // What is copied and gone through for each change.
     const RuleSet& rules = made.rules;
     size = std::ssize(rules.logical_rules);
-    for (const Rule& rule : rules.rules) {
-      size += 1 + std::ssize(rule.spec.dims);
-    }
+    for (const Rule& rule : rules.rules) size += 1 + std::ssize(rule.spec.dims);
     for (size_t g = 0; g < firsts.size(); ++g) {
       size += 1 + static_cast<int64_t>(firsts.type(g).shape.size());
     }
@@ -218,9 +215,7 @@ struct WhatIf::Impl {
     sighting.worst = std::max(sighting.worst, diagnostic.severity);
     for (const std::string& name : diagnostic.parameters) {
       const auto found = group_named.find(name);
-      if (found != group_named.end()) {
-        add_group(found->second, sighting.groups);
-      }
+      if (found != group_named.end()) add_group(found->second, sighting.groups);
     }
   }
 

@@ -6,10 +6,8 @@
 #include <cerrno>
 #include <csignal>
 #include <map>
-#include <memory>
 #include <optional>
 #include <sstream>
-#include <string_view>
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/flag_values.h"
-#include "cli/flags.h"
 
 namespace shardplan::cli {
 namespace {

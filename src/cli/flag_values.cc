@@ -142,9 +142,7 @@ std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {
   auto problem = diags.error(Code::Usage, setting.where,
                              must_be(setting, "a dtype such as `bf16`"));
   const std::string near = nearest_dtype(setting.value);
-  if (!near.empty()) {
-    problem.help("did you mean `" + near + "`?");
-  }
+  if (!near.empty()) problem.help("did you mean `" + near + "`?");
   return problem;
 }
 
@@ -218,9 +216,7 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
-  if (std::ranges::find(choices, setting.value) != choices.end()) {
-    return true;
-  }
+  if (std::ranges::find(choices, setting.value) != choices.end()) return true;
   suggest(
       diags.error(Code::Usage, setting.where,
                   must_be(setting, "one of " + quoted_names(choices, " or "))),

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
-#include <string_view>
 
 #include "base/allocation.h"
 #include "base/checked.h"

@@ -5,10 +5,8 @@
 #include <charconv>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -16,7 +14,6 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "io/fence.h"
-#include "report/diagnostics_text.h"
 #include "report/runner_commands.h"
 
 namespace shardplan::cli {

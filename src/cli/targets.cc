@@ -2,9 +2,7 @@
 #include "cli/targets.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "base/text.h"
 #include "base/words.h"

@@ -2,7 +2,6 @@
 #include "core/mesh.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "base/checked.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 

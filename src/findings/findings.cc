@@ -3,11 +3,8 @@
 #include "findings/findings.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"

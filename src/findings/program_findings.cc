@@ -4,15 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -379,9 +375,7 @@ std::vector<int> repeated_biases(const Graph& graph) {
     if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
-      if (!bias || std::ranges::find(found, *bias) != found.end()) {
-        continue;
-      }
+      if (!bias || std::ranges::find(found, *bias) != found.end()) continue;
       const int64_t size =
           graph.values[static_cast<size_t>(*bias)].shape.front();
       if (is_product_over(graph, node.operands[1 - side], size)) {

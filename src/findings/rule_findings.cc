@@ -256,9 +256,7 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
 
 // One that some name lacks does not, and need not be compiled for that.
 bool matches_every_name(const LintInput& input, const PlanRule& rule) {
-  if (rule.found < std::ssize(input.plan.placement_of)) {
-    return false;
-  }
+  if (rule.found < std::ssize(input.plan.placement_of)) return false;
   return input.summary == nullptr ? is_catch_all(rule.pattern)
                                   : input.summary->is_catch_all(rule.pattern);
 }

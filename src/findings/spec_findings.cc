@@ -84,9 +84,7 @@ std::set<std::string> keep_whole(const LintInput& input,
   std::set<std::string> names;
   for (const Unit& unit : units) {
     const AxisNames cutting = cutting_axes(unit, axes);
-    if (std::ranges::find(cutting, axis) == cutting.end()) {
-      continue;
-    }
+    if (std::ranges::find(cutting, axis) == cutting.end()) continue;
     const int64_t others = shard_count(mesh, cutting) / mesh.size_of(axis);
     if (std::erase_if(sizes, [&](int64_t size) {
           return is_cut(unit, size * others, input.plan.declarations);

@@ -6,10 +6,8 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"

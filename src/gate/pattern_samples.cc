@@ -369,9 +369,7 @@ std::vector<PatternSample> pattern_samples(std::string_view pattern,
       return other.text == sample->text && other.at_begin == sample->at_begin &&
              other.at_end == sample->at_end;
     };
-    if (!sample || std::ranges::any_of(samples, is_known)) {
-      continue;
-    }
+    if (!sample || std::ranges::any_of(samples, is_known)) continue;
     samples.push_back(*std::move(sample));
   }
   return samples;

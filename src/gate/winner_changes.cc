@@ -464,9 +464,7 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   Winners winners(pairing, alike, *before, *after);
   const bool is_same_list = lists.before.size() == lists.after.size() &&
                             std::ranges::find(kept, false) == kept.end();
-  if (!is_same_list) {
-    ask_known_names(lists, names, pairing, kept, winners);
-  }
+  if (!is_same_list) ask_known_names(lists, names, pairing, kept, winners);
   bool left_out = false;
   std::map<int, Unwitnessed> open_of;  // by mover
   PairNames pair_names(lists);

@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <set>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 

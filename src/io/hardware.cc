@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/shipped.h"
@@ -14,7 +12,6 @@
 #include "base/words.h"
 #include "io/load.h"
 #include "io/other_files.h"
-#include "syntax/document.h"
 
 namespace shardplan {
 namespace {
@@ -246,9 +243,7 @@ class Reader {
       const std::array<std::string_view, size>& names) {
     const std::string text = text_of(node, key);
     const auto found = std::ranges::find(names, text);
-    if (found != names.end()) {
-      return static_cast<size_t>(found - names.begin());
-    }
+    if (found != names.end()) return static_cast<size_t>(found - names.begin());
     std::string all;
     for (std::string_view name : names) {
       all += (all.empty() ? "`" : ", `") + std::string(name) + "`";

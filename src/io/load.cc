@@ -5,10 +5,8 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "base/allocation.h"
 #include "base/shipped.h"
@@ -479,9 +477,7 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
         .help("use the logical axes of one of them");
     return false;
   }
-  if (!more.logical_rules.empty()) {
-    rules.logical_reading = more.logical_reading;
-  }
+  if (!more.logical_rules.empty()) rules.logical_reading = more.logical_reading;
   merge_logical_rules(std::move(more.logical_rules), more.logical_merge, all);
   if (more.architecture_labels && !rules.architecture_labels) {
     rules.architecture_labels = true;
@@ -618,9 +614,7 @@ const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
 void check_answers(std::span<const RuleAnswer> answers,
                    std::span<const std::string> questions, Diagnostics& diags) {
   for (const RuleAnswer& answer : answers) {
-    if (std::ranges::find(questions, answer.name) != questions.end()) {
-      continue;
-    }
+    if (std::ranges::find(questions, answer.name) != questions.end()) continue;
     auto report = diags.error(
         Code::Usage, answer.where,
         "`--set " + answer.name + "`: no rules depend on this name");

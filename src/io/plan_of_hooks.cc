@@ -146,9 +146,7 @@ void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   rest.by_dialect = true;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
-  if (std::ranges::find(axes, axis) == axes.end()) {
-    axes.emplace_back(axis);
-  }
+  if (std::ranges::find(axes, axis) == axes.end()) axes.emplace_back(axis);
   rules.run_as = RunAs::Hooks;
   rules.form = &kHooksForm;
 }

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "base/words.h"

@@ -7,8 +7,6 @@
 
 #include "base/text.h"
 #include "report/output.h"
-#include "report/report.h"
-#include "report/style.h"
 
 namespace shardplan {
 namespace {

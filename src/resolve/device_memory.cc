@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <unordered_map>
 #include <utility>
-
-#include "base/checked.h"
 
 namespace shardplan {
 namespace {

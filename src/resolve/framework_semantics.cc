@@ -299,9 +299,7 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
   asked.type = &type;
   asked.written = &rule.spec;
   asked.spec = rule.spec;
-  if (rule.from_last) {
-    asked.spec = aligned_to_last(rule, type.shape.size());
-  }
+  if (rule.from_last) asked.spec = aligned_to_last(rule, type.shape.size());
   return asked;
 }
 

@@ -2,7 +2,6 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -15,7 +14,6 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "resolve/name_groups.h"
 #include "resolve/number_lists.h"
 #include "resolve/python_regex.h"
 #include "resolve/told_numbers.h"

@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <span>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "core/spec.h"
 
 namespace shardplan {
 namespace {

@@ -73,9 +73,7 @@ std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
   for (size_t i = at + 1; i < end; ++i) {
     code = code * 8 + static_cast<uint32_t>(pattern[i] - '0');
   }
-  if (code > 0377) {
-    return problem(at, end, "the octal escape exceeds 0o377");
-  }
+  if (code > 0377) return problem(at, end, "the octal escape exceeds 0o377");
   at = end;
   return static_cast<char32_t>(code);
 }
@@ -220,9 +218,7 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
     const bool is_range =
         at + 1 < pattern.size() && pattern[at] == '-' && pattern[at + 1] != ']';
     if (!is_range) {
-      if (member.unspellable) {
-        result.ascii_only = pattern.substr(member_at, 2);
-      }
+      if (member.unspellable) result.ascii_only = pattern.substr(member_at, 2);
       result.re2 += member.code ? literal(*member.code) : member.ranges;
       continue;
     }
@@ -560,9 +556,7 @@ class Translator {
     }
     if (c == 'b' || c == 'B') {
       // RE2 finds `\B` between the bytes of one character, too.
-      if (!ascii_ || (c == 'B' && !plain_)) {
-        ascii_only_ = in_.substr(begin, 2);
-      }
+      if (!ascii_ || (c == 'B' && !plain_)) ascii_only_ = in_.substr(begin, 2);
       at_ += 2;
       return emit_anchor(c == 'b' ? "\\b" : "\\B");
     }
@@ -622,9 +616,7 @@ std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names) {
   // RE2 would take seconds.
   constexpr size_t kLongest = size_t{128} << 10U;
-  if (pattern.size() <= kLongest) {
-    return Translator(pattern, plain_names).run();
-  }
+  if (pattern.size() <= kLongest) return Translator(pattern, plain_names).run();
   PatternProblem problem;
   problem.end = pattern.size();
   problem.message = "it has " + count_text(std::ssize(pattern)) +

@@ -5,23 +5,17 @@
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
-#include "core/rules.h"
 #include "model/tensor_name.h"
-#include "model/units.h"
 #include "resolve/correct.h"
-#include "resolve/match.h"
 
 namespace shardplan {
 namespace {
@@ -513,9 +507,7 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
-    if (std::ranges::find(known, axis) == known.end()) {
-      known.push_back(axis);
-    }
+    if (std::ranges::find(known, axis) == known.end()) known.push_back(axis);
   }
   for (const Placement& placement : saved.placements) {
     Rule& rule = rules.rules.emplace_back();

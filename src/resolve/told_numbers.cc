@@ -6,8 +6,6 @@
 #include <bitset>
 #include <initializer_list>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 

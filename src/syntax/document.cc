@@ -3,13 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <unordered_map>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/shipped.h"

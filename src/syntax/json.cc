@@ -8,7 +8,6 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <system_error>
 #include <utility>
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -274,9 +272,7 @@ class Parser {
       value.where.end = here().where.end;
       ++at_;
     }
-    if (here().kind == PythonTokenKind::Formatted) {
-      return refuse_computed();
-    }
+    if (here().kind == PythonTokenKind::Formatted) return refuse_computed();
     return is_join() ? joined(std::move(value), depth) : value;
   }
 

@@ -175,9 +175,7 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
 // Whether items of the attribute that ends here are assigned.
 bool PythonProgram::changes_attribute(size_t after, size_t end) const {
   size_t at = after;
-  while (at < end && tokens_[at].is("[")) {
-    at = std::min(end, past_[at]);
-  }
+  while (at < end && tokens_[at].is("[")) at = std::min(end, past_[at]);
   if (at >= end) return false;
   return is_in_place(tokens_[at]) || (at > after && tokens_[at].is("=")) ||
          (at > after && tokens_[at].is(".") && at + 1 < end &&
@@ -421,9 +419,7 @@ void PythonProgram::settle_calls() {
       if (name.starts_with("__")) changing.insert(scope->outer->name);
     }
     for (const Given& given : given_) {
-      if (given.object->change || !changing.contains(given.callee)) {
-        continue;
-      }
+      if (given.object->change || !changing.contains(given.callee)) continue;
       const Doubt doubt{"by `" + given.callee + "`"};
       spoil(given.object,
             problem_of(given.is_by_name ? "the table"

@@ -2,7 +2,6 @@
 #include "syntax/python_program.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -29,9 +28,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
       past_(past_python_brackets(tokens)),
       answers_(answers),
       forced_(forced) {
-  for (const size_t at : literals) {
-    literals_.insert(tokens[at].where.begin);
-  }
+  for (const size_t at : literals) literals_.insert(tokens[at].where.begin);
   statements_ = python_statements(tokens);
   scopes_.push_back(std::make_unique<Scope>());
   run(statements_, *scopes_.front(), nullptr);
@@ -251,9 +248,7 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
                           std::string_view("=!<>:").find(tokens_[i].text[0]) ==
                               std::string_view::npos;
     const bool shifts = tokens_[i].is("<<=") || tokens_[i].is(">>=");
-    if (in_place || shifts) {
-      return assign_in_place(statement, i, scope, doubt);
-    }
+    if (in_place || shifts) return assign_in_place(statement, i, scope, doubt);
   }
   // A table that is pasted alone.
   if (literals_.contains(first.where.begin)) {

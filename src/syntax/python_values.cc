@@ -125,9 +125,7 @@ PythonObject* PythonProgram::unknown(size_t begin, size_t end, Scope& scope,
   object->is_derived =
       is_table || tokens_[begin].is("[") || tokens_[begin].is("(");
   object->is_literal = literals_.contains(object->where.begin);
-  if (object->is_literal) {
-    literal_objects_.emplace(object->where.begin, object);
-  }
+  if (object->is_literal) literal_objects_.emplace(object->where.begin, object);
   return object;
 }
 

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 

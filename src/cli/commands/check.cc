@@ -280,9 +280,7 @@ Exit run_fix(Context& context) {
       return true;
     });
   }
-  if (!write_fixes(*run, context.host, context.diags)) {
-    return Exit::CouldNotRun;
-  }
+  if (!write_fixes(*run, context.host, context.diags)) return Exit::CouldNotRun;
   report->tables.push_back(fixes_table(run->applied));
   std::vector<std::string> lines = fixed_lines(run->applied);
   if (lines.empty()) lines.emplace_back("No fix is an edit of a rules file.");

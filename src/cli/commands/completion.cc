@@ -198,9 +198,7 @@ std::string zsh_flag(const Flag& flag) {
   const std::string rest =
       "[" + zsh_escaped(flag.help) + "]" + value + "' \\\n";
   std::string text = "        '" + star + "--" + std::string(flag.name) + rest;
-  if (flag.letter != 0) {
-    text += "        '" + star + "-" + flag.letter + rest;
-  }
+  if (flag.letter != 0) text += "        '" + star + "-" + flag.letter + rest;
   return text;
 }
 

@@ -8,12 +8,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -295,9 +292,7 @@ std::optional<std::array<Side, 2>> read_sides(
     const auto side = static_cast<size_t>(i);
     read.at(side) = read_side(sides.at(side).file, found.at(side));
   });
-  for (const Diagnostics& of_side : found) {
-    diags.add_all(of_side);
-  }
+  for (const Diagnostics& of_side : found) diags.add_all(of_side);
   if (!read[0] || !read[1]) return std::nullopt;
   return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};
 }

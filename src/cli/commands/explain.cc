@@ -5,10 +5,7 @@
 #include "cli/commands/explain.h"
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -89,9 +86,7 @@ std::string plain(std::string_view page, bool colour) {
 Exit run_explain(Context& context) {
   const Options& options = context.options;
   std::vector<std::string> subjects;
-  for (const std::string& word : options.arguments) {
-    subjects.push_back(word);
-  }
+  for (const std::string& word : options.arguments) subjects.push_back(word);
   if (options.explain.matmul != nullptr) subjects.emplace_back("--matmul");
   if (options.explain.algorithm) subjects.emplace_back("--algorithm");
   if (subjects.size() > 1) {

@@ -4,10 +4,7 @@
 #include "io/export.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"

@@ -2,12 +2,9 @@
 #include "cli/commands/fix.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "advise/rule_edit.h"
 #include "advise/what_if.h"

@@ -8,11 +8,8 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "cli/commands.h"

@@ -285,9 +285,7 @@ Report report_of_diff(const Context& context, const ModelDiff& diff,
                       const GateView& view, const FailOn& fail_on) {
   Report report = gate_report(view);
   report.command = context.options.command;
-  for (Table& table : report.tables) {
-    table.folded = false;
-  }
+  for (Table& table : report.tables) table.folded = false;
   // What parameters take alone stands among the changes.
   if (diff.after.budget && !diff.categories.empty()) {
     report.tables.push_back(

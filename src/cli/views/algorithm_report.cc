@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/flag_values.h"
-#include "comm/collective.h"
 #include "report/shard_grid.h"
 
 namespace shardplan::cli {

@@ -2,7 +2,6 @@
 #include "cli/views/budget_tables.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -414,9 +413,7 @@ namespace {
 std::string kind_text(const KvLayer& layer) {
   std::string text =
       layer.window > 0 ? "window " + count_text(layer.window) : "all tokens";
-  if (layer.every > 1) {
-    text = "one for " + count_text(layer.every) + " tokens";
-  }
+  if (layer.every > 1) text = "one for " + count_text(layer.every) + " tokens";
   if (layer.source != 0) text = "tokens of the encoder";
   if (layer.latent > 0) text += ", latent";
   if (!layer.name.empty()) text += ", " + std::string(layer.name);
@@ -636,9 +633,7 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
                                   const KvRequest& request) {
   const KvSharding sharding = kv_sharding(mesh, axes);
   std::string line = "KV cache in " + std::string(dtype_name(request.dtype));
-  if (request.block > 1) {
-    line += ", pages of " + plural(request.block, "token");
-  }
+  if (request.block > 1) line += ", pages of " + plural(request.block, "token");
   line += ": heads " + over_text(mesh, axes.heads) + " (" + axes.heads_from +
           "), batch " + over_text(mesh, axes.batch) + ", context " +
           over_text(mesh, axes.sequence);

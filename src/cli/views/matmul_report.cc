@@ -149,9 +149,7 @@ bool check_ranks(const Product& product, Diagnostics& diags) {
 AxisNames only_in(const AxisNames& axes, const AxisNames& others) {
   AxisNames result;
   for (const AxisName& axis : axes) {
-    if (std::ranges::find(others, axis) == others.end()) {
-      result.push_back(axis);
-    }
+    if (std::ranges::find(others, axis) == others.end()) result.push_back(axis);
   }
   return result;
 }

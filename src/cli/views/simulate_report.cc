@@ -9,11 +9,9 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -656,9 +654,7 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
   plot.x_title = numbered ? "layer" : "value";
   std::vector<Storage> seen;
   for (const Variant& variant : variants) {
-    if (std::ranges::find(seen, variant.storage) != seen.end()) {
-      continue;
-    }
+    if (std::ranges::find(seen, variant.storage) != seen.end()) continue;
     seen.push_back(variant.storage);
     std::string name = "unsharded";
     if (differ(variants, [](const Variant& v) { return v.storage; })) {

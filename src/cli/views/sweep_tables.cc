@@ -116,9 +116,7 @@ std::vector<Column> people_columns(const Shown& shown) {
   if (shown.seq) {
     columns.push_back({"seq", shown.step ? "tokens" : "context", Align::Right});
   }
-  if (shown.microbatches) {
-    columns.push_back(right("microbatches", "parts"));
-  }
+  if (shown.microbatches) columns.push_back(right("microbatches", "parts"));
   if (shown.remat) columns.push_back(left("remat"));
   if (shown.serving) {
     columns.push_back(right("weights"));
@@ -135,9 +133,7 @@ std::vector<Column> people_columns(const Shown& shown) {
   if (shown.limit) {
     columns.push_back({"headroom", shown.serving ? "fits" : "of its memory"});
   }
-  if (shown.limit && shown.workload) {
-    columns.push_back(left("breaks_at"));
-  }
+  if (shown.limit && shown.workload) columns.push_back(left("breaks_at"));
   if (shown.findings) columns.push_back(left("findings"));
   if (shown.reasons) {
     columns.push_back({"reasons", "", Align::Left, false, true});

@@ -107,9 +107,7 @@ Table machines_table(Audience audience) {
                  "Machines; 4xNAME is four of them",
                  {left("names", "name"), left("title"), right("devices"),
                   left("hardware")}};
-  if (audience == Audience::Programs) {
-    table.columns.push_back(left("source"));
-  }
+  if (audience == Audience::Programs) table.columns.push_back(left("source"));
   table.rows = rows_of(std::move(rows));
   table.audience = audience;
   return table;

@@ -7,15 +7,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/fence.h"
 #include "io/formats.h"
-#include "io/gguf/header.h"
 #include "io/paths.h"
 #include "io/shards.h"
 

@@ -8,10 +8,8 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"

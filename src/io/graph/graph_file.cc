@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/graph/graph_file.h"
 
-#include <optional>
 #include <utility>
 
 #include "base/shipped.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -506,9 +505,7 @@ class Reader {
       if (!has_heads && !model.head.empty()) {
         add(*table, model.head, model.head_style);
       }
-      if (shards_embedding) {
-        add(*table, "embed_tokens", "embedding_rowwise");
-      }
+      if (shards_embedding) add(*table, "embed_tokens", "embedding_rowwise");
     }
     if (is_assumed || !is_known) {
       note_assumptions(tables, added, is_assumed, is_known);

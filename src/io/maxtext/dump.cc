@@ -2,17 +2,14 @@
 #include "io/maxtext/dump.h"
 
 #include <algorithm>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
-#include "io/spec_node.h"
 #include "syntax/document.h"
 #include "syntax/tokens.h"
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@
 #include "io/native/tensor_entry.h"
 #include "syntax/document.h"
 #include "syntax/json.h"
-#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

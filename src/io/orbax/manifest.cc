@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -19,7 +17,6 @@
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
-#include "io/spec_node.h"
 #include "syntax/document.h"
 
 namespace shardplan {

@@ -6,13 +6,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/facts.h"
 #include "io/plan/plan_file.h"
-#include "syntax/json.h"
 
 namespace shardplan {
 
@@ -497,9 +494,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
                                               placement.asked().dims.size());
-    if (was_asked && correction.dim >= 0 && !beyond_rank) {
-      continue;
-    }
+    if (was_asked && correction.dim >= 0 && !beyond_rank) continue;
     return json.malformed(where, "a correction of dimension " +
                                      std::to_string(correction.dim) +
                                      ", for which nothing was requested");

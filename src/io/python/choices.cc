@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -42,9 +41,7 @@ std::string reading_text(const PythonObject& object) {
       std::ranges::all_of(object.items, [](const PythonItem& item) {
         return item.value->is_sequence();
       });
-  if (is_table) {
-    return "a table of " + plural(std::ssize(object.items), "rule");
-  }
+  if (is_table) return "a table of " + plural(std::ssize(object.items), "rule");
   return in_backticks(brief(object.where.text()));
 }
 
@@ -69,9 +66,7 @@ std::optional<bool> given_answer(const PythonChoices& choices,
 std::optional<bool> answer_of(const PythonChoices& choices,
                               std::string_view name) {
   std::vector<std::string>& all = choices.questions;
-  if (std::ranges::find(all, name) == all.end()) {
-    all.emplace_back(name);
-  }
+  if (std::ranges::find(all, name) == all.end()) all.emplace_back(name);
   return given_answer(choices, name);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -438,9 +437,7 @@ void declare_axes(RuleSet& rules) {
   for (size_t i = 0; i < kMeshFields; ++i) {
     for (const AxisName& name : axis.at(i).value_or(AxisValue()).axes) {
       AxisNames& all = rules.declared_axes;
-      if (std::ranges::find(all, name) == all.end()) {
-        all.push_back(name);
-      }
+      if (std::ranges::find(all, name) == all.end()) all.push_back(name);
     }
   }
 }

@@ -6,9 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "base/words.h"

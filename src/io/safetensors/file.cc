@@ -6,12 +6,8 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "io/fence.h"

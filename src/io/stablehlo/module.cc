@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "base/text.h"

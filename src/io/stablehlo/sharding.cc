@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "syntax/mlir.h"
 
 namespace shardplan {
 namespace {

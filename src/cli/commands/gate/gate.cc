@@ -9,12 +9,9 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/parallel.h"
 #include "cli/commands.h"
@@ -217,9 +214,7 @@ bool read_decisions(Gate& gate) {
     apply_severities(options, context.diags);
   }
   FailOn by_default;
-  for (const std::string_view each : kGateFailOn) {
-    add_fail_on(each, by_default);
-  }
+  for (const std::string_view each : kGateFailOn) add_fail_on(each, by_default);
   gate.fail_on = context.options.diff.fail_on.value_or(
       options.diff.fail_on.value_or(by_default));
   const bool fine =
@@ -232,9 +227,7 @@ bool read_decisions(Gate& gate) {
        read_side_baseline(gate.head, setting_path(gate.head, "baseline"),
                           *gate.head.host, context.diags));
   if (!fine || context.diags.cannot_run()) return false;
-  if (!asked.baseline) {
-    add_baseline_changes(gate.base, gate.head, gate.changes);
-  }
+  if (!asked.baseline) add_baseline_changes(gate.base, gate.head, gate.changes);
   std::vector<Setting> was;
   std::vector<Setting> is;
   const auto take = [](const GateSide& side, std::vector<Setting>& settings) {
@@ -308,9 +301,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
       for (const Diagnostic& diagnostic : gated.as_before->diags.all()) {
         const GateChange* change =
             change_of(gated.changes_as_before, diagnostic);
-        if (change != nullptr && change->fails) {
-          kept[i].add(diagnostic);
-        }
+        if (change != nullptr && change->fails) kept[i].add(diagnostic);
       }
     }
     found.push_back({gated.name, &kept[i]});

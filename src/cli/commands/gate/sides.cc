@@ -10,7 +10,6 @@
 #include "cli/flags.h"
 #include "io/fence.h"
 #include "io/git/repository.h"
-#include "io/git/tree_host.h"
 
 namespace shardplan::cli {
 namespace {

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/allocation.h"
 #include "base/checked.h"
@@ -116,9 +115,7 @@ std::string graph_size_text(Int128 bytes) {
 bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
 
 std::string allowed_text(const std::optional<int64_t>& max_memory) {
-  if (max_memory) {
-    return "the program may use " + graph_size_text(*max_memory);
-  }
+  if (max_memory) return "the program may use " + graph_size_text(*max_memory);
   // This differs between machines.
   return has_limit()
              ? graph_size_text(memory_left()) + " are left of what it may use"

@@ -2,11 +2,9 @@
 #include "cli/commands/simulate/model.h"
 
 #include <map>
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
-#include <utility>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -246,9 +244,7 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   const RunnableModel& large = *session.model.forward();
   ForwardPass& pass = opened.pass;
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
-  if (!pass.layers) {
-    pass.layers = shrunk_layers(large, manifest, mesh);
-  }
+  if (!pass.layers) pass.layers = shrunk_layers(large, manifest, mesh);
   auto smaller = shrink(large, {manifest, pass}, mesh, diags);
   if (!smaller) return false;
   session.plan = plan_of_smaller(session, smaller->manifest);

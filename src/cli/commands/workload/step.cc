@@ -157,9 +157,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   }
   report.tables.push_back(bracket_table(bracket, true));
   report.tables.push_back(bracket_table(bracket, false));
-  if (bracket.stages.size() > 1) {
-    report.tables.push_back(stages_table(bracket));
-  }
+  if (bracket.stages.size() > 1) report.tables.push_back(stages_table(bracket));
   if (answer.reserved) {
     report.tables.push_back(reserved_table(*answer.reserved, true));
     report.tables.push_back(reserved_table(*answer.reserved, false));
@@ -181,9 +179,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
                            bytes_text(bracket.host[1]) + ", at most " +
                            bytes_text(bracket.host[2]));
   }
-  if (budget.limit) {
-    report.closing.push_back(step_fit_text(answer, fit));
-  }
+  if (budget.limit) report.closing.push_back(step_fit_text(answer, fit));
   if (answer.reserved) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
     if (!text.empty()) report.notes.push_back(std::move(text));

@@ -266,9 +266,7 @@ std::string settings_line(const Serving& serving) {
                   serving.engine->share_flag, s.share,
                   serving.share_is_default ? " by default" : "",
                   count_text(s.batched_tokens), count_text(s.sequences));
-  if (!serving.draft.empty()) {
-    line += ", draft " + in_backticks(serving.draft);
-  }
+  if (!serving.draft.empty()) line += ", draft " + in_backticks(serving.draft);
   const auto& pool = serving.stage().pools[1];
   if (pool && pool->block > 1) {
     line += fmt::format(", pages of {} tokens", count_text(pool->block));
