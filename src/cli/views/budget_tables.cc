@@ -108,9 +108,6 @@ Table breakdown_table(const Session& session, const Budget& budget,
 }
 
 Table device_class_table(const Budget& budget) {
-  Table table;
-  table.id = "device_classes";
-  table.title = "Classes of devices: " + legend(budget);
   const ColumnsOf<BudgetClass> columns = {
       {{"class", "class", Align::Left, true},
        [](auto& c) { return c.label.empty() ? Cell() : Cell(c.label); }},
@@ -122,19 +119,13 @@ Table device_class_table(const Budget& budget) {
          return stacked_bar(c, budget.classes.front().total);
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::People;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    if (budget.classes.size() < 2) return;
-    for (const BudgetClass& c : budget.classes) sink(row_of(columns, c));
-  };
-  return table;
+  const std::span<const BudgetClass> all = budget.classes;
+  return table_of("device_classes", "Classes of devices: " + legend(budget),
+                  columns, all.size() < 2 ? all.first(0) : all,
+                  Audience::People);
 }
 
 Table memory_rows(const Budget& budget) {
-  Table table;
-  table.id = "memory";
-  table.title = "Memory by class and category";
   struct Share {
     const BudgetClass& of;
     size_t number;  // of the class
@@ -149,22 +140,17 @@ Table memory_rows(const Budget& budget) {
       {right("bytes_per_device", "per device"),
        [](auto& s) { return ByteSize{s.of.bytes[s.category]}; }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    for (size_t i = 0; i < budget.classes.size(); ++i) {
-      for (size_t category = 0; category < kCategories; ++category) {
-        sink(row_of(columns, {budget.classes[i], i, category}));
-      }
+  std::vector<Share> shares;
+  for (size_t i = 0; i < budget.classes.size(); ++i) {
+    for (size_t category = 0; category < kCategories; ++category) {
+      shares.push_back({budget.classes[i], i, category});
     }
-  };
-  return table;
+  }
+  return table_of("memory", "Memory by class and category", columns, shares,
+                  Audience::Programs);
 }
 
 Table memory_totals(const Budget& budget) {
-  Table table;
-  table.id = "memory_totals";
-  table.title = "Memory over all devices";
   const ColumnsOf<size_t> columns = {
       {left("category"), category_id},
       {right("stored_bytes", "stored"),
@@ -176,12 +162,8 @@ Table memory_totals(const Budget& budget) {
       {right("padding_bytes", "padding"),
        [&budget](size_t i) { return wide_bytes(budget.totals[i].padding); }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [columns](const RowSink& sink) {
-    for (size_t i = 0; i < kCategories; ++i) sink(row_of(columns, i));
-  };
-  return table;
+  return table_of("memory_totals", "Memory over all devices", columns,
+                  numbers_below(kCategories), Audience::Programs);
 }
 
 namespace {
@@ -196,9 +178,6 @@ std::string optimizer_text(const StateOptions& state, const LeafSum& sum) {
 
 Table state_table(const Budget& budget, const StateOptions& state,
                   bool for_people) {
-  Table table;
-  table.id = for_people ? "state_for_people" : "state";
-  table.title = "Training state";
   ColumnsOf<LeafSum> columns = {
       {left("role"), [](auto& sum) { return std::string(sum.role); }},
       {left("category"), [](auto& sum) { return kind_name(sum.kind); }},
@@ -232,18 +211,11 @@ Table state_table(const Budget& budget, const StateOptions& state,
              each.column.id == "unsharded_bytes_per_device";
     });
   }
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    for (const LeafSum& sum : budget.leaves) sink(row_of(columns, sum));
-  };
-  return table;
+  return table_of(for_people ? "state_for_people" : "state", "Training state",
+                  columns, budget.leaves, audience_of(for_people));
 }
 
 Table gathered_table(const Budget& budget, bool for_people) {
-  Table table;
-  table.id = for_people ? "gathered" : "gathered_layers";
-  table.title = "Layers as gathered for use";
   const ColumnsOf<GatheredClass> columns = {
       {{"layer", "layer", Align::Left, true}, [](auto& c) { return c.label; }},
       {right("layers"), [](auto& c) { return Count{c.groups}; }},
@@ -252,20 +224,16 @@ Table gathered_table(const Budget& budget, bool for_people) {
       {right("gathered_bytes_per_device", "gathered"),
        [](auto& c) { return ByteSize{c.gathered}; }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, for_people, columns](const RowSink& sink) {
-    for (const GatheredClass& c : budget.gathered) {
-      if (!for_people || c.gathered > 0) sink(row_of(columns, c));
-    }
-  };
-  return table;
+  std::vector<GatheredClass> shown = budget.gathered;
+  if (for_people) {
+    std::erase_if(shown, [](const auto& c) { return c.gathered <= 0; });
+  }
+  return table_of(for_people ? "gathered" : "gathered_layers",
+                  "Layers as gathered for use", columns, shown,
+                  audience_of(for_people));
 }
 
 Table stages_table(const Budget& budget) {
-  Table table;
-  table.id = "stages";
-  table.title = "Stages";
   const auto range_of = [&budget](size_t i) -> const auto& {
     return budget.stages->ranges[i];
   };
@@ -279,13 +247,9 @@ Table stages_table(const Budget& budget) {
          return Count{range_of(i).second - range_of(i).first};
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    const size_t stages = budget.stages ? budget.stages->ranges.size() : 0;
-    for (size_t i = 0; i < stages; ++i) sink(row_of(columns, i));
-  };
-  return table;
+  const size_t stages = budget.stages ? budget.stages->ranges.size() : 0;
+  return table_of("stages", "Stages", columns, numbers_below(stages),
+                  Audience::Programs);
 }
 
 Cell headroom_cell(const Fit& fit) {
@@ -506,18 +470,13 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
                          row.kind->layers};
        }},
   };
-  Table table = {"kv_cache", "KV cache", columns_of(columns)};
-  std::vector<Row> rows;
-  for (const KvRow& subject : subjects) {
-    rows.push_back(row_of(columns, subject));
-  }
-  if (rows.size() > 1) {
+  Table table = table_of("kv_cache", "KV cache", columns, subjects);
+  if (subjects.size() > 1) {
     Row footer(table.columns.size());
     footer.back() =
         ByteSize{kv_bytes_per_device(layers, sharding, request).value_or(0)};
     table.footer = std::move(footer);
   }
-  table.rows = rows_of(std::move(rows));
   return table;
 }
 
@@ -592,19 +551,14 @@ Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
       {right("bytes_per_device", "per device"),
        [](auto& s) { return ByteSize{s.here}; }},
   };
-  Table table = {"recurrent_state", "Recurrent state", columns_of(columns)};
-  std::vector<Row> rows;
-  int64_t here = 0;
-  for (const Named& state : states) {
-    rows.push_back(row_of(columns, state));
-    here = plus(here, 1, state.here);
-  }
-  if (rows.size() > 1) {
+  Table table = table_of("recurrent_state", "Recurrent state", columns, states);
+  if (states.size() > 1) {
+    int64_t here = 0;
+    for (const Named& state : states) here = plus(here, 1, state.here);
     Row footer(table.columns.size());
     footer.back() = ByteSize{here};
     table.footer = std::move(footer);
   }
-  table.rows = rows_of(std::move(rows));
   return table;
 }
 

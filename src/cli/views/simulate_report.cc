@@ -447,21 +447,19 @@ std::optional<double> growth_of(const Simulation& outcome) {
          static_cast<double>(probes.size() - 1);
 }
 
-// About `kMostRows` of `count`, evenly apart, with the first and the last.
-std::vector<size_t> chosen_rows(size_t count, bool all) {
-  std::vector<size_t> rows;
-  const size_t most = all ? count : std::min(count, kMostRows);
-  for (size_t i = 0; i < most; ++i) {
-    rows.push_back(most == count ? i : i * (count - 1) / (most - 1));
+// About `kMostRows` of them, evenly apart, with the first and the last.
+std::vector<ProbeError> chosen_probes(const std::vector<ProbeError>& probes,
+                                      bool all) {
+  if (all || probes.size() <= kMostRows) return probes;
+  std::vector<ProbeError> chosen;
+  for (size_t i = 0; i < kMostRows; ++i) {
+    chosen.push_back(probes[i * (probes.size() - 1) / (kMostRows - 1)]);
   }
-  return rows;
+  return chosen;
 }
 
 Table errors_table(const Graph& graph, const Simulation& outcome,
                    bool for_people, bool expand) {
-  Table table;
-  table.id = "error_by_layer";
-  table.title = "Error by layer";
   const ColumnsOf<ProbeError> columns = {
       {{"value", "value", Align::Left, true},
        [&graph](auto& probe) { return name_of(graph, probe); }},
@@ -474,21 +472,12 @@ Table errors_table(const Graph& graph, const Simulation& outcome,
          return cell(amplification_of(probe), for_people);
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  std::vector<Row> rows;
-  for (const size_t i :
-       chosen_rows(outcome.probes.size(), expand || !for_people)) {
-    rows.push_back(row_of(columns, outcome.probes[i]));
-  }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return table_of("error_by_layer", "Error by layer", columns,
+                  chosen_probes(outcome.probes, expand || !for_people),
+                  audience_of(for_people));
 }
 
 Table variants_table(std::span<const Variant> variants, bool for_people) {
-  Table table;
-  table.id = "precision";
-  table.title = "Precision at the last layer";
   // Of the last probe; without any the cell is empty.
   const auto of_last = [for_people](double (*number)(const ProbeError&)) {
     return [for_people, number](const Variant& variant) {
@@ -514,14 +503,8 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
          return growth ? cell(*growth, for_people) : Cell();
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  std::vector<Row> rows;
-  for (const Variant& variant : variants) {
-    rows.push_back(row_of(columns, variant));
-  }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return table_of("precision", "Precision at the last layer", columns, variants,
+                  audience_of(for_people));
 }
 
 template <typename Part>

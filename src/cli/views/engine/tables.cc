@@ -98,19 +98,12 @@ ColumnsOf<MemoryRow> shown_columns() {
 // For programs all rows; for people the weights by part where there are
 // several.
 Table memory_table_of(const Serving& serving, bool shown) {
-  const ColumnsOf<MemoryRow> columns =
-      shown ? shown_columns() : memory_columns();
-  Table table;
-  table.id = shown ? "engine_memory_shown" : "engine_memory";
-  table.title = std::string(serving.engine->title) + " on each device";
+  std::string title = std::string(serving.engine->title) + " on each device";
   const std::string& stage = serving.stage().label;
-  if (!stage.empty()) table.title += ", " + stage;
-  table.columns = columns_of(columns);
-  table.audience = shown ? Audience::People : Audience::Programs;
-  table.rows = [rows = memory_rows_of(serving), columns](const RowSink& sink) {
-    for (const MemoryRow& r : rows) sink(row_of(columns, r));
-  };
-  return table;
+  if (!stage.empty()) title += ", " + stage;
+  return table_of(shown ? "engine_memory_shown" : "engine_memory",
+                  std::move(title), shown ? shown_columns() : memory_columns(),
+                  memory_rows_of(serving), audience_of(shown));
 }
 
 Table cache_table(const Serving& serving) {
@@ -210,28 +203,18 @@ Table shown_degrees_table(const Serving& serving) {
       {{"reasons", "", Align::Left, true, true},
        [](auto& d) { return Prose{joined(d.reasons, "; ")}; }},
   };
-  Table table = {"engine_degrees_shown",
-                 "At which degrees " + std::string(serving.engine->title) +
-                     " runs the model",
-                 columns_of(columns)};
+  Table table =
+      table_of("engine_degrees_shown",
+               "At which degrees " + std::string(serving.engine->title) +
+                   " runs the model",
+               columns, shown_degrees(serving), Audience::People);
   table.show_header = false;
-  table.audience = Audience::People;
-  table.rows = [&serving, columns](const RowSink& sink) {
-    for (const ShownDegrees& d : shown_degrees(serving)) {
-      sink(row_of(columns, d));
-    }
-  };
   return table;
 }
 
 Table degrees_table(const Serving& serving) {
-  const ColumnsOf<DegreeVerdict> columns = degree_columns();
-  return {"engine_degrees", "", columns_of(columns),
-          [&serving, columns](const RowSink& sink) {
-            for (const DegreeVerdict& v : serving.verdicts)
-              sink(row_of(columns, v));
-          },
-          Audience::Programs};
+  return table_of("engine_degrees", "", degree_columns(), serving.verdicts,
+                  Audience::Programs);
 }
 
 std::string tokens_line(const Serving& serving, const CachePool& pool) {
