@@ -62,7 +62,8 @@ struct Multiplied {
 };
 Multiplied split_times(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789");
-  if (end == 0 || end == std::string_view::npos || lower(text[end]) != 'x') {
+  if (end == 0 || end == std::string_view::npos ||
+      (text[end] != 'x' && text[end] != 'X')) {
     return {std::nullopt, text};
   }
   // "0x.." is not a number of anything: an unknown name.

@@ -81,7 +81,7 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   if (planning.pattern != nullptr) {
     lines.push_back("pattern: " + std::string(planning.pattern->text()));
   }
-  const std::string rules = joined(planning.rules, ", ");
+  std::string rules = joined(planning.rules, ", ");
   // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
     // A file may be listed more than once.

@@ -54,7 +54,7 @@ class ProfileNumbers {
 
   void sizes(std::string quantity,
              const Sourced<std::vector<int64_t>>& number) {
-    const std::string text = joined_of(
+    std::string text = joined_of(
         number.value, " x ", [](int64_t size) { return std::to_string(size); });
     add(std::move(quantity), number, shardplan::Numbers{number.value}, "",
         std::move(text));
