@@ -49,7 +49,7 @@ constexpr std::string_view kAnywhere = "/";
 
 class CheckpointReader {
  public:
-  CheckpointReader(const ModelSource& source, Host& host, Diagnostics& diags)
+  CheckpointReader(const ManifestSource& source, Host& host, Diagnostics& diags)
       : source_(source), host_(host), diags_(diags) {}
 
   std::optional<Manifest> read() {
@@ -337,7 +337,7 @@ class CheckpointReader {
         .parameters(inferred_.names);
   }
 
-  const ModelSource& source_;
+  const ManifestSource& source_;
   Host& host_;
   Diagnostics& diags_;
   Manifest manifest_;
@@ -363,7 +363,7 @@ bool recognize(std::string_view head) {
   return is_orbax_metadata(head) || is_orbax_sharding(head);
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   if (!is_orbax_metadata(source.file->text())) {
     return diags

@@ -263,7 +263,7 @@ bool PlanReader::check_schema() {
 }
 
 bool PlanReader::read_facts(JsonReader& json) {
-  ModelFacts& facts = manifest_.facts;
+  Facts& facts = manifest_.facts;
   return json.map("`facts`", [&](const std::string& key, Span) {
     if (key == "from") {
       std::string from;
@@ -296,7 +296,7 @@ bool PlanReader::read_facts(JsonReader& json) {
 }
 
 bool PlanReader::read_state(JsonReader& json) {
-  ModelState& state = manifest_.facts.state;
+  LayerStates& state = manifest_.facts.state;
   const Span where = json.span();
   const bool read = json.map("`state`", [&](const std::string& key, Span) {
     if (key == "kinds") {
