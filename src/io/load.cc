@@ -304,13 +304,11 @@ bool is_file(const std::string& name_or_path, Host& host) {
 std::nullptr_t refuse_name(const std::string& kind, const std::string& name,
                            const std::vector<std::string>& known,
                            Diagnostics& diags) {
-  auto problem = diags.error(Code::Usage, {},
-                             "there is no " + kind + " " + in_backticks(name));
-  if (const auto near = nearest(name, known)) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
-  problem.help("`shardplan list " + kind +
-               "s` shows those that are shipped; a file is read, too");
+  suggest(diags.error(Code::Usage, {},
+                      "there is no " + kind + " " + in_backticks(name)),
+          name, known)
+      .help("`shardplan list " + kind +
+            "s` shows those that are shipped; a file is read, too");
   return nullptr;
 }
 
