@@ -18,6 +18,15 @@
 namespace shardplan {
 namespace {
 
+template <typename Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
 constexpr char32_t kReplacement = 0xFFFD;
 
 // Not printf: its decimal point depends on the locale.
@@ -198,19 +207,6 @@ std::string lower_case(std::string_view text) {
   }
   return lower;
 }
-
-namespace {
-
-template <typename Number>
-std::optional<Number> parse_whole(std::string_view text) {
-  Number number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
-}  // namespace
 
 std::optional<int64_t> parse_integer(std::string_view text) {
   return parse_whole<int64_t>(text);
