@@ -20,6 +20,7 @@ const std::vector<CodeInfo>& all_codes() {
   static const std::vector<CodeInfo> kCodes = {
 #define SP_CODE(number, enumerator, name, severity, summary) \
   {Code::enumerator, name, Severity::severity, summary},
+#include "base/codes.def"
 #undef SP_CODE
   };
   return kCodes;
