@@ -50,11 +50,13 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"findings",
      {"base", "core", "model", "resolve", "memory", "serve", "graph", "spmd",
       "sim", "activations", "findings"}},
-    {"evaluate", {"base", "core", "model", "resolve", "findings", "evaluate"}},
+    {"evaluate",
+     {"base", "core", "model", "resolve", "memory", "serve", "sim",
+      "activations", "findings", "evaluate"}},
     {"advise",
      {"base", "core", "model", "resolve", "findings", "evaluate", "advise"}},
     {"session",
-     {"base", "core", "model", "io", "resolve", "memory", "serve", "sim",
+     {"base", "core", "model", "io", "resolve", "memory", "serve",
       "activations", "findings", "evaluate", "advise", "session"}},
     {"gate",
      {"base", "core", "syntax", "io", "resolve", "memory", "sim", "session",
@@ -397,20 +399,35 @@ TEST_CASE("every code has a page") {
   }
 }
 
-// A plan is judged in one place: whoever else put resolving, measuring and
-// findings together would judge it otherwise some day.
-TEST_CASE("layering: only evaluate looks for what is wrong with a plan") {
-  int found = 0;
+// Everything is judged in one place: whoever else put resolving, measuring,
+// budgets, steps, engines and findings together would judge otherwise some day.
+TEST_CASE("layering: only evaluate judges") {
+  // Each with the folder that defines it.
+  const std::map<std::string, std::string> of_folder = {
+      {"make_lint_input", "findings/"},
+      {"make_budget", "memory/"},
+      {"layers_by_shapes", "activations/"},
+      {"step_memory", "activations/"},
+      {"serve", "serve/"}};
+  std::set<std::string> called;
   for (const File& file : files_below("src")) {
-    if (starts_with(file.path, "findings/")) continue;
     for (const std::string& line : file.lines) {
-      if (line.find("make_lint_input(") == std::string::npos) continue;
-      CAPTURE(file.path);
-      CHECK(starts_with(file.path, "evaluate/"));
-      ++found;
+      for (const auto& [name, folder] : of_folder) {
+        const size_t place = line.substr(0, line.find("//")).find(name + "(");
+        if (place == std::string::npos || starts_with(file.path, folder) ||
+            (place > 0 &&
+             (std::isalnum(static_cast<unsigned char>(line[place - 1])) != 0 ||
+              line[place - 1] == '_'))) {
+          continue;
+        }
+        CAPTURE(file.path);
+        CAPTURE(name);
+        CHECK(starts_with(file.path, "evaluate/"));
+        called.insert(name);
+      }
     }
   }
-  CHECK(found > 0);
+  CHECK(called.size() == of_folder.size());
 }
 
 // Two types of one name are one type to the linker, and then neither.

@@ -75,7 +75,7 @@ struct Advising {
   int64_t total() const { return work + trial.work(); }
 };
 
-bool is_removal(const Candidate& change) {
+bool is_removal(const Placing& change) {
   return !change.rules.empty() &&
          change.rules.front().kind == RuleChange::Kind::Remove;
 }

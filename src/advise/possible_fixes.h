@@ -19,7 +19,7 @@
 namespace shardplan {
 
 struct PossibleFix {
-  Candidate change;
+  Placing change;
   Fix fix;  // without effect and edits
   // Which to prefer before bytes are compared: 0 does what the rules seem to
   // mean, 1 needs another mesh, 2 gives up what was asked for.

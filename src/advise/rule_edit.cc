@@ -415,14 +415,14 @@ Lines lines_of(std::string_view text) {
   return lines;
 }
 
-struct Step {
+struct EditStep {
   char sign = ' ';  // ' ', '-', '+'
   std::string_view line;
 };
 
 // What differs in the middle, by the longest common subsequence; as a whole
 // where that table would be large.
-void add_middle(const Lines& a, const Lines& b, std::vector<Step>& steps) {
+void add_middle(const Lines& a, const Lines& b, std::vector<EditStep>& steps) {
   constexpr size_t kMaxCells = 4000000;
   const size_t width = b.size() + 1;
   const bool small = a.size() + 1 <= kMaxCells / width;
@@ -451,7 +451,7 @@ void add_middle(const Lines& a, const Lines& b, std::vector<Step>& steps) {
   }
 }
 
-std::vector<Step> steps_of(const Lines& before, const Lines& after) {
+std::vector<EditStep> steps_of(const Lines& before, const Lines& after) {
   size_t head = 0;
   const size_t most = std::min(before.size(), after.size());
   while (head < most && before[head] == after[head]) ++head;
@@ -460,7 +460,7 @@ std::vector<Step> steps_of(const Lines& before, const Lines& after) {
          before[before.size() - 1 - tail] == after[after.size() - 1 - tail]) {
     ++tail;
   }
-  std::vector<Step> steps;
+  std::vector<EditStep> steps;
   for (size_t i = 0; i < head; ++i) steps.push_back({' ', before[i]});
   const auto middle = [&](const Lines& all) {
     return Lines(all.begin() + static_cast<std::ptrdiff_t>(head),
@@ -481,13 +481,13 @@ std::string range_text(size_t begin, size_t count) {
   return text;
 }
 
-void add_hunk(const std::vector<Step>& steps, size_t first, size_t end,
+void add_hunk(const std::vector<EditStep>& steps, size_t first, size_t end,
               std::string& out) {
   const auto lines = [&](size_t from, size_t to, char sign) {
     return static_cast<size_t>(std::count_if(
         steps.begin() + static_cast<std::ptrdiff_t>(from),
         steps.begin() + static_cast<std::ptrdiff_t>(to),
-        [&](const Step& s) { return s.sign == ' ' || s.sign == sign; }));
+        [&](const EditStep& s) { return s.sign == ' ' || s.sign == sign; }));
   };
   out += "@@ -" + range_text(lines(0, first, '-'), lines(first, end, '-')) +
          " +" + range_text(lines(0, first, '+'), lines(first, end, '+')) +
@@ -505,7 +505,7 @@ void add_hunk(const std::vector<Step>& steps, size_t first, size_t end,
 
 std::string unified_diff(std::string_view path, std::string_view before,
                          std::string_view after) {
-  const std::vector<Step> steps = steps_of(lines_of(before), lines_of(after));
+  const std::vector<EditStep> steps = steps_of(lines_of(before), lines_of(after));
   std::string out;
   for (size_t i = 0; i < steps.size();) {
     if (steps[i].sign == ' ') {

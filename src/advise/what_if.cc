@@ -135,7 +135,7 @@ struct Sought {
 
 // What tells a change of the model as a whole apart, for which several findings
 // may ask; "" for changes of rules and paddings, which are of one finding.
-std::string shared_key(const Candidate& change) {
+std::string shared_key(const Placing& change) {
   if (change.mesh) return mesh_text(*change.mesh);
   if (!change.declared) return "";
   std::string key = "declare";
@@ -270,21 +270,21 @@ struct WhatIf::Impl {
 
   // Empty where the change cannot be made at all.
   struct Made {
-    Judgement judgement;
+    PlacedGroups judgement;
     Outcome outcome;
   };
-  std::optional<Made> made(const Candidate& change) {
+  std::optional<Made> made(const Placing& change) {
     visited += size;
     Diagnostics diags = severities.fresh();
     auto judgement =
-        evaluator.judge(change, planned.plan.mesh, kPlanSides, diags);
+        evaluator.place(change, planned.plan.mesh, kPlanSides, diags);
     if (!judgement) return std::nullopt;
     Outcome outcome = outcome_of(judgement->plan, judgement->memory, diags);
     return Made{*std::move(judgement), std::move(outcome)};
   }
 
   // The same, remembered where other findings may ask for the same change.
-  const Outcome* tried(const Candidate& change) {
+  const Outcome* tried(const Placing& change) {
     constexpr size_t kRemembered = 64;
     const std::string key = shared_key(change);
     if (!key.empty()) {
@@ -476,7 +476,7 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   return result;
 }
 
-std::optional<Effect> WhatIf::effect(const Candidate& change,
+std::optional<Effect> WhatIf::effect(const Placing& change,
                                      const Diagnostic& finding,
                                      std::span<const uint32_t> parameters) {
   const Sought& sought = impl_->seek(finding, parameters);
@@ -499,7 +499,7 @@ std::optional<Effect> WhatIf::effect(const Candidate& change,
 
 std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     std::span<const AskedChange> asked) {
-  Candidate together;
+  Placing together;
   for (const AskedChange& each : asked) together.rules.push_back(*each.change);
   const auto made = impl_->made(together);
   if (!made) return std::nullopt;
@@ -562,7 +562,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
 bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   const Plan& plan = impl_->planned.plan;
   std::set<int> removed;
-  Candidate without;
+  Placing without;
   for (const Diagnostic* finding : findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;

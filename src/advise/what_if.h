@@ -69,7 +69,7 @@ class WhatIf {
   // What the change does, if it removes `finding`, brings no new error, and
   // leaves fewer findings than there were: first fewer errors, then warnings,
   // then notes. Empty otherwise. `parameters` are those of the finding.
-  std::optional<Effect> effect(const Candidate& change,
+  std::optional<Effect> effect(const Placing& change,
                                const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
 

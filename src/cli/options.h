@@ -19,7 +19,7 @@
 #include "cli/commands/sweep/sweep.h"
 #include "cli/commands/workload/request.h"
 #include "cli/output.h"
-#include "session/budget.h"
+#include "session/memory_request.h"
 #include "session/plan_request.h"
 #include "session/serving.h"
 

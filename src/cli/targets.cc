@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/flags.h"
-#include "memory/sweep.h"
-#include "session/serving.h"
 
 namespace shardplan::cli {
 namespace {
@@ -19,50 +18,27 @@ class NoProgress : public ProgressListener {
 };
 
 // Tokens at the given context length, over all sequences that fit.
-std::optional<int64_t> tokens_that_fit(const Session& session,
-                                       const BudgetAnswer& answer) {
-  const BudgetOptions& options = answer.input.options;
-  if (!options.kv || !options.limit) return std::nullopt;
-  const WorkloadHeadroom headroom =
-      find_headroom(session.model.manifest, session.plan, answer.input.groups,
-                    options, answer.budget);
-  int64_t tokens = 0;
-  if (!headroom.batch ||
-      __builtin_mul_overflow(*headroom.batch, options.kv->seq, &tokens)) {
-    return std::nullopt;
+std::optional<int64_t> tokens_that_fit(const MemoryAnswer& answer) {
+  if (answer.serving) {
+    const auto& pool = answer.serving->stage().pools[1];
+    return pool ? std::optional(pool->tokens) : std::nullopt;
   }
-  return tokens;
+  if (!answer.headroom || !answer.headroom->batch) return std::nullopt;
+  return checked_mul(*answer.headroom->batch, answer.options.kv->seq);
 }
 
-// The budget of a target that has a session, where one is asked for.
+// What devices hold of a target that has a session, where it is asked for.
 void judge_memory(JudgedTarget& judged, Host& host) {
-  const PlanRequest& planning = judged.options.planning;
-  const MemoryRequest& memory = judged.options.memory;
-  const EngineRequest& engine = judged.options.engine;
-  const StepRequest asked = {planning, memory, judged.options.workload};
-  if (!judged.session ||
-      !check_engine_request(engine, memory, planning.mode, judged.diags) ||
-      !check_memory_request(memory, planning.mode, judged.diags) ||
-      !check_step_request(asked, judged.diags) ||
-      !asks_for_budget(memory, planning.mode)) {
+  const Options& options = judged.options;
+  const MemoryQuestion question = {options.planning, options.memory,
+                                   options.workload, options.engine};
+  if (!judged.session || !check_question(question, judged.diags) ||
+      !asks_for_budget(options.memory, options.planning.mode)) {
     return;
   }
-  judged.budget = answer_budget(budgeted(engine, memory), planning,
-                                *judged.session, host, judged.diags);
-  if (!judged.budget) return;
-  judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
-  if (engine.name) {
-    const auto serving =
-        answer_serving(engine, memory, judged.session->model,
-                       judged.session->plan.mesh, host, judged.diags);
-    if (!serving) return;
-    const auto& pool = serving->stage().pools[1];
-    if (pool) judged.kv_tokens = pool->tokens;
-  }
-  if (asks_for_step(planning, memory)) {
-    judged.step =
-        answer_step(asked, *judged.session, *judged.budget, host, judged.diags);
-  }
+  judged.memory = answer_memory(question, *judged.session, Headroom::Find, host,
+                                judged.diags);
+  if (judged.memory) judged.kv_tokens = tokens_that_fit(*judged.memory);
 }
 
 void judge(JudgedTarget& judged, Host& host) {
@@ -83,9 +59,10 @@ void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
 }
 
 TargetSide side_of(const JudgedTarget& judged) {
-  return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
-          judged.step ? &judged.step->bracket : nullptr, judged.kv_tokens,
-          judged.diags};
+  const auto& memory = judged.memory;
+  return {*judged.session, memory ? &memory->budget : nullptr,
+          memory && memory->step ? &memory->step->bracket : nullptr,
+          judged.kv_tokens, judged.diags};
 }
 
 void SharedProgress::stage(std::string_view text) {

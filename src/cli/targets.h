@@ -22,10 +22,9 @@
 #include "cli/config.h"
 #include "cli/options.h"
 #include "gate/changes.h"
-#include "session/budget.h"
+#include "session/memory_answer.h"
 #include "session/progress_listener.h"
 #include "session/session.h"
-#include "session/step.h"
 
 namespace shardplan::cli {
 
@@ -88,9 +87,8 @@ struct JudgedTarget {
   Options options;
   Diagnostics diags;               // its own; they keep what they point into
   std::optional<Session> session;  // empty: the diagnostics say why
-  std::optional<BudgetAnswer>
-      budget;                      // where more than parameters is asked for
-  std::optional<StepAnswer> step;  // where a training step is asked for
+  // Where more than parameters is asked for.
+  std::optional<MemoryAnswer> memory;
   // Tokens that the KV cache has room for beside the rest, where a workload
   // and a limit are given.
   std::optional<int64_t> kv_tokens;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidate: one variation of the requested plan that a search tries.
+// Candidate: one variation of the request that a search tries, from the rules
+// and the mesh to the optimizer, the training step and the engine.
 //
 // It lists only the differences from the request. evaluate/evaluate.h judges
 // every candidate in the same way, whichever search made it.
@@ -11,9 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "activations/options.h"
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "core/spec.h"
+#include "memory/budget.h"
+#include "memory/state.h"
+#include "serve/serving.h"
 
 namespace shardplan {
 
@@ -21,6 +26,8 @@ struct NewRule {
   std::string pattern;
   PartitionSpec spec;
   std::vector<std::string> names = {};  // of its parameters, `*` for numbers
+
+  bool operator==(const NewRule&) const = default;
 };
 
 // One edit of a rule set, as data (advise/rule_edit.h turns it into text).
@@ -34,6 +41,8 @@ struct RuleChange {
   PartitionSpec spec;          // SetSpec
   std::string pattern;         // SetPattern
   std::vector<NewRule> added;  // Insert
+
+  bool operator==(const RuleChange&) const = default;
 };
 
 struct ChangedRules {
@@ -53,13 +62,40 @@ struct Padding {
   std::vector<uint32_t> parameters;  // ascending
   int dim = 0;
   int64_t size = 0;
+
+  bool operator==(const Padding&) const = default;
 };
 
-struct Candidate {
+// The part of a candidate that decides where parameters are placed.
+struct Placing {
   std::vector<RuleChange> rules = {};  // applied at once
   std::optional<Mesh> mesh = {};
   std::optional<Padding> padding = {};
   std::optional<Declarations> declared = {};
+
+  bool operator==(const Placing&) const = default;
+};
+
+// The sequences of a training step, or those in a cache.
+struct Workload {
+  int64_t batch = 1;  // sequences over all devices
+  int64_t seq = 1;    // tokens of each
+};
+
+struct Device {
+  std::optional<DeviceLimit> limit = {};     // empty: not known
+  int64_t reserve = 0;                       // bytes that are kept free
+  std::optional<std::string> hardware = {};  // a profile's name
+};
+
+struct Candidate {
+  Placing placing = {};
+  // Each replaces what was asked for as a whole.
+  std::optional<Device> device = {};
+  std::optional<Workload> workload = {};
+  std::optional<StateOptions> state = {};  // with optimizer and ZeRO
+  std::optional<StepOptions> step = {};
+  std::optional<ServingInput> serving = {};
 };
 
 // The mesh with one axis resized. Empty if it would exceed the largest number

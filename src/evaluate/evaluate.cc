@@ -118,61 +118,93 @@ std::shared_ptr<const Groundwork::Matched> Evaluator::matched(
   return std::make_shared<const Groundwork::Matched>(std::move(made));
 }
 
-std::optional<Plan> Evaluator::placed(const Candidate& candidate,
-                                      const Mesh& mesh, const Manifest& firsts,
-                                      const UnitFacts& known,
-                                      const Groundwork::Matched* by,
-                                      Diagnostics& diags) {
+std::optional<Plan> Evaluator::resolved(
+    const Placing& placing, const Mesh& mesh, const Manifest& firsts,
+    const UnitFacts& known, const Groundwork::Matched* by, Diagnostics& diags) {
   if (by == nullptr) {
     return convert_plan(firsts, *ground_.saved, mesh, ground_.converting,
                         diags);
   }
   ResolveOptions how = ground_.resolving;
-  if (candidate.declared) how.declarations = *candidate.declared;
+  if (placing.declared) how.declarations = *placing.declared;
   return resolve(firsts, by->rules.rules, by->matches, mesh, how, known, diags);
 }
 
-std::optional<Judgement> Evaluator::judge(const Candidate& candidate,
-                                          const Mesh& mesh,
-                                          std::span<const Needs> sides,
-                                          Diagnostics& diags) {
+std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
+                                             const Mesh& mesh,
+                                             std::span<const Needs> sides,
+                                             Diagnostics& diags) {
   std::shared_ptr<const Groundwork::Matched> by;
   if (ground_.rules != nullptr) {
-    by = matched(candidate.rules);
+    by = matched(placing.rules);
     if (by == nullptr) return std::nullopt;
   }
   std::optional<Manifest> other;
   std::optional<UnitFacts> other_facts;
-  if (candidate.padding) {
-    other = padded_firsts(ground_.groups, *candidate.padding);
+  if (placing.padding) {
+    other = padded_firsts(ground_.groups, *placing.padding);
     if (!other) return std::nullopt;
     // Units are inferred from the shapes of all parameters.
-    const auto all = padded(ground_.manifest, *candidate.padding);
+    const auto all = padded(ground_.manifest, *placing.padding);
     work_ += static_cast<int64_t>(ground_.manifest.size());
     if (!all) return std::nullopt;
     other_facts = unit_facts(*all);
   }
   const Manifest& firsts = other ? *other : ground_.groups.firsts;
   const UnitFacts& known = other_facts ? *other_facts : ground_.known;
-  auto plan = placed(candidate, candidate.mesh ? *candidate.mesh : mesh, firsts,
-                     known, by.get(), diags);
+  auto plan = resolved(placing, placing.mesh ? *placing.mesh : mesh, firsts,
+                       known, by.get(), diags);
   if (!plan) return std::nullopt;
   auto memory =
       device_memory(*plan, placed_counts(*plan, ground_.counts), diags, &work_);
   if (!memory) return std::nullopt;
-  Judgement judgement{std::move(by), *std::move(plan), *std::move(memory)};
-  const Folding folding =
-      fold_groups(ground_.groups, judgement.plan.placement_of);
+  PlacedGroups placed{std::move(by), *std::move(plan), *std::move(memory)};
+  const Folding folding = fold_groups(ground_.groups, placed.plan.placement_of);
   const Summary summary = {
       ground_.counts, bytes_of_all(firsts, ground_.counts), known,
       [this](const std::string& pattern) { return catches_all(pattern); }};
   const RuleSet* const rules =
-      judgement.matched ? &judgement.matched->rules.rules : nullptr;
-  LintInput input = make_lint_input(firsts, judgement.plan, folding, rules,
-                                    judgement.memory, ground_.linting);
+      placed.matched ? &placed.matched->rules.rules : nullptr;
+  LintInput input = make_lint_input(firsts, placed.plan, folding, rules,
+                                    placed.memory, ground_.linting);
   input.summary = &summary;
   lint(input, sides, diags);
-  return judgement;
+  return placed;
+}
+
+Evaluator Evaluator::beside() const {
+  Evaluator other(ground_, *asked_, like_);
+  other.catch_all_ = catch_all_;
+  other.layers_ = layers_;
+  return other;
+}
+
+Evaluator::Placed& Evaluator::placed(const Placing& placing) {
+  if (placed_ != nullptr && placed_->placing == placing) return *placed_;
+  placed_.reset(new Placed{placing, like_.fresh(), {}, {}, {}});
+  Placed& on = *placed_;
+  auto groups = place(placing, *placing.mesh, kMeshSides, on.findings);
+  if (!groups) return on;
+  const bool serves = asked_->served != nullptr;
+  on.plan = serves ? std::move(groups->plan)
+                   : plan_of_all(std::move(groups->plan), ground_.groups);
+  Asked asked = *asked_;
+  if (!placing.rules.empty()) {
+    on.matched = groups->matched;
+    asked.rules = &on.matched->rules.rules;
+  }
+  on.judge = PlanJudge::of(asked, *on.plan, layers_, on.findings);
+  return on;
+}
+
+std::optional<Judgement> Evaluator::judge(const Candidate& candidate,
+                                          Diagnostics& diags) {
+  Placed& on = placed(candidate.placing);
+  if (on.judge == nullptr) {
+    diags.add_all(on.findings);
+    return std::nullopt;
+  }
+  return on.judge->judge(candidate, diags);
 }
 
 bool Evaluator::catches_all(const std::string& pattern) {

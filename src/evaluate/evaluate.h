@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single place that judges a plan: it resolves the rules on a mesh, sizes
-// the shards of every device, and reports the findings.
+// The single place that judges: it resolves the rules on a mesh, sizes the
+// shards of every device, reports the findings, and asks what devices hold then
+// (evaluate/plan_judge.h).
 //
 // judge_plan() covers the requested plan parameter by parameter, so that its
 // findings can be shown. An Evaluator covers the candidates of a search by
@@ -24,6 +25,7 @@
 #include "core/rules.h"
 #include "evaluate/candidate.h"
 #include "evaluate/parameter_groups.h"
+#include "evaluate/plan_judge.h"
 #include "findings/findings.h"
 #include "model/model.h"
 #include "model/units.h"
@@ -84,26 +86,55 @@ Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
                               const ConvertOptions& converting,
                               const LintOptions& linting);
 
-// The result for a candidate. The plan places the groups' firsts.
-struct Judgement {
+// Groups of parameters as a candidate places them: the plan is that of their
+// firsts.
+struct PlacedGroups {
   std::shared_ptr<const Groundwork::Matched> matched;  // null for a saved plan
   Plan plan;
   DeviceMemory memory;
 };
 
-// Judges candidates one after the other. Each thread needs its own evaluator.
+// Expands a plan of the groups to all parameters.
+Plan plan_of_all(Plan plan, const ParameterGroups& groups);
+
+// Judges candidates one after the other, and computes again only what differs
+// from the one before. Each thread needs its own evaluator.
 class Evaluator {
  public:
   // `ground` must outlive the evaluator.
   explicit Evaluator(const Groundwork& ground) : ground_(ground) {}
+  // This one can judge candidates, too. Its findings have the severities of
+  // `like`.
+  Evaluator(const Groundwork& ground, const Asked& asked,
+            const Diagnostics& like)
+      : ground_(ground), asked_(asked), like_(like.fresh()) {}
+  // An evaluator for another thread that shares what is known of patterns and
+  // layers.
+  Evaluator beside() const;
 
   const Groundwork& ground() const { return ground_; }
 
   // Runs the checks of `sides` and reports their findings. `mesh` applies if
-  // the candidate has none. Empty if the candidate is invalid: a new pattern
-  // does not compile, or a size exceeds 63 bits.
-  std::optional<Judgement> judge(const Candidate& candidate, const Mesh& mesh,
-                                 std::span<const Needs> sides,
+  // there is no other. Empty if the placing is invalid: a new pattern does not
+  // compile, or a size exceeds 63 bits.
+  std::optional<PlacedGroups> place(const Placing& placing, const Mesh& mesh,
+                                    std::span<const Needs> sides,
+                                    Diagnostics& diags);
+
+  // A placing with all that it decides.
+  struct Placed {
+    Placing placing;
+    Diagnostics findings;      // about the plan, and about rules of state
+    std::optional<Plan> plan;  // of all parameters; of groups with an engine
+    std::unique_ptr<PlanJudge> judge;  // null: the findings say why
+    std::shared_ptr<const Groundwork::Matched> matched;  // of changed rules
+  };
+  // Kept until another placing is asked for. REQUIRES: this was made with
+  // `asked`, and the placing has a mesh.
+  Placed& placed(const Placing& placing);
+
+  // Empty, with the reason reported. REQUIRES: as placed().
+  std::optional<Judgement> judge(const Candidate& candidate,
                                  Diagnostics& diags);
 
   // Parameters, rules and placements visited so far. It is the same on every
@@ -113,17 +144,19 @@ class Evaluator {
  private:
   std::shared_ptr<const Groundwork::Matched> matched(
       std::span<const RuleChange> changes);
-  std::optional<Plan> placed(const Candidate& candidate, const Mesh& mesh,
-                             const Manifest& firsts, const UnitFacts& known,
-                             const Groundwork::Matched* by, Diagnostics& diags);
+  std::optional<Plan> resolved(const Placing& placing, const Mesh& mesh,
+                               const Manifest& firsts, const UnitFacts& known,
+                               const Groundwork::Matched* by,
+                               Diagnostics& diags);
   bool catches_all(const std::string& pattern);
 
   const Groundwork& ground_;
+  std::optional<Asked> asked_;
+  Diagnostics like_;
   int64_t work_ = 0;
   std::unordered_map<std::string, bool> catch_all_;
+  KeptLayers layers_;
+  std::unique_ptr<Placed> placed_;  // the plan's judge points into it
 };
-
-// Expands a plan of the groups to all parameters.
-Plan plan_of_all(Plan plan, const ParameterGroups& groups);
 
 }  // namespace shardplan

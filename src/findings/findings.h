@@ -42,6 +42,7 @@ struct LayerGroups;
 struct Model;
 struct Program;
 struct Serving;
+struct TriedChange;
 struct TriedServing;
 struct Simulation;
 enum class Storage : uint8_t;
@@ -127,14 +128,8 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const DeviceMemory& memory,
                           const LintOptions& options);
 
-// The state with one change, computed again.
-struct TriedState {
-  std::string flags;     // "--zero 2"
-  int64_t needed = 0;    // bytes, by the fullest device
-  int64_t headroom = 0;  // negative: it does not fit
-};
 // "`--zero 2` would need 3.00 GiB per device: it fits, with 1.00 GiB to spare"
-std::string tried_text(const TriedState& tried);
+std::string tried_text(const TriedChange& tried);
 
 // What a plan needs of memory; the budget is make_budget() of the rest.
 struct MemoryInput {
@@ -144,7 +139,7 @@ struct MemoryInput {
   const BudgetOptions& options;
   const Budget& budget;
   // What may be changed where it does not fit, the best first.
-  std::span<const TriedState> tried = {};
+  const std::vector<TriedChange>* tried = nullptr;
 };
 
 // What an engine that serves the model makes of the devices.

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "findings/checks.h"
 #include "memory/budget.h"
+#include "memory/fit.h"
 #include "memory/stages.h"
 
 namespace shardplan {
@@ -110,12 +111,12 @@ std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
 
 }  // namespace
 
-std::string tried_text(const TriedState& tried) {
-  return "`" + tried.flags + "` would need " + bytes_text(tried.needed) +
+std::string tried_text(const TriedChange& tried) {
+  const int64_t headroom = *tried.fit.headroom;
+  return "`" + tried.flags + "` would need " + bytes_text(tried.fit.needed) +
          " per device: " +
-         (tried.headroom >= 0
-              ? "it fits, with " + bytes_text(tried.headroom) + " to spare"
-              : bytes_text(-tried.headroom) + " too much");
+         (headroom >= 0 ? "it fits, with " + bytes_text(headroom) + " to spare"
+                        : bytes_text(-headroom) + " too much");
 }
 
 void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
@@ -132,7 +133,9 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   if (!fullest.label.empty()) {
     report.fact("the fullest devices are those of " + fullest.label);
   }
-  for (const TriedState& each : tried) report.help(tried_text(each));
+  if (tried != nullptr) {
+    for (const TriedChange& each : *tried) report.help(tried_text(each));
+  }
   help_cache(manifest, budget, options, report);
   help_devices(plan, budget, options, report);
 }

@@ -42,23 +42,24 @@ std::string alive_text(const MemoryBracket& bracket) {
 
 std::vector<std::string> ways_out(const StepFinding& finding) {
   std::vector<std::string> texts;
-  std::vector<const TriedStep*> others;
-  const auto add = [&](const TriedStep& one, const char* verdict) {
+  std::vector<const TriedChange*> others;
+  const auto add = [&](const TriedChange& one, const char* verdict) {
     texts.push_back("`" + one.flags + "` would need " + bytes_text(one.lower) +
                     " to " + bytes_text(one.upper) + ": " + verdict);
   };
-  for (const TriedStep& one : finding.tried) {
+  for (const TriedChange& one : finding.tried) {
     if (one.fit.surely()) {
       add(one, "it fits");
     } else if (one.upper < finding.bracket.upper()) {
       others.push_back(&one);
     }
   }
-  std::ranges::stable_sort(others, [](const TriedStep* a, const TriedStep* b) {
-    return a->upper < b->upper;
-  });
+  std::ranges::stable_sort(others,
+                           [](const TriedChange* a, const TriedChange* b) {
+                             return a->upper < b->upper;
+                           });
   if (others.size() > 2) others.resize(2);
-  for (const TriedStep* one : others) {
+  for (const TriedChange* one : others) {
     add(*one, one->fit.perhaps() ? "it may fit" : "not enough");
   }
   return texts;
@@ -123,7 +124,7 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are those of " + bracket.device);
   }
-  const auto fits = [](const TriedStep& one) { return one.fit.surely(); };
+  const auto fits = [](const TriedChange& one) { return one.fit.surely(); };
   if (std::ranges::none_of(finding.tried, fits)) {
     report.fact("no change tried guarantees a fit");
   }

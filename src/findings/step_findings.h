@@ -15,19 +15,10 @@
 
 namespace shardplan {
 
-// The same step with one change, computed again.
-struct TriedStep {
-  std::string flags;
-  int64_t lower = 0;
-  int64_t estimate = 0;
-  int64_t upper = 0;
-  Fit fit = {};
-};
-
 struct StepFinding {
   const DeviceLimit& limit;
   const MemoryBracket& bracket;
-  std::vector<TriedStep> tried;  // the smallest change first
+  std::vector<TriedChange> tried;  // the smallest change first
 };
 
 // What may be changed, in words: of those that fit the smallest first, then the

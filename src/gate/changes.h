@@ -23,7 +23,7 @@
 #include "gate/fail_on.h"
 #include "memory/budget.h"
 #include "session/session.h"
-#include "session/step.h"
+#include "session/memory_answer.h"
 
 namespace shardplan {
 

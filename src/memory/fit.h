@@ -3,12 +3,13 @@
 //
 // What is needed is known as a range. It fits where the upper end does, does
 // not fit where the lower end exceeds the memory, and may fit in between. Every
-// command that answers the question asks fit_of() (session/fit.h).
+// command that answers the question asks fit_of() (evaluate/fit.h).
 // Units: bytes of the fullest device.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "memory/budget.h"
 
@@ -23,6 +24,14 @@ struct Fit {
   // True where it fits, or where no limit is known.
   bool surely() const { return !usable || fits.value_or(false); }
   bool perhaps() const { return usable && !fits; }
+};
+
+// The same with a change, judged again.
+struct TriedChange {
+  std::string flags;  // "--zero 2"
+  int64_t lower = 0;
+  int64_t upper = 0;
+  Fit fit = {};
 };
 
 Fit fit_between(const std::optional<DeviceLimit>& limit, int64_t lower,

@@ -177,6 +177,14 @@ std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
                                        const KvSharding& sharding,
                                        const KvRequest& request, int64_t bytes);
 
+// The largest batch (context) with which every device still fits while the
+// other stays; 0 when not even 1 does, and empty when there is no limit below
+// kMaxKvCount.
+struct WorkloadHeadroom {
+  std::optional<int64_t> batch;
+  std::optional<int64_t> context;
+};
+
 // How a plan cuts the KV cache: over which mesh axes, and how that is known.
 //
 // A cache is not a parameter, so no rule places it. Its heads are where the

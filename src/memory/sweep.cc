@@ -2,7 +2,6 @@
 #include "memory/sweep.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -10,66 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked.h"
-#include "memory/kv_cache.h"
-
 namespace shardplan {
-namespace {
-
-// Bytes of cache with which the fullest device is just full. Fragmentation
-// takes ceil(S x f) on top of a sum S, so S + ceil(S x f) <= A wherever
-// S <= A / (1 + f), and conversely.
-int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
-  constexpr int64_t kMillion = 1'000'000;  // as make_budget reads the fraction
-  const Int128 lost = std::llround(options.fragmentation * kMillion);
-  const Int128 usable = options.limit->usable - options.reserve;
-  const CategoryBytes& bytes = budget.classes.front().bytes;
-  const auto of = [&](Category category) {
-    return bytes.at(static_cast<size_t>(category));
-  };
-  const int64_t others = budget.classes.front().total - of(Category::KvCache) -
-                         of(Category::RecurrentState) -
-                         of(Category::Fragmentation) - of(Category::Reserve);
-  if (usable < 0) return -1;
-  return static_cast<int64_t>(usable * kMillion / (kMillion + lost)) - others;
-}
-
-// With stages the fullest one may change as the cache grows.
-template <typename Set>
-std::optional<int64_t> largest_that_fits(const Manifest& manifest,
-                                         const Plan& plan,
-                                         const LayerGroups& groups,
-                                         BudgetOptions options, Set set) {
-  const auto fits = [&](int64_t value) {
-    set(*options.kv, value);
-    Diagnostics ignored;  // beyond 63 bits nothing fits
-    const auto budget = make_budget(manifest, plan, groups, options, ignored);
-    return budget && budget->fits();
-  };
-  return largest_count(fits);
-}
-
-}  // namespace
-
-WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
-                               const LayerGroups& groups,
-                               const BudgetOptions& options,
-                               const Budget& budget) {
-  if (options.stages) {
-    return {largest_that_fits(
-                manifest, plan, groups, options,
-                [](KvRequest& kv, int64_t value) { kv.batch = value; }),
-            largest_that_fits(
-                manifest, plan, groups, options,
-                [](KvRequest& kv, int64_t value) { kv.seq = value; })};
-  }
-  const auto layers = kv_layers(manifest.facts);
-  if (!layers) return {};
-  const int64_t room = room_for_cache(options, budget);
-  return {largest_batch(*layers, options.kv_sharding, *options.kv, room),
-          longest_context(*layers, options.kv_sharding, *options.kv, room)};
-}
-
 namespace {
 
 // Descending.
@@ -118,45 +58,8 @@ std::optional<std::vector<Mesh>> factorizations(int64_t devices,
   return found;
 }
 
-std::optional<SweepPoint> sweep_point(const Manifest& manifest,
-                                      const SweepMesh& mesh,
-                                      const LayerGroups& groups,
-                                      const BudgetOptions& options,
-                                      Diagnostics& diags) {
-  const auto budget = make_budget(manifest, mesh.plan, groups, options, diags);
-  if (!budget) return std::nullopt;
-  return sweep_point(manifest, mesh, groups, options, *budget);
-}
-
-SweepPoint sweep_point(const Manifest& manifest, const SweepMesh& mesh,
-                       const LayerGroups& groups, const BudgetOptions& options,
-                       const Budget& budget) {
-  SweepPoint point;
-  if (options.kv) {
-    point.batch = options.kv->batch;
-    point.seq = options.kv->seq;
-  }
-  point.limit = options.limit;
-  point.bytes = budget.classes.front().bytes;
-  point.total = budget.classes.front().total;
-  point.fit = fit_between(budget.limit, point.total, point.total);
-  if (options.kv && options.limit) {
-    point.workload_headroom =
-        find_headroom(manifest, mesh.plan, groups, options, budget);
-  }
-  return point;
-}
-
 double SweepPoint::cost() const {
   return serving ? -serving->sequences[1] : static_cast<double>(total);
-}
-
-void set_step(SweptStep step, const CategoryBytes& bytes, const Fit& fit,
-              SweepPoint& point) {
-  point.bytes = bytes;
-  point.total = step.estimate;
-  point.fit = fit;
-  point.step = std::move(step);
 }
 
 std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
@@ -179,7 +82,7 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
     members[entry->second].push_back(i);
   }
   const auto devices = [&](size_t i) {
-    return meshes[points[i].mesh].plan.mesh.devices();
+    return meshes[points[i].mesh].mesh.devices();
   };
   std::vector<size_t> best;
   for (std::vector<size_t>& group : members) {

@@ -2,10 +2,10 @@
 #include "session/other_meshes.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/parallel.h"
 #include "core/mesh.h"
 #include "resolve/device_memory.h"
 
@@ -45,13 +45,13 @@ bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
 }  // namespace
 
 std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
-                                    const MemoryRequest& memory,
+                                    const AskedMemory& asked,
                                     const Session& session, int64_t most) {
   const Mesh& mesh = session.plan.mesh;
   AxisNames names;
   for (const Axis& axis : mesh.axes()) {
-    const bool is_stage = memory.stages && memory.stages->axis == axis.name;
-    if (!is_stage) names.push_back(axis.name);
+    const auto& stages = asked.options.stages;
+    if (!stages || stages->axis != axis.name) names.push_back(axis.name);
   }
   AxisNames targets = names;
   if (session.rules) {
@@ -129,64 +129,60 @@ Groundwork groundwork_of(const PlanRequest& planning, const Session& session,
 
 }  // namespace
 
-Replanner::Replanner(const PlanRequest& planning, const MemoryRequest& memory,
-                     const Session& session, Host& host)
+MeshTrials::MeshTrials(const PlanRequest& planning, const Session& session,
+                       const Asked& asked, Host& host)
     : planning_(planning),
-      memory_(memory),
       session_(session),
-      host_(host, std::make_shared<std::mutex>()),
+      asked_(asked),
       ground_(groundwork_of(planning, session, host)) {
-  const Borrowed worker(*this);
+  auto first = std::make_unique<Evaluator>(ground_, asked_, Diagnostics());
   Diagnostics found;
-  const auto judged =
-      worker->evaluator.judge({}, session.plan.mesh, kMeshSides, found);
-  errors_ = judged ? found.count(Severity::Error) : 1;
+  const auto placed = first->place({}, session.plan.mesh, kMeshSides, found);
+  errors_ = placed ? found.count(Severity::Error) : 1;
+  idle_.push_back(std::move(first));
   if (threads() == 1) return;  // counting lines reads every file
   if (session.rules) count_lines(session.rules->sources);
   count_lines(session.model.manifest.sources);
 }
 
-Replanner::Borrowed::Borrowed(Replanner& from) : from_(from) {
-  const std::lock_guard lock(from.mutex_);
-  if (from.idle_.empty()) {
-    worker_ = std::make_unique<Worker>(Worker{Evaluator(from.ground_), {}});
-    return;
+int MeshTrials::threads() const { return thread_count(planning_.jobs); }
+
+void MeshTrials::on(const Mesh& mesh,
+                    const std::function<void(PlanJudge&)>& use) {
+  std::unique_ptr<Evaluator> evaluator;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      evaluator = std::move(idle_.back());
+      idle_.pop_back();
+    }
   }
-  worker_ = std::move(from.idle_.back());
-  from.idle_.pop_back();
-}
-
-Replanner::Borrowed::~Borrowed() {
-  const std::lock_guard lock(from_.mutex_);
-  from_.idle_.push_back(std::move(worker_));
-}
-
-int Replanner::threads() const { return thread_count(planning_.jobs); }
-
-std::optional<Replanned> Replanner::on(const Mesh& mesh) {
-  const Borrowed worker(*this);
-  Diagnostics quiet;
-  auto judged = worker->evaluator.judge({}, mesh, kMeshSides, quiet);
-  if (!judged || quiet.cannot_run() || quiet.count(Severity::Error) > errors_) {
-    return std::nullopt;
+  if (evaluator == nullptr) {
+    evaluator = std::make_unique<Evaluator>(ground_, asked_, Diagnostics());
   }
-  Plan plan = plan_of_all(std::move(judged->plan), ground_.groups);
-  if (leaves_idle(plan)) return std::nullopt;
-  auto input = budget_input(memory_, planning_, session_.model.manifest, plan,
-                            worker->names, host_, quiet,
-                            token_axes_of(memory_, planning_, session_, mesh));
-  if (!input) return std::nullopt;
-  auto budget = make_budget(session_.model.manifest, plan, input->groups,
-                            input->options, quiet);
-  if (!budget) return std::nullopt;
-  return Replanned{std::move(plan), *std::move(input), *std::move(budget)};
+  Evaluator::Placed& placed = evaluator->placed({{}, mesh, {}, {}});
+  if (placed.judge != nullptr && !placed.findings.cannot_run() &&
+      placed.findings.count(Severity::Error) <= errors_ &&
+      !leaves_idle(*placed.plan)) {
+    use(*placed.judge);
+  }
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(evaluator));
 }
 
 // Whether an axis that is longer than in the requested mesh shards nothing: no
 // parameters, batch, tokens, optimizer state, cache or layers.
-bool Replanner::leaves_idle(const Plan& plan) const {
-  const AxisNames tokens =
-      token_axes_of(memory_, planning_, session_, plan.mesh);
+bool MeshTrials::leaves_idle(const Plan& plan) const {
+  const AskedMemory& asked = asked_.memory;
+  AxisNames used = asked.axes.heads;
+  for (const AxisNames& more :
+       {asked.axes.batch, asked.axes.sequence, asked.options.state.zero_axes,
+        asked.workload ? step_token_axes(asked, asked_.rules, plan.mesh)
+                       : AxisNames{},
+        asked.options.stages ? AxisNames{asked.options.stages->axis}
+                             : AxisNames{}}) {
+    used.insert(used.end(), more.begin(), more.end());
+  }
   const std::vector<AxisSaving> savings = axis_savings(
       plan, staged_counts(plan.placement_of, plan.placements.size(),
                           session_.lint_how.stages.get()));
@@ -194,13 +190,72 @@ bool Replanner::leaves_idle(const Plan& plan) const {
       savings.begin(), savings.end(), [&](const AxisSaving& each) {
         return each.size > 1 && each.sharded_tensors == 0 &&
                each.size > session_.plan.mesh.size_of(each.axis) &&
-               !is_data_axis(each.axis) && !contains(tokens, each.axis) &&
-               !contains(memory_.state.zero_axes, each.axis) &&
-               !contains(memory_.kv_axes, each.axis) &&
-               !contains(memory_.batch_axes, each.axis) &&
-               !contains(memory_.sequence_axes, each.axis) &&
-               !(memory_.stages && memory_.stages->axis == each.axis);
+               !is_data_axis(each.axis) && !contains(used, each.axis);
       });
+}
+
+namespace {
+
+// Judges meshes on demand, and with several threads also those of the same
+// factor that follow: larger factors are often not needed.
+class JudgedMeshes {
+ public:
+  JudgedMeshes(
+      const std::vector<OtherMesh>& meshes, int threads,
+      const std::function<std::optional<TriedChange>(const Mesh&)>& one)
+      : meshes_(meshes), threads_(threads), one_(one), known_(meshes.size()) {}
+
+  const std::optional<TriedChange>& at(size_t i) {
+    if (!known_[i]) judge_from(i);
+    return *known_[i];
+  }
+
+ private:
+  void judge_from(size_t i) {
+    std::vector<size_t> asked;
+    for (size_t k = i; k < meshes_.size(); ++k) {
+      if (asked.size() == static_cast<size_t>(threads_)) break;
+      const bool alike = meshes_[k].more_devices == meshes_[i].more_devices &&
+                         meshes_[k].factor == meshes_[i].factor;
+      if (alike && !known_[k]) asked.push_back(k);
+    }
+    parallel_for(static_cast<int64_t>(asked.size()), threads_, [&](int64_t a) {
+      const size_t k = asked[static_cast<size_t>(a)];
+      known_[k] = one_(meshes_[k].mesh);
+    });
+  }
+
+  const std::vector<OtherMesh>& meshes_;
+  int threads_;
+  const std::function<std::optional<TriedChange>(const Mesh&)>& one_;
+  std::vector<std::optional<std::optional<TriedChange>>> known_;
+};
+
+}  // namespace
+
+std::vector<TriedChange> smallest_meshes(
+    const std::vector<OtherMesh>& meshes, int64_t usable, int threads,
+    const std::function<std::optional<TriedChange>(const Mesh&)>& one) {
+  JudgedMeshes judged(meshes, threads, one);
+  std::vector<TriedChange> kept;
+  for (const bool more_devices : {false, true}) {
+    std::optional<TriedChange> best;
+    int64_t factor = 0;
+    for (size_t i = 0; i < meshes.size(); ++i) {
+      const OtherMesh& other = meshes[i];
+      if (other.more_devices != more_devices) continue;
+      const bool fits = best && best->fit.needed <= usable;
+      if (fits && other.factor > factor) break;
+      // An axis that is there already is the smaller change.
+      if (fits && other.adds_axis) continue;
+      const std::optional<TriedChange>& tried = judged.at(i);
+      if (!tried || (best && tried->fit.needed >= best->fit.needed)) continue;
+      best = tried;
+      factor = other.factor;
+    }
+    if (best) kept.push_back(*std::move(best));
+  }
+  return kept;
 }
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request to serve a model with an engine, and its answer with findings.
+// A request to serve a model with an engine.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,9 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "core/mesh.h"
-#include "model/model.h"
+#include "core/manifest.h"
 #include "serve/serving.h"
-#include "session/budget.h"
+#include "session/memory_request.h"
 #include "session/plan_request.h"
 
 namespace shardplan {
@@ -38,15 +37,7 @@ bool check_engine_request(const EngineRequest& engine,
 // the plan is judged as the engine has it. Nothing without an engine.
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request);
 
-// Axes of a mesh as an engine has them: `tp`, `tensor` or `model`, those of the
-// batch, that of the stages. Empty, with SP010 reported, where one is none of
-// these.
-std::optional<EngineMesh> engine_mesh(const EngineRequest& engine,
-                                      const MemoryRequest& memory,
-                                      const Mesh& mesh, Diagnostics& diags);
-
-// What a plan's budget is asked for beside an engine: without a limit, since it
-// is the engine that fills the devices.
+// The request without a limit beside an engine, which fills the devices itself.
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory);
 
@@ -61,19 +52,11 @@ struct ServedModels {
 std::optional<ServedModels> served_models(const EngineRequest& engine,
                                           const Model& model, Host& host,
                                           Diagnostics& diags);
-// Empty, with the reason reported (SP010): an axis that the engine does not
-// have. REQUIRES: an engine is asked for; all of it outlives the input.
-std::optional<ServingInput> serving_input(const EngineRequest& engine,
-                                          const MemoryRequest& memory,
-                                          const ServedModels& models,
-                                          const DeviceLimit& device,
-                                          const Mesh& mesh, Diagnostics& diags);
-
-// With SP307 and SP308 reported, and changes that were computed. REQUIRES:
-// check_engine_request() held, and an engine is asked for.
-std::optional<Serving> answer_serving(const EngineRequest& engine,
-                                      const MemoryRequest& memory,
-                                      const Model& model, const Mesh& mesh,
-                                      Host& host, Diagnostics& diags);
+// REQUIRES: an engine is asked for, and check_engine_request() held. `models`
+// must outlive the result.
+ServingInput asked_serving(const EngineRequest& engine,
+                           const MemoryRequest& memory,
+                           const ServedModels& models,
+                           const DeviceLimit& device);
 
 }  // namespace shardplan

@@ -21,7 +21,7 @@
 #include "model/model.h"
 #include "resolve/device_memory.h"
 #include "resolve/resolve.h"
-#include "session/budget.h"
+#include "session/memory_request.h"
 #include "session/plan_request.h"
 #include "session/progress_listener.h"
 

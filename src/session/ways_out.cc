@@ -2,14 +2,20 @@
 #include "session/ways_out.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/checked.h"
 #include "base/text.h"
-#include "findings/findings.h"
+#include "evaluate/fit.h"
+#include "findings/step_findings.h"
 #include "memory/zero.h"
 #include "model/units.h"
+#include "session/memory_request.h"
 #include "session/other_meshes.h"
 
 namespace shardplan {
@@ -26,60 +32,61 @@ enum class ChangeKind : uint8_t {
   Optimizer,  // of the state alone
 };
 
-// A change of options: of those of one kind the smallest first.
+// A change of a candidate that has all options of the request. Changes of one
+// kind stand together, the smallest first.
 struct Change {
   ChangeKind kind = ChangeKind::Loss;
   std::string flags;
-  std::function<void(StepOptions&, BudgetOptions&)> make;
+  std::function<void(Candidate&)> make;
 };
 
 constexpr int64_t kMostTiles = 16;
 // Logits that are less than this part of the peak are not worth a change.
 constexpr int64_t kWorthTiling = 20;
 
-void add_loss(const StepChangesInput& in, std::vector<Change>& changes) {
-  const int64_t tiles = in.request.workload.step.segments.loss_tiles;
+void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
+              std::vector<Change>& changes) {
+  const int64_t tiles = in.judge.memory().step.segments.loss_tiles;
   const auto logits = std::find_if(
-      in.bracket.rows.begin(), in.bracket.rows.end(),
+      bracket.rows.begin(), bracket.rows.end(),
       [](const BracketRow& row) { return row.category == "logits"; });
-  if (logits == in.bracket.rows.end() ||
-      logits->bytes[1] <= in.bracket.estimate() / kWorthTiling) {
+  if (logits == bracket.rows.end() ||
+      logits->bytes[1] <= bracket.estimate() / kWorthTiling) {
     return;
   }
   for (int64_t more = 2 * tiles; more <= kMostTiles; more *= 2) {
-    changes.push_back({ChangeKind::Loss, "--loss-tiles " + std::to_string(more),
-                       [more](StepOptions& s, BudgetOptions&) {
-                         s.segments.loss_tiles = more;
-                       }});
+    changes.push_back(
+        {ChangeKind::Loss, "--loss-tiles " + std::to_string(more),
+         [more](Candidate& c) { c.step->segments.loss_tiles = more; }});
   }
 }
 
 // More parts, down to one sequence at a time, that divide what a device has of
 // the batch: multiples of those that are asked for, where these divide it.
-void add_microbatches(const StepChangesInput& in, int64_t shards,
+void add_microbatches(const WaysOutInput& in, int64_t shards,
                       std::vector<Change>& changes) {
-  const int64_t parts = in.request.workload.step.microbatches;
-  const int64_t batch = *in.request.memory.batch;
+  const int64_t parts = in.judge.memory().step.microbatches;
+  const int64_t batch = in.judge.memory().workload->batch;
   if (batch % shards != 0) return;
   const int64_t sequences = batch / shards;
   const bool divides = sequences % parts == 0;
   for (const int64_t more :
        common_divisors(sequences, sequences, kMostMicrobatches)) {
     if (more <= parts || (divides && more % parts != 0)) continue;
-    changes.push_back(
-        {ChangeKind::Microbatches, "--microbatches " + std::to_string(more),
-         [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
+    changes.push_back({ChangeKind::Microbatches,
+                       "--microbatches " + std::to_string(more),
+                       [more](Candidate& c) { c.step->microbatches = more; }});
   }
 }
 
-void add_remat(const StepChangesInput& in, std::vector<Change>& changes) {
-  const Remat& asked = in.request.workload.step.remat;
+void add_remat(const WaysOutInput& in, std::vector<Change>& changes) {
+  const Remat& asked = in.judge.memory().step.remat;
   const auto add = [&](ChangeKind kind, const RematPolicy& policy) {
-    changes.push_back({kind, "--remat " + std::string(policy.name),
-                       [&policy](StepOptions& s, BudgetOptions&) {
-                         s.remat = {};
-                         s.remat.policy = &policy;
-                       }});
+    changes.push_back(
+        {kind, "--remat " + std::string(policy.name), [&policy](Candidate& c) {
+           c.step->remat = {};
+           c.step->remat.policy = &policy;
+         }});
   };
   const bool is_full = !asked.is_none() && asked.policy->name == "full";
   for (const char* name : {"block", "full"}) {
@@ -98,28 +105,31 @@ void add_zero(const StateOptions& state, const AxisNames& batch_axes,
               std::vector<Change>& changes) {
   for (ZeroStage& zero : higher_zero_stages(state, batch_axes)) {
     changes.push_back({ChangeKind::Zero, std::move(zero.flags),
-                       [stage = zero.stage, axes = zero.axes](
-                           StepOptions&, BudgetOptions& b) {
-                         b.state.zero = stage;
-                         b.state.zero_axes = axes;
+                       [stage = zero.stage, axes = zero.axes](Candidate& c) {
+                         c.state->zero = stage;
+                         c.state->zero_axes = axes;
                        }});
   }
 }
 
-std::vector<Change> step_changes(const StepChangesInput& in, const Mesh& mesh,
-                                 const AxisNames& batch_axes) {
+// Changes to try on the plan of `judge`, where the step has this bracket on the
+// plan that was asked for.
+std::vector<Change> step_changes(const WaysOutInput& in,
+                                 const MemoryBracket& bracket,
+                                 PlanJudge& judge) {
+  const AxisNames& batch_axes = judge.steps().axes().batch;
   std::vector<Change> changes;
-  add_loss(in, changes);
-  if (in.request.workload.step.segments.attention == AttentionKind::Scores) {
-    changes.push_back({ChangeKind::Attention, "--attention flash",
-                       [](StepOptions& s, BudgetOptions&) {
-                         s.segments.attention = AttentionKind::Flash;
-                       }});
+  add_loss(in, bracket, changes);
+  if (in.judge.memory().step.segments.attention == AttentionKind::Scores) {
+    changes.push_back(
+        {ChangeKind::Attention, "--attention flash", [](Candidate& c) {
+           c.step->segments.attention = AttentionKind::Flash;
+         }});
   }
-  add_microbatches(in, shard_count(mesh, batch_axes), changes);
+  add_microbatches(in, shard_count(judge.plan().mesh, batch_axes), changes);
   add_remat(in, changes);
   if (batch_axes.empty()) return changes;
-  add_zero(in.budget.input.options.state, batch_axes, changes);
+  add_zero(in.judge.memory().options.state, batch_axes, changes);
   return changes;
 }
 
@@ -138,18 +148,15 @@ AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
 
 void add_optimizers(const StateOptions& state, std::vector<Change>& changes) {
   if (!state.moment_dtype) {
-    changes.push_back({ChangeKind::Optimizer, "--moment-dtype bf16",
-                       [](StepOptions&, BudgetOptions& b) {
-                         b.state.moment_dtype = DType::BF16;
-                       }});
+    changes.push_back(
+        {ChangeKind::Optimizer, "--moment-dtype bf16",
+         [](Candidate& c) { c.state->moment_dtype = DType::BF16; }});
   }
   if (!state.groups.empty()) return;  // chosen with care
   for (const Optimizer other : {Optimizer::Lion, Optimizer::Adafactor}) {
     changes.push_back({ChangeKind::Optimizer,
                        "--optimizer " + std::string(optimizer_name(other)),
-                       [other](StepOptions&, BudgetOptions& b) {
-                         b.state.optimizer = other;
-                       }});
+                       [other](Candidate& c) { c.state->optimizer = other; }});
   }
 }
 
@@ -163,49 +170,41 @@ std::vector<Change> state_changes(const Plan& plan,
   return changes;
 }
 
-// A plan that is tried.
-struct TriedOn {
-  std::string flags;  // of its mesh; "" where it is the one that was asked for
-  const Plan& plan;
-  const LayerGroups& groups;
-  const BudgetOptions& how;
-};
-
-// Computes steps of a plan again, with some changes.
+// Judges a plan again, with some changes.
 class Trial {
  public:
-  Trial(const StepChangesInput& in, TriedOn on, Steps& steps)
-      : in_(in), on_(std::move(on)), steps_(steps) {}
+  // `flags` are those of the plan's mesh; "" where it is the one asked for.
+  Trial(PlanJudge& judge, std::string flags)
+      : judge_(judge), flags_(std::move(flags)) {
+    asked_.state = judge.memory().options.state;
+    asked_.step = judge.memory().step;
+  }
 
-  std::optional<TriedStep> with(const std::vector<const Change*>& changes) {
-    const MemoryRequest& memory = in_.request.memory;
-    StepOptions step =
-        in_.model.sized(in_.request.workload.step, in_.request.memory.hardware);
-    BudgetOptions how = on_.how;
-    std::string flags = on_.flags;
+  // Empty where a framework would reject the step.
+  std::optional<TriedChange> with(const std::vector<const Change*>& changes) {
+    Candidate candidate = asked_;
+    TriedChange tried{flags_};
     for (const Change* change : changes) {
-      change->make(step, how);
-      flags += (flags.empty() ? "" : " ") + change->flags;
+      change->make(candidate);
+      tried.flags += (tried.flags.empty() ? "" : " ") + change->flags;
     }
-    const StepWorkload workload = {*memory.batch, *memory.seq};
-    // The framework would reject this step.
-    if (!steps_.refused(workload, step).empty()) return std::nullopt;
+    if (!judge_.refused(candidate).empty()) return std::nullopt;
     Diagnostics quiet;
-    const auto budget = make_budget(in_.session.model.manifest, on_.plan,
-                                    on_.groups, how, quiet);
-    if (!budget) return std::nullopt;
-    const auto judged = steps_.judge(workload, how, *budget, step, quiet);
+    const auto judged = judge_.judge(candidate, quiet);
     if (!judged) return std::nullopt;
-    const MemoryBracket& bracket = judged->bracket;
-    TriedStep tried{std::move(flags), bracket.lower(), bracket.estimate(),
-                    bracket.upper(), judged->fit};
+    tried.fit = judged->fit;
+    tried.lower = tried.upper = judged->fit.needed;
+    if (judged->step) {
+      tried.lower = judged->step->bracket.lower();
+      tried.upper = judged->step->bracket.upper();
+    }
     return tried;
   }
 
  private:
-  const StepChangesInput& in_;
-  TriedOn on_;
-  Steps& steps_;
+  PlanJudge& judge_;
+  std::string flags_;
+  Candidate asked_;
 };
 
 // Whether each option of the kind holds less than the one before it.
@@ -226,8 +225,13 @@ Options options_of(const std::vector<Change>& changes, ChangeKind kind) {
 
 struct Chosen {
   const Change* change = nullptr;
-  TriedStep step;
+  TriedChange step;
 };
+
+bool any_fits(const std::vector<TriedChange>& tried) {
+  return std::any_of(tried.begin(), tried.end(),
+                     [](const TriedChange& one) { return one.fit.surely(); });
+}
 
 // The smallest of a kind that fits, else the one that needs least. `one` tries
 // an option.
@@ -265,7 +269,7 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
 
 // Of each kind the smallest that fits, else the one that needs least.
 void try_single(const std::vector<Change>& changes, Trial& trial,
-                std::vector<TriedStep>& tried) {
+                std::vector<TriedChange>& tried) {
   for (size_t i = 0; i < changes.size(); ++i) {
     const ChangeKind kind = changes[i].kind;
     if (i > 0 && changes[i - 1].kind == kind) continue;
@@ -279,10 +283,10 @@ void try_single(const std::vector<Change>& changes, Trial& trial,
 // The largest of each kind, added one by one until it fits; then those that it
 // fits without are left out again, what costs most time first, and of the
 // others the smallest are taken with which it still fits.
-std::optional<TriedStep> try_together(const std::vector<Change>& changes,
-                                      Trial& trial) {
+std::optional<TriedChange> try_together(const std::vector<Change>& changes,
+                                        Trial& trial) {
   Options made;
-  std::optional<TriedStep> fitting;
+  std::optional<TriedChange> fitting;
   for (size_t i = 0; i < changes.size() && !fitting; ++i) {
     const bool is_largest =
         i + 1 == changes.size() || changes[i + 1].kind != changes[i].kind;
@@ -322,55 +326,35 @@ std::optional<TriedStep> try_together(const std::vector<Change>& changes,
 // for each.
 constexpr int64_t kMostSteps = 6;
 
-// Calls `use` with a trial on another mesh, where frameworks run the step
-// there.
-template <typename Use>
-void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
-             Use use) {
-  const auto again = replanner.on(mesh);
-  if (!again) return;
-  Steps steps(in.request, in.model, in.session.model.manifest, again->plan,
-              in.session.rules ? &*in.session.rules : nullptr);
-  const StepOptions& step = in.request.workload.step;
-  const StepWorkload workload = {*in.request.memory.batch,
-                                 *in.request.memory.seq};
-  if (!steps.refused(workload, step).empty()) return;
-  Trial trial(in,
-              {mesh_flags(in.request.planning, mesh), again->plan,
-               again->input.groups, again->input.options},
-              steps);
-  use(trial, steps);
-}
-
-void try_meshes(const StepChangesInput& in, Host& host,
-                std::vector<TriedStep>& tried) {
-  const int64_t usable = in.budget.input.options.limit->usable;
-  Replanner replanner(in.request.planning, in.request.memory, in.session, host);
+void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
+                Host& host, std::vector<TriedChange>& tried) {
+  const int64_t usable = in.judge.memory().options.limit->usable;
+  MeshTrials trials(in.planning, in.session, in.asked, host);
   const std::vector<OtherMesh> meshes =
-      other_meshes(in.request.planning, in.request.memory, in.session,
+      other_meshes(in.planning, in.judge.memory(), in.session,
                    std::min(most_meshes(in.session), kMostSteps));
-  const auto one = [&](const Mesh& mesh) {
-    Answer<TriedStep> answer;
-    on_mesh(in, replanner, mesh, [&](Trial& trial, Steps&) {
-      answer.tried = trial.with({});
-      if (!answer.tried) return;
-      answer.needed = answer.tried->fit.needed;
+  const auto on = [&](const Mesh& mesh, auto use) {
+    std::optional<TriedChange> made;
+    trials.on(mesh, [&](PlanJudge& judge) {
+      Trial trial(judge, mesh_flags(in.planning, mesh));
+      // Frameworks must run the step there as it is.
+      if (judge.refused({}).empty()) made = use(judge, trial);
     });
-    return answer;
+    return made;
   };
-  for (TriedStep& each :
-       smallest_meshes<TriedStep>(meshes, usable, replanner.threads(), one)) {
+  const auto unchanged = [&](const Mesh& mesh) {
+    return on(mesh, [](PlanJudge&, Trial& trial) { return trial.with({}); });
+  };
+  for (TriedChange& each :
+       smallest_meshes(meshes, usable, trials.threads(), unchanged)) {
     tried.push_back(std::move(each));
   }
-  const auto fits = [](const TriedStep& each) { return each.fit.surely(); };
-  if (std::any_of(tried.begin(), tried.end(), fits)) return;
+  if (any_fits(tried)) return;
   // More devices, and other changes besides.
   for (const OtherMesh& other : meshes) {
     if (!other.more_devices) continue;
-    std::optional<TriedStep> together;
-    on_mesh(in, replanner, other.mesh, [&](Trial& trial, const Steps& steps) {
-      together =
-          try_together(step_changes(in, other.mesh, steps.axes().batch), trial);
+    auto together = on(other.mesh, [&](PlanJudge& judge, Trial& trial) {
+      return try_together(step_changes(in, bracket, judge), trial);
     });
     if (!together) continue;
     tried.push_back(*std::move(together));
@@ -378,80 +362,251 @@ void try_meshes(const StepChangesInput& in, Host& host,
   }
 }
 
+// Changes of one thing that an engine is asked for.
+class ServingTrial {
+ public:
+  ServingTrial(PlanJudge& judge, ServingInput input, const Serving& asked)
+      : judge_(judge), input_(std::move(input)), asked_(asked) {
+    input_.all_degrees = false;
+  }
+
+  std::vector<TriedServing> tried() {
+    degrees();
+    experts();
+    share();
+    if (asked_.starts()) {
+      cache_dtype();
+      steps();
+      context();
+    }
+    return std::move(kept_);
+  }
+
+ private:
+  std::optional<TriedServing> one(const ServingInput& input,
+                                  std::string flags) const {
+    Diagnostics quiet;
+    Candidate candidate;
+    candidate.serving = input;
+    const auto judged = judge_.judge(candidate, quiet);
+    if (!judged || judged->serving->without_cache) return std::nullopt;
+    const auto& serving = judged->serving;
+    TriedServing tried{std::move(flags)};
+    for (size_t end = 0; end < tried.sequences.size(); ++end) {
+      tried.sequences[end] = serving->sequences(end);
+    }
+    tried.group_sequences = serving->group_sequences(1);
+    tried.starts = serving->starts() && serving->missing_for_steps == 0;
+    tried.fit = judged->fit;
+    return tried;
+  }
+
+  // Keeps one that starts and holds more than what is asked for, or starts
+  // where that does not.
+  void keep(std::optional<TriedServing> tried) {
+    if (!tried || !tried->starts) return;
+    const bool started = asked_.starts() && asked_.missing_for_steps == 0;
+    // What is not enough either should at least be more.
+    constexpr double kWorth = 1.05;
+    if (started && !tried->fit.surely() &&
+        tried->group_sequences < kWorth * asked_.group_sequences(1)) {
+      return;
+    }
+    kept_.push_back(*std::move(tried));
+  }
+
+  // The nearest legal ones: the smallest from there on that fits.
+  void degrees() {
+    std::optional<TriedServing> best;
+    for (const DegreeVerdict& verdict : asked_.verdicts) {
+      const bool more = verdict.degree > input_.mesh.tp;
+      const bool usable = more || !asked_.problems.empty();
+      if (verdict.of != DegreeOf::Tensor || !verdict.legal || verdict.asked ||
+          !usable || verdict.degree > kMostDegree) {
+        continue;
+      }
+      ServingInput input = input_;
+      input.mesh.tp = verdict.degree;
+      auto tried = one(input, mesh_flag(verdict.degree));
+      if (!tried || !tried->starts) continue;
+      if (!best || !best->fit.surely()) best = std::move(tried);
+      // Of smaller degrees the largest that fits, next to what is asked for.
+      else if (!more && tried->fit.surely())
+        best = std::move(tried);
+    }
+    keep(std::move(best));
+  }
+
+  // Experts whole, in place of a share of each: no width of theirs is cut then.
+  void experts() {
+    if (input_.mesh.expert_parallel || !asked_.has_experts()) return;
+    ServingInput input = input_;
+    input.mesh.expert_parallel = true;
+    keep(one(input, "--expert-parallel"));
+  }
+
+  std::string mesh_flag(int64_t degree) const {
+    std::string text;
+    bool is_there = false;
+    for (const Axis& axis : input_.devices->axes()) {
+      const bool tensor = is_tensor_axis(axis.name);
+      is_there = is_there || tensor;
+      text += (text.empty() ? "" : ",") + axis.name + "=" +
+              std::to_string(tensor ? degree : axis.size);
+    }
+    if (!is_there) text += ",tp=" + std::to_string(degree);
+    return "--mesh " + text;
+  }
+
+  // In hundredths: the largest with which it starts.
+  void share() {
+    const double now = asked_.settings.share;
+    std::optional<TriedServing> last;
+    const bool starts = asked_.starts() && asked_.missing_for_steps == 0;
+    for (int step = 1; step < kShareSteps; ++step) {
+      const double by = step / 100.0;
+      const double value =
+          std::round((starts ? now + by : now - by) * 100) / 100;
+      if (value <= 0 || value >= 1) break;
+      ServingInput input = input_;
+      input.share = value;
+      auto tried = one(
+          input, fmt::format("--{} {:.2f}", input_.engine->share_flag, value));
+      if (!tried || (starts && !tried->starts)) break;
+      if (tried->starts) last = std::move(tried);
+      if (last && (!starts || last->fit.surely())) break;
+    }
+    keep(std::move(last));
+  }
+
+  void cache_dtype() {
+    if (byte_count(1, input_.kv_dtype) == 1) return;
+    ServingInput input = input_;
+    input.kv_dtype = DType::F8E4M3;
+    keep(one(input, "--kv-dtype f8_e4m3"));
+  }
+
+  void steps() {
+    for (const int64_t tokens : {int64_t{2048}, int64_t{512}}) {
+      if (tokens >= asked_.settings.batched_tokens) continue;
+      ServingInput input = input_;
+      input.batched_tokens = tokens;
+      auto tried = one(input, "--max-batched-tokens " + std::to_string(tokens));
+      if (!tried || (!tried->fit.surely() && tokens > 512)) continue;
+      keep(std::move(tried));
+      break;
+    }
+    for (const int64_t sequences : {int64_t{256}, int64_t{64}, int64_t{16}}) {
+      // A step is one of one group.
+      if (sequences >= asked_.settings.sequences ||
+          sequences < ceil_div(input_.batch, input_.mesh.dp)) {
+        continue;
+      }
+      ServingInput input = input_;
+      input.sequences = sequences;
+      auto tried = one(input, "--max-seqs " + std::to_string(sequences));
+      if (!tried || (!tried->fit.surely() && sequences > 16)) continue;
+      keep(std::move(tried));
+      break;
+    }
+  }
+
+  // The longest that fits at the least.
+  void context() {
+    const auto fits = [&](int64_t seq) {
+      ServingInput input = input_;
+      input.seq = seq;
+      const auto tried = one(input, "");
+      return tried && tried->fit.surely();
+    };
+    if (!fits(1)) return;
+    int64_t least = 1;
+    int64_t most = input_.seq;  // does not
+    while (most - least > 1) {
+      const int64_t middle = least + (most - least) / 2;
+      (fits(middle) ? least : most) = middle;
+    }
+    ServingInput input = input_;
+    input.seq = least;
+    keep(one(input, "--seq " + std::to_string(least)));
+  }
+
+  static constexpr int64_t kMostDegree = 64;
+  static constexpr int kShareSteps = 60;
+  PlanJudge& judge_;
+  ServingInput input_;
+  const Serving& asked_;
+  std::vector<TriedServing> kept_;
+};
+
+// A change that does not fit either must save at least 5 %.
+bool is_worth_it(const TriedChange& tried, const Budget& budget) {
+  const int64_t total = budget.classes.front().total;
+  return tried.fit.surely() || tried.fit.needed <= total - total / 20;
+}
+
 }  // namespace
 
-std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
-                                   Host& host) {
-  std::vector<TriedStep> tried;
-  const std::vector<Change> changes =
-      step_changes(input, input.session.plan.mesh, steps.axes().batch);
-  const BudgetInput& asked = input.budget.input;
-  Trial trial(input, {"", input.session.plan, asked.groups, asked.options},
-              steps);
+std::vector<TriedChange> tried_steps(const WaysOutInput& in,
+                                     const MemoryBracket& bracket, Host& host) {
+  std::vector<TriedChange> tried;
+  const std::vector<Change> changes = step_changes(in, bracket, in.judge);
+  Trial trial(in.judge, "");
   try_single(changes, trial, tried);
-  const auto fits = [](const TriedStep& one) { return one.fit.surely(); };
-  if (std::none_of(tried.begin(), tried.end(), fits)) {
+  if (!any_fits(tried)) {
     if (auto together = try_together(changes, trial)) {
       tried.push_back(*std::move(together));
     }
   }
-  if (input.request.planning.find_fixes) {
-    try_meshes(input, host, tried);
-  }
+  if (in.planning.find_fixes) try_meshes(in, bracket, host, tried);
   return tried;
 }
 
-std::vector<TriedState> tried_states(const MemoryInput& asked) {
-  const int64_t total = asked.budget.classes.front().total;
-  std::vector<TriedState> fitting;
-  std::vector<TriedState> others;
-  for (Change& change : state_changes(asked.plan, asked.options)) {
-    StepOptions none;
-    BudgetOptions how = asked.options;
-    change.make(none, how);
-    Diagnostics ignored;
-    const auto changed =
-        make_budget(asked.manifest, asked.plan, asked.groups, how, ignored);
-    if (!changed) continue;
-    const int64_t needed = changed->classes.front().total;
-    // A change that does not fit either must save at least 5 %.
-    if (!changed->fits() && needed > total - total / 20) continue;
-    (changed->fits() ? fitting : others)
-        .push_back({std::move(change.flags), needed, changed->headroom});
+std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
+  std::vector<TriedChange> fitting;
+  std::vector<TriedChange> others;
+  Trial trial(judge, "");
+  for (const Change& change :
+       state_changes(judge.plan(), judge.memory().options)) {
+    auto tried = trial.with({&change});
+    if (!tried || !is_worth_it(*tried, budget)) continue;
+    (tried->fit.surely() ? fitting : others).push_back(*std::move(tried));
   }
   std::stable_sort(others.begin(), others.end(),
-                   [](const TriedState& a, const TriedState& b) {
-                     return a.needed < b.needed;
+                   [](const TriedChange& a, const TriedChange& b) {
+                     return a.fit.needed < b.fit.needed;
                    });
   if (others.size() > 2) others.resize(2);
   fitting.insert(fitting.end(), others.begin(), others.end());
   return fitting;
 }
 
-void add_meshes(const PlanRequest& planning, const MemoryRequest& memory,
-                const Session& session, const BudgetAnswer& budget, Host& host,
+void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
                 Diagnostics& diags) {
   Diagnostic* found = find_over_memory(diags);
-  if (found == nullptr || !planning.find_fixes) return;
-  Replanner replanner(planning, memory, session, host);
-  const auto one = [&](const Mesh& mesh) {
-    Answer<TriedState> answer;
-    if (const auto again = replanner.on(mesh)) {
-      answer.needed = again->budget.classes.front().total;
-      answer.tried = TriedState{mesh_flags(planning, mesh), answer.needed,
-                                again->budget.headroom};
-    }
-    return answer;
+  if (found == nullptr || !in.planning.find_fixes) return;
+  MeshTrials trials(in.planning, in.session, in.asked, host);
+  const auto on = [&](const Mesh& mesh) {
+    std::optional<TriedChange> tried;
+    trials.on(mesh, [&](PlanJudge& judge) {
+      tried = Trial(judge, mesh_flags(in.planning, mesh)).with({});
+    });
+    return tried;
   };
-  const int64_t usable = budget.input.options.limit->usable;
-  const int64_t total = budget.budget.classes.front().total;
-  for (const TriedState& tried : smallest_meshes<TriedState>(
-           other_meshes(planning, memory, session, most_meshes(session)),
-           usable, replanner.threads(), one)) {
-    // A mesh that does not fit either must save at least 5 %.
-    if (tried.needed > usable && tried.needed > total - total / 20) continue;
-    found->help.push_back(tried_text(tried));
+  for (const TriedChange& tried : smallest_meshes(
+           other_meshes(in.planning, in.judge.memory(), in.session,
+                        most_meshes(in.session)),
+           in.judge.memory().options.limit->usable, trials.threads(), on)) {
+    if (is_worth_it(tried, budget)) found->help.push_back(tried_text(tried));
   }
+}
+
+std::vector<TriedServing> tried_servings(const WaysOutInput& in,
+                                         const Serving& asked) {
+  Diagnostics quiet;
+  auto input = in.judge.serving_of({}, quiet);
+  SHARDPLAN_CHECK(input.has_value());
+  return ServingTrial(in.judge, *std::move(input), asked).tried();
 }
 
 }  // namespace shardplan

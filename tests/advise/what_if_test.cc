@@ -19,7 +19,7 @@ using testing::spec;
 
 // The effect of a change on the first finding with a code.
 std::optional<Effect> effect_of(const Advised& plan, Code code,
-                                const Candidate& change) {
+                                const Placing& change) {
   const auto memory = [&] {
     Diagnostics ignored;
     return *device_memory(plan.manifest, plan.plan, ignored);
@@ -50,7 +50,7 @@ TEST_CASE("a trial measures what a change does") {
   const Advised plan =
       advised(testing::manifest({{"a/w", "u8[9, 8]"}, {"b/w", "u8[9, 8]"}}),
               "rules:\n  - [w, [tp]]\n", testing::mesh("tp=2"));
-  Candidate change;
+  Placing change;
   change.rules = {set_spec("None, tp")};
   const auto moved = effect_of(plan, Code::IndivisibleDimension, change);
   REQUIRE(moved);
@@ -79,7 +79,7 @@ TEST_CASE("a change that brings an error is refused") {
   const Advised plan =
       advised(testing::manifest({{"w", "u8[9, 8]"}}), "rules:\n  - [w, [tp]]\n",
               testing::mesh("tp=2"));
-  Candidate change;
+  Placing change;
   change.rules = {set_spec("None, tq")};  // SP201
   CHECK_FALSE(effect_of(plan, Code::IndivisibleDimension, change));
   change.rules = {set_spec("None, tp")};
@@ -105,7 +105,7 @@ TEST_CASE("a changed rule set is matched as it would be from scratch") {
         text += "  - [never, [nowhere]]\n";
         const Advised plan =
             advised(testing::draw_manifest(), text, testing::mesh("tp=2"));
-        Candidate change;
+        Placing change;
         change.rules = {set_spec("")};
         change.rules.front().rule = 5;
         const auto effect = effect_of(plan, Code::UnknownAxis, change);

@@ -9,9 +9,9 @@
 
 #include "base/text.h"
 #include "evaluate/evaluate.h"
+#include "evaluate/step.h"
 #include "io/load.h"
 #include "memory/sweep.h"
-#include "session/step.h"
 #include "tests/bench/bench.h"
 #include "tests/support/memory_host.h"
 
@@ -33,63 +33,56 @@ struct Searched {
   int64_t fitting = 0;
 };
 
-// Every way to do the step under one plan.
-void search_steps(const StepModel& model, const Manifest& manifest,
-                  const RuleSet& rules, const Plan& plan, Searched& searched) {
-  const PlanRequest planning;
-  const MemoryRequest memory;
-  const WorkloadRequest workload;
-  const LayerGroups groups = layer_groups(manifest, plan.placement_of);
-  Steps steps({planning, memory, workload}, model, manifest, plan, &rules);
+// Every way to do the step on a mesh.
+std::vector<Candidate> candidates_on(const Placing& placing) {
+  std::vector<Candidate> candidates;
   Diagnostics diags;
   for (const int64_t microbatches : {1, 2, 4, 8, 16}) {
     for (const char* remat : {"none", "block", "dots", "full"}) {
       for (const int zero : {0, 1}) {
-        StepOptions step;
-        step.microbatches = microbatches;
-        step.remat = *read_remat(remat, diags);
-        BudgetOptions how;
-        how.state.optimizer = Optimizer::AdamW;
-        how.state.zero = zero;
-        if (zero > 0) how.state.zero_axes = {"dp"};
-        how.limit =
-            DeviceLimit{"bench", int64_t{80} << 30, int64_t{80} << 30, false};
-        ++searched.candidates;
-        const auto budget = make_budget(manifest, plan, groups, how, diags);
-        if (!budget) continue;
-        const auto judged = steps.judge({2048, 8192}, how, *budget,
-                                        model.sized(step, {}), diags);
-        if (judged && judged->refused.empty() && judged->fit.surely()) {
-          ++searched.fitting;
-        }
+        Candidate candidate{placing};
+        candidate.step.emplace();
+        candidate.step->microbatches = microbatches;
+        candidate.step->remat = *read_remat(remat, diags);
+        candidate.state.emplace();
+        candidate.state->optimizer = Optimizer::AdamW;
+        candidate.state->zero = zero;
+        if (zero > 0) candidate.state->zero_axes = {"dp"};
+        candidates.push_back(std::move(candidate));
       }
     }
   }
+  return candidates;
 }
 
 Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
-  const Manifest& manifest = of.manifest;
   Searched searched;
   const auto meshes = factorizations(16384, {"dp", "fsdp", "tp"}, 1000);
-  auto found = find_rules(manifest, rules, {}, diags);
-  const auto model = step_model(of, {}, diags);
+  auto found = find_rules(of.manifest, rules, {}, diags);
+  const auto model = step_model(of, {}, {}, diags);
   if (!meshes || !found || !model) return searched;
   const Groundwork ground =
-      groundwork_of_rules(manifest, rules, *std::move(found), of.folding(),
+      groundwork_of_rules(of.manifest, rules, *std::move(found), of.folding(),
                           of.units(), {}, {}, Places::LeftOut);
+  AskedMemory memory;
+  memory.options.state.optimizer = Optimizer::AdamW;
+  memory.options.limit =
+      DeviceLimit{"bench", int64_t{80} << 30, int64_t{80} << 30, false};
+  memory.workload = Workload{2048, 8192};
   RuleChange whole;  // the first rule shards nothing
-  Evaluator evaluator(ground);
+  Evaluator evaluator(ground, {of, &rules, memory, &*model}, {});
   for (const auto& edits :
        {std::vector<RuleChange>{}, std::vector<RuleChange>{whole}}) {
     for (const Mesh& mesh : *meshes) {
-      Diagnostics findings;
-      auto judged =
-          evaluator.judge({edits, mesh, {}, {}}, mesh, kMeshSides, findings);
-      if (!judged) continue;
       ++searched.meshes;
-      search_steps(*model, manifest, judged->matched->rules.rules,
-                   plan_of_all(std::move(judged->plan), ground.groups),
-                   searched);
+      for (const Candidate& candidate : candidates_on({edits, mesh, {}, {}})) {
+        ++searched.candidates;
+        Diagnostics quiet;
+        const auto judged = evaluator.judge(candidate, quiet);
+        if (judged && judged->step->refused.empty() && judged->fit.surely()) {
+          ++searched.fitting;
+        }
+      }
     }
   }
   return searched;

@@ -47,14 +47,14 @@ RuleChange drawn_change() {
   return change;
 }
 
-Candidate drawn_candidate() {
-  Candidate candidate;
-  if (draw_of<int>({0, 1}) == 1) candidate.rules.push_back(drawn_change());
+Placing drawn_placing() {
+  Placing placing;
+  if (draw_of<int>({0, 1}) == 1) placing.rules.push_back(drawn_change());
   if (draw_of<int>({0, 1}) == 1) {
-    candidate.mesh = testing::mesh(
+    placing.mesh = testing::mesh(
         draw_of<std::string>({"dp=2,tp=3", "dp=1,tp=8", "tp=4", "fsdp=5"}));
   }
-  return candidate;
+  return placing;
 }
 
 Groundwork groundwork_on(const Manifest& manifest, const RuleSet& rules) {
@@ -78,13 +78,12 @@ TEST_CASE("groups of parameters are judged as all parameters are") {
     Evaluator evaluator(ground);
     // One evaluator for several: nothing of one is left for the next.
     for (int i = 0; i < 3; ++i) {
-      const Candidate candidate = drawn_candidate();
-      const Mesh& on = candidate.mesh ? *candidate.mesh : mesh;
+      const Placing placing = drawn_placing();
+      const Mesh& on = placing.mesh ? *placing.mesh : mesh;
       Diagnostics of_groups;
-      const auto judged =
-          evaluator.judge(candidate, mesh, kPlanSides, of_groups);
+      const auto judged = evaluator.place(placing, mesh, kPlanSides, of_groups);
       ENSURE(judged.has_value());
-      const RuleSet after = changed(rules, candidate.rules).rules;
+      const RuleSet after = changed(rules, placing.rules).rules;
       Diagnostics of_all;
       const auto plan = resolve(manifest, after, on, how, of_all);
       ENSURE(plan.has_value());
@@ -101,7 +100,7 @@ TEST_CASE("groups of parameters are judged as all parameters are") {
       ENSURE(judged->memory.max == whole->memory.max);
       ENSURE(judged->memory.total == whole->memory.total);
       ENSURE(finding_counts(of_groups) == finding_counts(of_all));
-      if (!candidate.rules.empty()) ++changed_plans;
+      if (!placing.rules.empty()) ++changed_plans;
     }
   }));
   CHECK(changed_plans > 20);
@@ -119,7 +118,7 @@ TEST_CASE("a saved plan is judged on another mesh as it is converted") {
     const Groundwork ground = groundwork_of_plan(
         manifest, *saved, folding, unit_facts(manifest, folding), {}, {});
     const Mesh other = testing::mesh("dp=3,tp=4");
-    const auto judged = Evaluator(ground).judge({}, other, kMeshSides, diags);
+    const auto judged = Evaluator(ground).place({}, other, kMeshSides, diags);
     ENSURE(judged.has_value());
     const auto converted = convert_plan(manifest, *saved, other, {}, diags);
     ENSURE(converted.has_value());
@@ -142,13 +141,13 @@ TEST_CASE("padding is of whole groups") {
   CHECK(ground.groups.groups.size() == 2);
   Evaluator evaluator(ground);
   const Mesh mesh = testing::mesh("tp=2");
-  Candidate candidate;
-  candidate.padding = Padding{{0, 1}, 0, 10};
-  const auto padded = evaluator.judge(candidate, mesh, kMeshSides, diags);
+  Placing placing;
+  placing.padding = Padding{{0, 1}, 0, 10};
+  const auto padded = evaluator.place(placing, mesh, kMeshSides, diags);
   REQUIRE(padded);
   CHECK(padded->memory.max == 2 * 40 + 9);
-  candidate.padding = Padding{{0}, 0, 10};
-  CHECK_FALSE(evaluator.judge(candidate, mesh, kMeshSides, diags));
+  placing.padding = Padding{{0}, 0, 10};
+  CHECK_FALSE(evaluator.place(placing, mesh, kMeshSides, diags));
 }
 
 }  // namespace

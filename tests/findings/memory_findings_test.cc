@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -18,18 +19,25 @@ struct OverMemory {
   std::string message;
 };
 
-OverMemory over_memory(const Manifest& manifest, const std::string& mesh,
+OverMemory over_memory(Manifest manifest, const std::string& mesh,
                        const BudgetOptions& options,
                        const std::string& spec = "") {
+  const Model model(std::move(manifest));
   const Plan plan =
-      testing::placed(manifest, testing::rules({{".", spec}}), mesh);
-  const LayerGroups units = layer_groups(manifest, plan.placement_of);
+      testing::placed(model.manifest, testing::rules({{".", spec}}), mesh);
+  AskedMemory memory;
+  memory.options = options;
+  KeptLayers layers;
   Diagnostics diags;
-  const auto budget = make_budget(manifest, plan, units, options, diags);
+  const auto judge =
+      PlanJudge::of({model, nullptr, memory}, plan, layers, diags);
+  REQUIRE(judge);
+  const auto budget = judge->budget({}, diags);
   REQUIRE(budget);
-  MemoryInput input{manifest, plan, units, options, *budget};
-  const std::vector<TriedState> tried = tried_states(input);
-  if (!budget->fits()) input.tried = tried;
+  const std::vector<TriedChange> tried = tried_states(*judge, *budget);
+  MemoryInput input{model.manifest, plan, *judge->held().groups, options,
+                    *budget};
+  if (!budget->fits()) input.tried = &tried;
   lint(input, diags);
   if (diags.all().empty()) return {};
   const Diagnostic& found = diags.all().front();

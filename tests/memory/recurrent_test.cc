@@ -10,7 +10,6 @@
 
 #include "memory/budget.h"
 #include "memory/kv_cache.h"
-#include "memory/sweep.h"
 #include "tests/support/builders.h"
 #include "tests/support/placed.h"
 #include "tests/support/property.h"
@@ -298,18 +297,6 @@ TEST_CASE("a budget has states of their own, and every stage its layers'") {
   budget = make_budget(manifest, plan, options, diags);
   REQUIRE_MESSAGE(budget, testing::first_message(diags));
   CHECK(bytes(*budget, Category::RecurrentState) == 3 * 6 * 4);
-  // It does not grow with the context.
-  options.limit = DeviceLimit{"--memory", 4000, 4000};
-  options.stages.reset();
-  budget = make_budget(manifest, plan, options, diags);
-  REQUIRE(budget);
-  const LayerGroups groups = layer_groups(manifest, plan.placement_of);
-  const WorkloadHeadroom headroom =
-      find_headroom(manifest, plan, groups, options, *budget);
-  CHECK_FALSE(headroom.context);  // no limit
-  REQUIRE(headroom.batch);
-  const int64_t rest = 4000 - bytes(*budget, Category::Parameters);
-  CHECK(*headroom.batch == rest / (2 * 6 * 4));
 }
 
 TEST_CASE("how many tokens an encoder gives must be said") {

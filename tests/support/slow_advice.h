@@ -60,7 +60,7 @@ inline std::optional<Manifest> slowly_padded(const Manifest& manifest,
 }
 
 inline std::optional<Effect> slow_effect(const Advised& before,
-                                         const Candidate& change,
+                                         const Placing& change,
                                          const Diagnostic& finding,
                                          std::span<const uint32_t> parameters) {
   const RuleSet rules = changed(before.rules, change.rules).rules;

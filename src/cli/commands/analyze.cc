@@ -11,7 +11,7 @@
 #include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "resolve/device_memory.h"
-#include "session/budget.h"
+#include "session/memory_request.h"
 #include "session/serving.h"
 #include "session/session.h"
 
@@ -189,9 +189,9 @@ void add_for_people_and_programs(Report& report, Table table) {
 
 // What is asked for, or what parameters alone take.
 void add_budget(Report& report, const Context& context, const Session& session,
-                const BudgetAnswer& answer, bool whole) {
+                const MemoryAnswer& answer, bool whole) {
   const Budget& budget = answer.budget;
-  const StateOptions& state = answer.input.options.state;
+  const StateOptions& state = answer.options.state;
   if (context.options.engine.name) {
     // What the engine makes of the devices stands in its place.
   } else if (!asks_for_budget(context.options.memory,
@@ -210,19 +210,19 @@ void add_budget(Report& report, const Context& context, const Session& session,
                       gathered_table(budget, false), stages_table(budget)}) {
     report.tables.push_back(std::move(table));
   }
-  if (!answer.input.trained.empty()) {
+  if (answer.names_trained) {
     report.tables.push_back(training_table(budget));
   }
 }
 
 // `aside`: an engine shares out the cache otherwise.
 void add_cache(Report& report, const Session& session,
-               const BudgetAnswer& answer, bool aside) {
-  const BudgetOptions& options = answer.input.options;
+               const MemoryAnswer& answer, bool aside) {
+  const BudgetOptions& options = answer.options;
   auto layers = kv_layers(session.model.manifest.facts);
-  if (!options.kv || !answer.input.kv_axes || !layers) return;
+  if (!options.kv || !answer.kv_axes || !layers) return;
   const Mesh& mesh = session.plan.mesh;
-  const KvAxes& axes = *answer.input.kv_axes;
+  const KvAxes& axes = *answer.kv_axes;
   const bool recurs = std::erase_if(*layers, is_recurrent) > 0;
   if (!layers->empty() || !recurs) {
     report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
@@ -237,17 +237,14 @@ void add_cache(Report& report, const Session& session,
     if (aside) report.tables.back().audience = Audience::Programs;
     if (!aside) report.notes.push_back(recurrent_note(mesh, axes));
   }
-  if (!options.limit) return;
-  const WorkloadHeadroom workload_headroom =
-      find_headroom(session.model.manifest, session.plan, answer.input.groups,
-                    options, answer.budget);
-  report.closing.push_back(kv_fit_note(workload_headroom, *options.kv));
+  if (!answer.headroom) return;
+  report.closing.push_back(kv_fit_note(*answer.headroom, *options.kv));
   const auto cell = [](const std::optional<int64_t>& most) {
     return most ? Cell(Count{*most}) : Cell();
   };
-  report.summary.emplace_back("largest_batch", cell(workload_headroom.batch));
+  report.summary.emplace_back("largest_batch", cell(answer.headroom->batch));
   report.summary.emplace_back("longest_context",
-                              cell(workload_headroom.context));
+                              cell(answer.headroom->context));
 }
 
 void add_remarks_of_rules(Report& report, const Session& session) {
@@ -280,52 +277,43 @@ void add_serving(Report& report, const Serving& serving) {
 }  // namespace
 
 Exit run_analyze(Context& context) {
-  const EngineRequest& engine = context.options.engine;
-  if (!check_engine_request(engine, context.options.memory,
-                            context.options.planning.mode, context.diags)) {
+  const Options& options = context.options;
+  const MemoryQuestion question = {options.planning, options.memory,
+                                   options.workload, options.engine};
+  if (!check_engine_request(options.engine, options.memory,
+                            options.planning.mode, context.diags) ||
+      !check_step_request(options.planning, options.memory, options.workload,
+                          context.diags)) {
     return Exit::CouldNotRun;
   }
   const std::optional<Session> opened =
-      open_session(context.options.planning, context.options.memory,
-                   context.host, context.diags, context.progress);
+      open_session(options.planning, options.memory, context.host,
+                   context.diags, context.progress);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
-  const std::optional<BudgetAnswer> answer = answer_budget(
-      budgeted(engine, context.options.memory), context.options.planning,
-      session, context.host, context.diags);
-  std::optional<Serving> serving;
-  if (answer && engine.name) {
-    serving = answer_serving(engine, context.options.memory, session.model,
-                             session.plan.mesh, context.host, context.diags);
+  std::optional<MemoryAnswer> answer;
+  if (check_memory_request(options.memory, options.planning.mode,
+                           context.diags)) {
+    answer = answer_memory(question, session, Headroom::Find, context.host,
+                           context.diags);
   }
-  if (!answer || (engine.name && !serving)) {
+  if (!answer) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
-  const Options& options = context.options;
-  const StepRequest asked = {options.planning, options.memory,
-                             options.workload};
-  if (!check_step_request(asked, context.diags)) return Exit::CouldNotRun;
-  std::optional<StepAnswer> step;
-  if (asks_for_step(options.planning, options.memory)) {
-    step = answer_step(asked, session, *answer, context.host, context.diags);
-    if (!step) {
-      return finish_incomplete(context,
-                               plan_report(context, session, "analyze"));
-    }
-  }
+  const auto& step = answer->step;
+  const auto& serving = answer->serving;
   Report report;
   report.command = "analyze";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  const Fit fit = fit_asked(*answer, step, serving);
-  for (auto& entry : fit_summary(fit)) {
+  for (auto& entry : fit_summary(answer->fit)) {
     report.summary.push_back(std::move(entry));
   }
   report.headline = {headline_of(session, context.options.output.exact)};
   if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer, !step);
-  if (step) add_step(*step, answer->budget, fit, report);
-  add_cache(report, session, *answer, engine.name.has_value());
+  if (step) add_step(*step, answer->budget, answer->fit, report);
+  add_cache(report, session, *answer, serving.has_value());
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));
   add_for_people_and_programs(report, repetition_table(session));

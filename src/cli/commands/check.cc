@@ -24,7 +24,7 @@
 #include "cli/views/tables.h"
 #include "gate/baseline.h"
 #include "io/load.h"
-#include "session/budget.h"
+#include "session/memory_request.h"
 #include "session/serving.h"
 #include "session/session.h"
 
@@ -76,9 +76,9 @@ std::optional<Code> first_shown(const Diagnostics& diags, bool quiet) {
   return std::nullopt;
 }
 
-void add_checked_budget(const Context& context, const BudgetAnswer& answer,
-                        const Fit& fit, Report& report) {
-  for (auto& entry : fit_summary(fit)) {
+void add_checked_budget(const Context& context, const MemoryAnswer& answer,
+                        Report& report) {
+  for (auto& entry : fit_summary(answer.fit)) {
     report.summary.push_back(std::move(entry));
   }
   for (std::string& line : budget_notes(context, answer)) {
@@ -138,33 +138,15 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
 // Empty when the budget is not known; the diagnostics say why.
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
-  if (!check_engine_request(options.engine, options.memory,
-                            options.planning.mode, context.diags) ||
-      !check_memory_request(options.memory, options.planning.mode,
-                            context.diags)) {
-    return std::nullopt;
-  }
+  const MemoryQuestion question = {options.planning, options.memory,
+                                   options.workload, options.engine};
+  if (!check_question(question, context.diags)) return std::nullopt;
   // Only where it can be a finding: a million names take a while to read.
-  std::optional<BudgetAnswer> answer;
+  std::optional<MemoryAnswer> answer;
   if (asks_for_budget(options.memory, options.planning.mode)) {
-    answer =
-        answer_budget(budgeted(options.engine, options.memory),
-                      options.planning, session, context.host, context.diags);
+    answer = answer_memory(question, session, Headroom::Leave, context.host,
+                           context.diags);
     if (!answer) return std::nullopt;
-  }
-  std::optional<Serving> serving;
-  if (options.engine.name) {
-    serving = answer_serving(options.engine, options.memory, session.model,
-                             session.plan.mesh, context.host, context.diags);
-    if (!serving) return std::nullopt;
-  }
-  std::optional<StepAnswer> step;
-  const StepRequest asked = {options.planning, options.memory,
-                             options.workload};
-  if (!check_step_request(asked, context.diags)) return std::nullopt;
-  if (asks_for_step(options.planning, options.memory)) {
-    step = answer_step(asked, session, *answer, context.host, context.diags);
-    if (!step) return std::nullopt;
   }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
@@ -174,7 +156,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   report.summary = summary_of(context, session);
   report.tables = {placements_table(session), corrections_table(session),
                    rules_table(session)};
-  if (!serving) add_declared(session, report);
+  if (!options.engine.name) add_declared(session, report);
   if (session.slices) {
     const Mesh& mesh = session.plan.mesh;
     report.notes.push_back("mesh " + mesh_text(mesh) + ": " +
@@ -183,18 +165,16 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   add_topology(context, report);
   if (answer) {
-    add_checked_budget(context, *answer, fit_asked(*answer, step, serving),
-                       report);
-  }
-  if (serving) add_checked_serving(*serving, report);
-  if (step) {
-    for (auto& entry : step_summary(*step)) {
-      report.summary.push_back(std::move(entry));
-    }
-    report.notes.push_back(step->workload);
-    if (answer->budget.limit) {
-      report.closing.push_back(
-          step_fit_text(*step, fit_of(answer->budget, &step->bracket)));
+    add_checked_budget(context, *answer, report);
+    if (answer->serving) add_checked_serving(*answer->serving, report);
+    if (answer->step) {
+      for (auto& entry : step_summary(*answer->step)) {
+        report.summary.push_back(std::move(entry));
+      }
+      report.notes.push_back(answer->step->workload);
+      if (answer->budget.limit) {
+        report.closing.push_back(step_fit_text(*answer->step, answer->fit));
+      }
     }
   }
   report.headline = {verdict(context.diags, session)};
@@ -294,8 +274,8 @@ Exit run_fix(Context& context) {
 
 Cell fullest_device(const JudgedTarget& target) {
   if (!target.session) return {};
-  return ByteSize{target.budget && !target.budget->budget.classes.empty()
-                      ? target.budget->budget.classes.front().total
+  return ByteSize{target.memory && !target.memory->budget.classes.empty()
+                      ? target.memory->budget.classes.front().total
                       : target.session->memory.max};
 }
 

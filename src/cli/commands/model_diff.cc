@@ -223,15 +223,22 @@ std::vector<std::string> headline_of_diff(const Context& context,
   return lines;
 }
 
+// Null where no training step is asked for.
+const StepAnswer* step_of(const JudgedTarget& side) {
+  return side.memory && side.memory->step ? &*side.memory->step : nullptr;
+}
+
 Cell bracket_cell(const JudgedTarget& side) {
-  if (!side.step) return {};
-  const MemoryBracket& of = side.step->bracket;
+  const StepAnswer* const step = step_of(side);
+  if (step == nullptr) return {};
+  const MemoryBracket& of = step->bracket;
   return ByteBracket{of.lower(), of.estimate(), of.upper()};
 }
 
 void add_summary_of(const BothSides& diff, Report& report) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
+  const StepAnswer* const step = step_of(diff.after);
   const auto loses = [](const GateChange& change) {
     return !change.lost.empty();
   };
@@ -248,9 +255,8 @@ void add_summary_of(const BothSides& diff, Report& report) {
       {"memory_bracket_before", bracket_cell(diff.before)},
       {"memory_bracket_after", bracket_cell(diff.after)},
       {"memory_bracket_from",
-       diff.after.step
-           ? Cell(std::string(bracket_source_name(diff.after.step->from)))
-           : Cell()},
+       step == nullptr ? Cell()
+                       : Cell(std::string(bracket_source_name(step->from)))},
       {"fingerprint_before", fingerprint(before.model.manifest, before.plan)},
       {"fingerprint_after", fingerprint(after.model.manifest, after.plan)}};
 }
@@ -280,7 +286,7 @@ Report report_of_diff(const Context& context, const BothSides& diff,
   report.command = context.options.command;
   for (Table& table : report.tables) table.folded = false;
   // What parameters take alone stands among the changes.
-  if (diff.after.budget && !diff.categories.empty()) {
+  if (diff.after.memory && !diff.categories.empty()) {
     report.tables.push_back(
         category_table(diff.categories, context.options.output.exact));
   }

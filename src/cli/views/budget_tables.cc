@@ -312,12 +312,12 @@ Table training_table(const Budget& budget) {
 }
 
 std::vector<std::string> budget_notes(const Context& context,
-                                      const BudgetAnswer& answer) {
+                                      const MemoryAnswer& answer) {
   const Budget& budget = answer.budget;
-  const StateOptions& state = answer.input.options.state;
+  const StateOptions& state = answer.options.state;
   std::vector<std::string> lines;
   const bool trains = state.optimizer != Optimizer::None;
-  if (!answer.input.trained.empty()) {
+  if (answer.names_trained) {
     lines.push_back(training_note(budget.trained, budget.frozen));
   }
   if (trains && budget.untrained > 0) {
@@ -366,7 +366,7 @@ std::vector<std::string> budget_notes(const Context& context,
         "ZeRO");
   }
   if (context.options.planning.mode != Mode::Train &&
-      !answer.input.options.kv) {
+      !answer.options.kv) {
     lines.push_back("no KV cache is counted: `--seq` is not given");
   }
   return lines;

@@ -14,7 +14,7 @@
 #include "memory/kv_cache.h"
 #include "memory/sweep.h"
 #include "report/report.h"
-#include "session/budget.h"
+#include "session/memory_answer.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -52,7 +52,7 @@ std::string fit_text(const Fit& fit);
 
 // What the numbers leave out or assume, as lines.
 std::vector<std::string> budget_notes(const Context& context,
-                                      const BudgetAnswer& answer);
+                                      const MemoryAnswer& answer);
 
 // The parts of reports about the KV cache.
 

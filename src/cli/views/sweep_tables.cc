@@ -143,7 +143,7 @@ std::vector<Column> people_columns(const Shown& shown) {
 
 Row people_row(const SweepPoint& point, const SweepMesh& mesh,
                const Shown& shown) {
-  Row row = {mesh_text(mesh.plan.mesh), Count{mesh.plan.mesh.devices()}};
+  Row row = {mesh_text(mesh.mesh), Count{mesh.mesh.devices()}};
   if (shown.hardware) row.emplace_back(name_of_limit(point));
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));
@@ -181,7 +181,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
     return std::tuple(!points[i].fit.surely(), !points[i].fit.perhaps(),
-                      meshes[points[i].mesh].plan.mesh.devices(),
+                      meshes[points[i].mesh].mesh.devices(),
                       points[i].cost());
   };
   std::ranges::stable_sort(order,
@@ -229,8 +229,8 @@ std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
 }
 
 Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
-  Row row = {MeshCell{mesh.plan.mesh},
-             Count{mesh.plan.mesh.devices()},
+  Row row = {MeshCell{mesh.mesh},
+             Count{mesh.mesh.devices()},
              point.limit ? Cell(point.limit->name) : Cell(),
              count_cell(point.batch),
              count_cell(point.seq),

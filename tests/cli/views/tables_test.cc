@@ -277,11 +277,7 @@ struct Sample {
 Sample sample() {
   Sample s;
   for (const char* text : {"tp=8", "tp=4"}) {
-    s.meshes.push_back(
-        {{testing::mesh(text), OnIndivisible::Drop, true, {}, {}, {}, {}},
-         {},
-         0,
-         0});
+    s.meshes.push_back({testing::mesh(text), 0, 0});
   }
   s.meshes[0].warnings = 2;
   for (size_t mesh = 0; mesh < 2; ++mesh) {

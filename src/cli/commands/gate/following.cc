@@ -40,8 +40,9 @@ Held held_by(const JudgedTarget& judged) {
   held.what = hash_of_parameters(session.model.manifest) + " " +
               mesh_text(session.plan.mesh) + " " +
               std::to_string(static_cast<int>(judged.options.planning.mode)) +
-              (judged.budget ? " budget" : "") + (judged.step ? " step" : "") +
-              " " + judged.options.engine.name.value_or("");
+              (judged.memory ? " budget" : "") +
+              (judged.memory && judged.memory->step ? " step" : "") + " " +
+              judged.options.engine.name.value_or("");
   if (session.rules) {
     for (const SourcePtr& source : session.rules->sources) {
       held.rules += std::string(source->text()) + '\x1f';

@@ -185,17 +185,18 @@ std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
   return steps;
 }
 
-std::optional<std::vector<SweepDevice>> sweep_devices(
-    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
-    Diagnostics& diags) {
-  std::vector<SweepDevice> devices;
+std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
+                                                 const MemoryRequest& memory,
+                                                 Host& host,
+                                                 Diagnostics& diags) {
+  std::vector<Device> devices;
   std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
                                                 sweep.hardware.end());
   if (names.empty()) names.emplace_back();
   for (const std::optional<std::string>& name : names) {
     MemoryRequest own = memory;
     own.hardware = name;
-    SweepDevice device;
+    Device device;
     device.limit = device_limit(own, host, diags);
     if (diags.cannot_run()) return std::nullopt;
     const auto reserve = reserve_bytes(own, device.limit, diags);

@@ -29,11 +29,9 @@
 #include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "memory/sweep.h"
-#include "session/budget.h"
-#include "session/fit.h"
+#include "session/memory_answer.h"
 #include "session/serving.h"
 #include "session/session.h"
-#include "session/step.h"
 
 namespace shardplan::cli {
 
@@ -45,67 +43,18 @@ constexpr size_t kMaxPoints = 200'000;
 struct Sweep {
   std::unique_ptr<const Inputs> inputs;  // the ground refers to them
   Groundwork ground;
-  NamesRead names;
-  std::vector<Workload> workloads;
-  std::vector<StepOptions> steps;  // none: no training step is asked for
-  std::vector<SweepDevice> devices;
-  std::vector<SweepMesh> meshes;
-  std::vector<SweepPoint> points;
-  std::optional<StepModel> model;  // with steps, from the first mesh on
+  AskedMemory memory;
+  std::vector<Candidate> candidates;        // of every mesh
+  std::optional<StepModel> model = {};      // with training steps
   std::optional<ServedModels> served = {};  // with an engine
+  std::vector<SweepMesh> meshes = {};
+  std::vector<SweepPoint> points = {};
 
-  // Of every mesh.
-  size_t points_of_mesh() const {
-    return std::max<size_t>(1, workloads.size()) *
-           std::max<size_t>(1, steps.size()) * devices.size();
+  Asked asked() const {
+    return {inputs->model, &inputs->rules, memory, model ? &*model : nullptr,
+            served ? &served->model : nullptr};
   }
 };
-
-// Findings about a plan on one mesh, which the report counts.
-class Findings {
- public:
-  explicit Findings(const Options& options) {
-    apply_severities(options, diags_);
-  }
-  Diagnostics& diags() { return diags_; }
-  const Diagnostics& diags() const { return diags_; }
-  // Moves what prevents an answer to the report of the run.
-  bool prevent_running(const Mesh& mesh, Diagnostics& diags) const {
-    if (!diags_.cannot_run()) return false;
-    for (Diagnostic problem : diags_.all()) {
-      if (!prevents_running(problem.code)) continue;
-      problem.facts.push_back("on mesh " + mesh_text(mesh));
-      diags.add(std::move(problem));
-    }
-    return true;
-  }
-
- private:
-  Diagnostics diags_;
-};
-
-bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
-                std::vector<SweepPoint>& points, Diagnostics& diags) {
-  const auto add = [&](const SweepDevice& device) {
-    input.options.limit = device.limit;
-    input.options.reserve = device.reserve;
-    auto point = sweep_point(sweep.inputs->model.manifest, mesh, input.groups,
-                             input.options, diags);
-    if (!point) return false;
-    points.push_back(*std::move(point));
-    return true;
-  };
-  const auto add_all = [&] {
-    return std::all_of(sweep.devices.begin(), sweep.devices.end(), add);
-  };
-  if (!input.options.kv) return add_all();
-  for (const Workload& workload : sweep.workloads) {
-    input.options.kv->batch = workload.batch;
-    input.options.kv->seq = workload.seq;
-    if (!add_all()) return false;
-  }
-  return true;
-}
 
 SweptStep swept_step(const MemoryBracket& bracket, const StepOptions& step) {
   SweptStep swept{step.microbatches,  remat_text(step.remat), bracket.lower(),
@@ -115,67 +64,6 @@ SweptStep swept_step(const MemoryBracket& bracket, const StepOptions& step) {
     swept.beside.emplace_back(row.category, row.bytes[1]);
   }
   return swept;
-}
-
-CategoryBytes estimated_bytes(const MemoryBracket& bracket) {
-  CategoryBytes bytes{};
-  for (size_t i = 0; i < kCategories; ++i) bytes[i] = bracket.rows[i].bytes[1];
-  return bytes;
-}
-
-// What the model's steps are known by was read with the first mesh.
-bool add_steps(const Options& options, const SweepMesh& mesh,
-               BudgetInput& input, const Sweep& sweep,
-               std::vector<SweepPoint>& points, Diagnostics& diags) {
-  const Manifest& manifest = sweep.inputs->model.manifest;
-  const StepRequest request = {options.planning, options.memory,
-                               options.workload};
-  Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs->rules);
-  for (const Workload& workload : sweep.workloads) {
-    for (const StepOptions& step : sweep.steps) {
-      for (const SweepDevice& device : sweep.devices) {
-        const StepOptions sized = sweep.model->sized(step, device.hardware);
-        input.options.limit = device.limit;
-        input.options.reserve = device.reserve;
-        const auto budget = make_budget(manifest, mesh.plan, input.groups,
-                                        input.options, diags);
-        if (!budget) return false;
-        const StepWorkload of = {workload.batch, workload.seq};
-        const auto judged =
-            steps.judge(of, input.options, *budget, sized, diags);
-        if (!judged) return false;
-        SweepPoint point =
-            sweep_point(manifest, mesh, input.groups, input.options, *budget);
-        point.batch = workload.batch;
-        point.seq = workload.seq;
-        set_step(swept_step(judged->bracket, step),
-                 estimated_bytes(judged->bracket), judged->fit, point);
-        for (const DivisionProblem& refusal : judged->refused) {
-          point.refused.push_back(refusal.text);
-        }
-        if (!point.refused.empty() && point.fit.usable) point.fit.fits = false;
-        points.push_back(std::move(point));
-      }
-    }
-  }
-  return true;
-}
-
-// What a sweep from shapes leaves out is the same on every mesh: reported once.
-void report_source(const Options& options, const SweepMesh& mesh,
-                   const Sweep& sweep, Diagnostics& diags) {
-  if (sweep.model->from() != BracketSource::Shapes) return;
-  const Manifest& manifest = sweep.inputs->model.manifest;
-  const StepRequest request = {options.planning, options.memory,
-                               options.workload};
-  const Steps steps(request, *sweep.model, manifest, mesh.plan,
-                    &sweep.inputs->rules);
-  const Workload& workload = sweep.workloads.front();
-  const StepOptions& step = sweep.steps.front();
-  report_by_shapes(manifest,
-                   steps.by_shapes({workload.batch, workload.seq},
-                                   sweep.model->sized(step, {})),
-                   step.segments.attention, diags);
 }
 
 SweptServing swept_serving(const Serving& serving) {
@@ -203,34 +91,70 @@ SweptServing swept_serving(const Serving& serving) {
   return swept;
 }
 
-bool add_served(const Options& options, const SweepMesh& mesh,
-                const Sweep& sweep, std::vector<SweepPoint>& points,
-                Diagnostics& diags) {
-  for (const Workload& workload : sweep.workloads) {
-    for (const SweepDevice& device : sweep.devices) {
-      auto input = serving_input(options.engine, options.memory, *sweep.served,
-                                 *device.limit, mesh.plan.mesh, diags);
-      if (!input) return false;
-      input->seq = workload.seq;
-      input->batch = workload.batch;
-      input->all_degrees = false;
-      const auto serving = serve(sweep.served->model, *input, diags);
-      if (!serving) return false;
-      SweepPoint point;
-      point.batch = workload.batch;
-      point.seq = workload.seq;
-      point.limit = device.limit;
-      point.serving = swept_serving(*serving);
-      const int64_t cache = std::max<int64_t>(point.serving->cache, 0);
-      point.bytes[static_cast<size_t>(Category::Parameters)] =
-          point.serving->weights;
-      point.bytes[static_cast<size_t>(Category::KvCache)] = cache;
-      point.total = point.serving->weights + cache;
-      point.fit = fit_of(*serving);
-      points.push_back(std::move(point));
-    }
+// A candidate, and what became of it.
+SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
+                    PlanJudge& judge) {
+  SweepPoint point;
+  if (candidate.workload) {
+    point.batch = candidate.workload->batch;
+    point.seq = candidate.workload->seq;
   }
-  return true;
+  point.limit = candidate.device->limit;
+  point.fit = judged.fit;
+  if (judged.serving) {
+    point.serving = swept_serving(*judged.serving);
+    const int64_t cache = std::max<int64_t>(point.serving->cache, 0);
+    point.bytes[static_cast<size_t>(Category::Parameters)] =
+        point.serving->weights;
+    point.bytes[static_cast<size_t>(Category::KvCache)] = cache;
+    point.total = point.serving->weights + cache;
+    return point;
+  }
+  if (judged.step) {
+    const MemoryBracket& bracket = judged.step->bracket;
+    point.step = swept_step(bracket, *candidate.step);
+    for (size_t i = 0; i < kCategories; ++i) {
+      point.bytes[i] = bracket.rows[i].bytes[1];
+    }
+    point.total = bracket.estimate();
+    for (const DivisionProblem& refusal : judged.step->refused) {
+      point.refused.push_back(refusal.text);
+    }
+    if (!point.refused.empty() && point.fit.usable) point.fit.fits = false;
+    return point;
+  }
+  const BudgetClass& fullest = judged.budget->classes.front();
+  point.bytes = fullest.bytes;
+  point.total = fullest.total;
+  if (const auto headroom = judge.headroom(candidate, *judged.budget)) {
+    point.workload_headroom = *headroom;
+  }
+  return point;
+}
+
+// Every workload, way to do a step and device.
+std::vector<Candidate> candidates_of(const Options& options,
+                                     const std::vector<Device>& devices) {
+  std::vector<Candidate> all(1);
+  const auto vary = [&](const auto& values, auto set) {
+    if (values.empty()) return;
+    std::vector<Candidate> varied;
+    for (const Candidate& one : all) {
+      for (const auto& value : values) {
+        varied.push_back(one);
+        set(varied.back(), value);
+      }
+    }
+    all = std::move(varied);
+  };
+  vary(sweep_workloads(options.sweep),
+       [](Candidate& c, const Workload& workload) { c.workload = workload; });
+  if (asks_for_step(options.planning, options.memory)) {
+    vary(sweep_steps(options.sweep, options.workload.step),
+         [](Candidate& c, const StepOptions& step) { c.step = step; });
+  }
+  vary(devices, [](Candidate& c, const Device& device) { c.device = device; });
+  return all;
 }
 
 std::string codes_of_errors(const Diagnostics& diags) {
@@ -245,10 +169,15 @@ std::string codes_of_errors(const Diagnostics& diags) {
   return text;
 }
 
-// What prevents an answer on one mesh, as errors of the run.
-void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags) {
+// Errors on one mesh, as errors of the run; of findings about the plan, which
+// are counted, those that prevent an answer.
+void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags,
+               bool are_findings) {
   for (Diagnostic each : found.all()) {
-    if (each.severity != Severity::Error) continue;
+    if (are_findings ? !prevents_running(each.code)
+                     : each.severity != Severity::Error) {
+      continue;
+    }
     each.facts.push_back("on mesh " + mesh_text(mesh));
     diags.add(std::move(each));
   }
@@ -256,81 +185,47 @@ void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags) {
 
 // What became of one mesh.
 struct Swept {
-  Findings findings;
-  Diagnostics of_steps = {};  // and of engines: their errors are the run's
-  bool stopped = false;       // by what they are about
+  Diagnostics findings;                // about the plan, which are counted
+  Diagnostics of_candidates = {};      // their errors are the run's
   std::optional<SweepMesh> mesh = {};  // empty: diagnostics say why
   std::vector<SweepPoint> points = {};
 
-  bool ends_run() const { return stopped || findings.diags().cannot_run(); }
+  bool ends_run() const {
+    return of_candidates.has_errors() || findings.cannot_run();
+  }
 };
 
-// Thousands of meshes are kept, of whose plans nobody asks any more.
-SweepMesh kept(SweepMesh mesh) {
-  mesh.plan.placement_of = {};
-  mesh.plan.placements = {};
-  mesh.plan.rules = {};
-  return mesh;
-}
-
-// Safe to call from several threads, each with an evaluator and `names` of its
-// own, once the
-// model of a step is read. What is the same on every mesh is reported where
-// `of_all` is given, and the model read.
-Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
-                 Evaluator& evaluator, NamesRead& names, Host& host,
+// Safe to call from several threads, each with an evaluator of its own. What
+// the rules are to the names is the same on every mesh: reported to `of_all`,
+// where it is given.
+Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
                  Diagnostics* of_all) {
-  Swept swept{Findings(options)};
-  Diagnostics& diags = swept.findings.diags();
-  auto judged = evaluator.judge({}, mesh, kMeshSides, diags);
-  const PlanRequest& planning = options.planning;
-  MemoryRequest memory = options.memory;
-  memory.hardware.reset();
-  memory.limit.reset();
-  memory.reserve_fraction = 0;
-  if (!judged) return swept;
-  Plan& plan = judged->plan;
-  if (sweep.served) {
-    SweepMesh added{std::move(plan),
-                    {},
-                    diags.count(Severity::Error),
-                    diags.count(Severity::Warning),
-                    codes_of_errors(diags)};
-    swept.stopped =
-        !add_served(options, added, sweep, swept.points, swept.of_steps);
-    if (!swept.stopped) swept.mesh = kept(std::move(added));
-    return swept;
-  }
-  plan = plan_of_all(std::move(plan), sweep.ground.groups);
-  // What the rules are to the names is the same on every mesh: reported once.
-  if (of_all != nullptr &&
-      !judge_plan(sweep.inputs->model, &sweep.inputs->rules, plan,
+  Evaluator::Placed& on = evaluator.placed({{}, mesh, {}, {}});
+  Swept swept{on.findings};
+  if (on.judge == nullptr) return swept;
+  if (of_all != nullptr && !sweep.served &&
+      !judge_plan(sweep.inputs->model, &sweep.inputs->rules, *on.plan,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
-  AxisNames token_axes;
-  if (!sweep.steps.empty()) {
-    token_axes = step_token_axes(memory, &sweep.inputs->rules, mesh);
+  for (const Candidate& candidate : sweep.candidates) {
+    const auto judged = on.judge->judge(candidate, swept.of_candidates);
+    if (!judged) return swept;
+    swept.points.push_back(point_of(candidate, *judged, *on.judge));
   }
-  std::optional<BudgetInput> input =
-      budget_input(memory, planning, sweep.inputs->model.manifest, plan, names,
-                   host, diags, token_axes);
-  if (!input) return swept;
-  SweepMesh added{std::move(plan), input->options.kv_sharding,
-                  diags.count(Severity::Error), diags.count(Severity::Warning),
-                  codes_of_errors(diags)};
-  if (sweep.steps.empty()) {
-    if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
-  } else {
-    if (!sweep.model && of_all != nullptr) {
-      sweep.model = step_model(sweep.inputs->model, *input, *of_all);
-    }
-    swept.stopped = !sweep.model || !add_steps(options, added, *input, sweep,
-                                               swept.points, swept.of_steps);
-    if (swept.stopped) return swept;
-    if (of_all != nullptr) report_source(options, added, sweep, *of_all);
+  swept.mesh = SweepMesh{mesh, on.findings.count(Severity::Error),
+                         on.findings.count(Severity::Warning),
+                         codes_of_errors(on.findings)};
+  // What a sweep from shapes leaves out is the same on every mesh.
+  if (of_all != nullptr && sweep.model &&
+      sweep.model->from() == BracketSource::Shapes) {
+    const Candidate& first = sweep.candidates.front();
+    const StepOptions step = on.judge->step_of(first);
+    report_by_shapes(
+        sweep.inputs->model.manifest,
+        on.judge->steps().by_shapes(on.judge->workload_of(first), step),
+        step.segments.attention, *of_all);
   }
-  swept.mesh = kept(std::move(added));
   return swept;
 }
 
@@ -343,31 +238,28 @@ bool take(Swept swept, const Mesh& mesh, Sweep& sweep, Diagnostics& diags) {
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
   }
-  report_on(mesh, swept.of_steps, diags);
-  return !swept.findings.prevent_running(mesh, diags) && !swept.stopped;
+  report_on(mesh, swept.of_candidates, diags, false);
+  report_on(mesh, swept.findings, diags, true);
+  return !swept.ends_run();
 }
 
 // Every mesh, in order; the first that has an answer tells what is the same on
 // all, which the others copy.
 bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
                Sweep& sweep) {
-  const Options& options = context.options;
   const auto count = static_cast<int64_t>(meshes.size());
-  SharedHost host(context.host, std::make_shared<std::mutex>());
   Pieces pieces(context.progress, "mesh", meshes.size());
   std::mutex mutex;
   std::vector<std::optional<Swept>> swept(meshes.size());
   // Behind the first mesh without an answer nobody looks.
   std::atomic<int64_t> end = count;
   std::atomic<int64_t> next = 0;
-  const auto sweep_next = [&](Evaluator& evaluator, NamesRead& names,
-                              Diagnostics* of_all) {
+  const auto sweep_next = [&](Evaluator& evaluator, Diagnostics* of_all) {
     const int64_t i = next++;
     if (i >= end) return false;
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
     pieces.begin(mesh_text(mesh));
-    Swept one =
-        sweep_mesh(options, mesh, sweep, evaluator, names, host, of_all);
+    Swept one = sweep_mesh(mesh, sweep, evaluator, of_all);
     if (one.ends_run()) {
       const std::lock_guard lock(mutex);
       end = std::min<int64_t>(end, i + 1);
@@ -377,19 +269,17 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   };
   count_lines(sweep.inputs->rules.sources);
   count_lines(sweep.inputs->model.manifest.sources);
-  int64_t begun = 0;
-  Evaluator first(sweep.ground);
-  while (sweep_next(first, sweep.names, &context.diags) &&
-         !swept[static_cast<size_t>(begun)]->mesh) {
-    ++begun;
-  }
-  const int threads = thread_count(options.planning.jobs);
+  size_t begun = 0;
+  Diagnostics like;
+  apply_severities(context.options, like);
+  Evaluator first(sweep.ground, sweep.asked(), like);
+  while (sweep_next(first, &context.diags) && !swept[begun]->mesh) ++begun;
+  const int threads = thread_count(context.options.planning.jobs);
   const int64_t shares =
       std::max<int64_t>(std::min<int64_t>(threads, count - next), 0);
   parallel_for(shares, threads, [&](int64_t) {
-    Evaluator evaluator = first;
-    NamesRead names = sweep.names;
-    while (sweep_next(evaluator, names, nullptr)) {
+    Evaluator evaluator = first.beside();
+    while (sweep_next(evaluator, nullptr)) {
     }
   });
   for (size_t i = 0; i < meshes.size() && swept[i]; ++i) {
@@ -400,20 +290,26 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   return true;
 }
 
-bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
-  const size_t workloads = std::max<size_t>(1, sweep.workloads.size());
-  if (meshes <= kMaxPoints / sweep.points_of_mesh()) return true;
+// Before so many candidates are made.
+bool check_count(const Options& options, size_t meshes, size_t devices,
+                 Diagnostics& diags) {
+  const size_t workloads =
+      std::max<size_t>(1, sweep_workloads(options.sweep).size());
+  size_t ways = 1;
+  const auto text = [](size_t count, const char* what) {
+    return plural(static_cast<int64_t>(count), what) + ", ";
+  };
+  std::string parts = text(meshes, "mesh") + text(workloads, "workload");
+  if (asks_for_step(options.planning, options.memory)) {
+    ways = sweep_steps(options.sweep, options.workload.step).size();
+    parts += plural(static_cast<int64_t>(ways), "way") + " to do a step, ";
+  }
+  if (meshes <= kMaxPoints / (workloads * ways * devices)) return true;
   diags
       .error(Code::Usage, {},
              "the sweep has more than " +
                  count_text(static_cast<int64_t>(kMaxPoints)) + " points")
-      .fact(plural(static_cast<int64_t>(meshes), "mesh") + ", " +
-            plural(static_cast<int64_t>(workloads), "workload") + ", " +
-            (sweep.steps.empty()
-                 ? ""
-                 : plural(static_cast<int64_t>(sweep.steps.size()), "way") +
-                       " to do a step, ") +
-            plural(static_cast<int64_t>(sweep.devices.size()), "device"))
+      .fact(parts + plural(static_cast<int64_t>(devices), "device"))
       .help("give shorter lists");
   return false;
 }
@@ -431,7 +327,7 @@ bool check_steps(const Options& options, Diagnostics& diags) {
         *std::max_element(sweep.microbatches.begin(), sweep.microbatches.end());
   }
   return check_memory_request(memory, options.planning.mode, diags) &&
-         check_step_request({options.planning, memory, workload}, diags);
+         check_step_request(options.planning, memory, workload, diags);
 }
 
 std::optional<Sweep> run(Context& context) {
@@ -458,24 +354,30 @@ std::optional<Sweep> run(Context& context) {
       model.manifest, kept->rules, *std::move(found), model.folding(),
       model.units(), kept->how,
       lint_options_with(options.planning, options.memory, {}), Places::Kept);
-  Sweep sweep{std::move(kept),
-              std::move(ground),
-              {},
-              sweep_workloads(options.sweep),
-              {},
-              *std::move(devices),
-              {},
-              {},
-              {}};
+  MemoryRequest memory = options.memory;
+  memory.hardware.reset();
+  memory.limit.reset();
+  memory.reserve_fraction = 0;
+  auto asked = asked_memory(memory, options.planning, options.workload,
+                            model.manifest, context.host, context.diags);
+  if (!asked) return std::nullopt;
+  if (!check_count(options, meshes->size(), devices->size(), context.diags)) {
+    return std::nullopt;
+  }
+  Sweep sweep{std::move(kept), std::move(ground), *std::move(asked),
+              candidates_of(options, *devices)};
   if (options.engine.name) {
-    sweep.served = served_models(options.engine, sweep.inputs->model,
-                                 context.host, context.diags);
+    sweep.served =
+        served_models(options.engine, model, context.host, context.diags);
     if (!sweep.served) return std::nullopt;
+    sweep.memory.serving = asked_serving(
+        options.engine, options.memory, *sweep.served, *devices->front().limit);
+    sweep.memory.serving->all_degrees = false;
   }
-  if (asks_for_step(options.planning, options.memory)) {
-    sweep.steps = sweep_steps(options.sweep, options.workload.step);
+  if (sweep.memory.workload) {
+    sweep.model = read_step_model(model, sweep.memory, context.diags);
+    if (!sweep.model) return std::nullopt;
   }
-  if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
   if (!sweep_all(context, *meshes, sweep)) return std::nullopt;
   return sweep;
 }
@@ -486,7 +388,7 @@ std::string trained_text(const Sweep& sweep) {
   Budget::Part frozen;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorType& type = manifest.type(i);
-    const bool is_trained = (*sweep.names.trained)[i];
+    const bool is_trained = sweep.memory.trained[i];
     if (is_trained && !is_trainable(type.dtype)) continue;
     Budget::Part& part = is_trained ? trained : frozen;
     ++part.parameters;
@@ -517,7 +419,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       bytes_text(manifest.total_bytes()) + "; " + plural(points, "point");
-  if (sweep.devices.front().limit) {
+  if (sweep.candidates.front().device->limit) {
     line += fitting_text(points, fitting, perhaps);
   }
   const auto refused = std::count_if(
@@ -547,7 +449,7 @@ Exit run_sweep(Context& context) {
   const auto perhaps = std::count_if(
       sweep->points.begin(), sweep->points.end(),
       [](const SweepPoint& point) { return point.fit.perhaps(); });
-  const bool limited = sweep->devices.front().limit.has_value();
+  const bool limited = sweep->candidates.front().device->limit.has_value();
   Report report;
   report.command = "sweep";
   report.diagnostics = &context.diags;
@@ -576,7 +478,8 @@ Exit run_sweep(Context& context) {
                                             ? sweep->points.size()
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
-  if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
+  if (!sweep->memory.trained.empty())
+    report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   // Without a limit every point fits, but for those that are refused.

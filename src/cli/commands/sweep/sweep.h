@@ -13,10 +13,9 @@
 #include "base/host.h"
 #include "core/mesh.h"
 #include "core/rules.h"
-#include "memory/budget.h"
-#include "session/budget.h"
+#include "evaluate/candidate.h"
+#include "session/memory_request.h"
 #include "session/plan_request.h"
-#include "session/step_request.h"
 
 namespace shardplan::cli {
 
@@ -36,16 +35,6 @@ struct SweepRequest {
 // --over; the lists come from flags that others take, too.
 const std::vector<Flag>& sweep_flags();
 
-struct Workload {
-  int64_t batch = 1;
-  int64_t seq = 1;
-};
-struct SweepDevice {
-  std::optional<DeviceLimit> limit;
-  int64_t reserve = 0;
-  std::optional<std::string> hardware = {};  // a profile's name
-};
-
 // The meshes of `--mesh "A;B"`, those that --over and --devices make, or that
 // of the rules; each once. Empty, with the reason reported, when there is none
 // or one is bad.
@@ -60,7 +49,7 @@ std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
                                      const StepOptions& step);
 // One per --hardware, else what --memory says, else one without a limit.
 // Empty, with the reason reported, when one cannot be read.
-std::optional<std::vector<SweepDevice>> sweep_devices(
+std::optional<std::vector<Device>> sweep_devices(
     const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
     Diagnostics& diags);
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "session/step_request.h"
+#include "session/memory_request.h"
 
 namespace shardplan::cli {
 

@@ -121,12 +121,6 @@ std::string reserved_text(const ReservedMemory& reserved,
 
 }  // namespace
 
-Fit fit_asked(const BudgetAnswer& budget, const std::optional<StepAnswer>& step,
-              const std::optional<Serving>& serving) {
-  if (serving) return fit_of(*serving);
-  return fit_of(budget.budget, step ? &step->bracket : nullptr);
-}
-
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit) {
   return fit_text(fit) + (answer.left_out.empty() ? "" : ", of text alone");
 }

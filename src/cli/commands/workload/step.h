@@ -9,18 +9,13 @@
 
 #include "memory/budget.h"
 #include "report/report.h"
-#include "session/budget.h"
-#include "session/fit.h"
-#include "session/step.h"
+#include "session/memory_answer.h"
 
 namespace shardplan::cli {
 
 // `memory_bracket`, and what it was worked out from.
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer);
-// Of what a command was asked for (session/fit.h).
-Fit fit_asked(const BudgetAnswer& budget, const std::optional<StepAnswer>& step,
-              const std::optional<Serving>& serving);
 // fit_text() of a training step. REQUIRES: a limit.
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
 // Into the summary, the tables and the notes of a report; the answer must

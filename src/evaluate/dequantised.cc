@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/dequantised.h"
+#include "evaluate/dequantised.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/stacked_experts.h"
+#include "evaluate/stacked_experts.h"
 
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/budget.h"
+#include "session/memory_request.h"
 
 #include <cstdint>
 #include <optional>
@@ -22,13 +22,13 @@ using shardplan::testing::MemoryHost;
 
 constexpr int64_t kGiB = int64_t{1} << 30U;
 
-struct Asked {
+struct DeviceAsked {
   std::optional<DeviceLimit> limit;
   Diagnostics diags;
 };
 
 // `own.yaml` states 10 GiB, of which `usable` (a whole line) can be allocated.
-Asked ask(const MemoryRequest& memory, const std::string& usable = "") {
+DeviceAsked ask(const MemoryRequest& memory, const std::string& usable = "") {
   MemoryHost host;
   host.files["own.yaml"] =
       "name: own\ntitle: Own\nvendor: Us\n"
@@ -36,13 +36,13 @@ Asked ask(const MemoryRequest& memory, const std::string& usable = "") {
       "devices_per_chip: {value: 1, source: us}\n"
       "hbm_bytes: {value: 10GiB, source: us}\n" +
       usable;
-  Asked asked;
+  DeviceAsked asked;
   asked.limit = device_limit(memory, host, asked.diags);
   return asked;
 }
 
 TEST_CASE("without flags there is no limit, and nothing is wrong") {
-  const Asked asked = ask({});
+  const DeviceAsked asked = ask({});
   CHECK_FALSE(asked.limit);
   CHECK(asked.diags.all().empty());
 }
@@ -50,7 +50,7 @@ TEST_CASE("without flags there is no limit, and nothing is wrong") {
 TEST_CASE("--memory alone is all that a device has, and all of it is usable") {
   MemoryRequest memory;
   memory.limit = 5 * kGiB;
-  const Asked asked = ask(memory);
+  const DeviceAsked asked = ask(memory);
   REQUIRE(asked.limit);
   CHECK(asked.limit->name == "--memory");
   CHECK(asked.limit->nominal == 5 * kGiB);
@@ -61,7 +61,7 @@ TEST_CASE("--memory alone is all that a device has, and all of it is usable") {
 TEST_CASE("a profile gives what was seen to be usable") {
   MemoryRequest memory;
   memory.hardware = "own.yaml";
-  const Asked asked =
+  const DeviceAsked asked =
       ask(memory, "hbm_usable_bytes: {value: 9GiB, source: us}\n");
   REQUIRE(asked.limit);
   CHECK(asked.limit->name == "own");
@@ -73,13 +73,14 @@ TEST_CASE("a profile gives what was seen to be usable") {
 TEST_CASE("where nobody saw what is usable, all is taken and it is said") {
   MemoryRequest memory;
   memory.hardware = "own.yaml";
-  const Asked asked = ask(memory);
+  const DeviceAsked asked = ask(memory);
   REQUIRE(asked.limit);
   CHECK(asked.limit->usable == 10 * kGiB);
   CHECK(asked.limit->usable_is_estimated);
-  const Asked worked_out = ask(memory,
-                               "hbm_usable_bytes: {value: 8GiB, source: us, "
-                               "estimated: true, note: half of a pair}\n");
+  const DeviceAsked worked_out =
+      ask(memory,
+          "hbm_usable_bytes: {value: 8GiB, source: us, "
+          "estimated: true, note: half of a pair}\n");
   REQUIRE(worked_out.limit);
   CHECK(worked_out.limit->usable == 8 * kGiB);
   CHECK(worked_out.limit->usable_is_estimated);
@@ -92,7 +93,7 @@ TEST_CASE("--memory overrides a profile, which must exist all the same") {
   REQUIRE(ask(memory).limit);
   CHECK(ask(memory).limit->usable == 3 * kGiB);
   memory.hardware = "onw.yaml";
-  const Asked asked = ask(memory);
+  const DeviceAsked asked = ask(memory);
   CHECK_FALSE(asked.limit);
   CHECK(asked.diags.cannot_run());
 }
@@ -100,7 +101,7 @@ TEST_CASE("--memory overrides a profile, which must exist all the same") {
 TEST_CASE("a profile without memory asks for --memory") {
   MemoryRequest memory;
   memory.hardware = "cpu";
-  const Asked asked = ask(memory);
+  const DeviceAsked asked = ask(memory);
   CHECK_FALSE(asked.limit);
   REQUIRE(asked.diags.all().size() == 1);
   CHECK(asked.diags.all()[0].code == Code::Usage);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/stacked_experts.h"
+#include "evaluate/stacked_experts.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,10 +12,10 @@
 #include <doctest/doctest.h>
 
 #include "base/allocation.h"
+#include "evaluate/step.h"
 #include "memory/budget.h"
 #include "model/architectures.h"
 #include "model/forward/recognise.h"
-#include "session/step.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/loaded_rules.h"
@@ -169,7 +169,7 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         recognise_model(model, testing::parsed_config(*config), nullptr, diags);
     if (!runnable) continue;
     one_by_one.runnable = &*runnable;
-    one_by_one.dtype = DType::BF16;
+    one_by_one.most_stored = DType::BF16;
     StepModel as_stacks = one_by_one;
     as_stacks.stacked = stacked_experts(model, {});
     if (!as_stacks.stacked) continue;
@@ -183,12 +183,9 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
     const BudgetOptions how;
     const auto budget = make_budget(model, *plan, how, diags);
     REQUIRE(budget);
-    const PlanRequest planning;
-    const MemoryRequest memory;
-    const WorkloadRequest workload;
-    const StepRequest request = {planning, memory, workload};
-    Steps slow(request, one_by_one, model, *plan, &by);
-    Steps fast(request, as_stacks, model, *plan, &by);
+    const AskedMemory asked;
+    Steps slow(asked, one_by_one, model, *plan, &by);
+    Steps fast(asked, as_stacks, model, *plan, &by);
     for (const Kernels kernels :
          {Kernels::Any, Kernels::Fused, Kernels::Eager}) {
       for (const char* remat : {"none", "dots", "block"}) {
@@ -196,10 +193,10 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         StepOptions step;
         step.kernels = kernels;
         step.remat = *read_remat(remat, diags);
-        const auto a =
-            slow.judge({4, 8}, how, *budget, one_by_one.sized(step, {}), diags);
-        const auto b =
-            fast.judge({4, 8}, how, *budget, as_stacks.sized(step, {}), diags);
+        const auto a = slow.judge({4, 8}, how, *budget,
+                                  one_by_one.sized(step, {}, {}), diags);
+        const auto b = fast.judge({4, 8}, how, *budget,
+                                  as_stacks.sized(step, {}, {}), diags);
         REQUIRE_MESSAGE(a, testing::messages(diags));
         REQUIRE_MESSAGE(b, testing::messages(diags));
         const MemoryBracket& each = a->bracket;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step holds: from what is asked for, a plan and its budget to
-// a bracket (activations/step_memory.h).
+// A training step under one plan: the bracket of its memory
+// (activations/step_memory.h), and counts that a framework refuses.
 #pragma once
 
 #include <cstddef>
@@ -10,36 +10,29 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "activations/bracket.h"
 #include "activations/options.h"
-#include "activations/reserved.h"
 #include "activations/segments.h"
 #include "activations/shapes.h"
 #include "base/diagnostic.h"
-#include "base/host.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "evaluate/asked_memory.h"
+#include "evaluate/dequantised.h"
+#include "evaluate/stacked_experts.h"
 #include "memory/budget.h"
 #include "memory/divisions.h"
 #include "memory/fit.h"
 #include "model/forward/writer.h"
 #include "model/model.h"
-#include "session/dequantised.h"
-#include "session/session.h"
-#include "session/stacked_experts.h"
-#include "session/step_request.h"
 #include "sim/repeated_layers.h"
 
 namespace shardplan {
-
-// Whether a training step with a workload is asked for.
-bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory);
-// What contradicts itself or needs a workload (SP010).
-bool check_step_request(const StepRequest& request, Diagnostics& diags);
 
 // What a bracket was worked out from.
 enum class BracketSource : uint8_t { ForwardPass, Shapes };
@@ -67,8 +60,9 @@ class WrittenPasses {
 struct StepModel {
   const ForwardDefinition* runnable = nullptr;  // null: shapes tell
   std::vector<bool> frozen;                     // per parameter; empty: none
-  DType dtype = DType::F32;                     // of activations
-  int64_t adapter_bytes = 0;
+  DType most_stored = DType::F32;  // dtype of most numbers, as computed with
+  // Types of adapters, and whether these are trained.
+  std::vector<std::pair<TensorType, bool>> adapters;
   // Of quantised weights, which are frozen, what they stand for.
   std::optional<DequantisedModel> dequantised;
   // Of a model of many experts that are stored one by one, as stacks.
@@ -81,15 +75,22 @@ struct StepModel {
     return runnable != nullptr ? BracketSource::ForwardPass
                                : BracketSource::Shapes;
   }
+  DType activation_dtype(const StateOptions& state) const;
   // With the bytes of this model's activations, and what is known of the
   // framework on this hardware (a profile's name; empty: nobody says).
-  StepOptions sized(StepOptions step,
+  StepOptions sized(StepOptions step, const StateOptions& state,
                     const std::optional<std::string>& hardware) const;
 };
-// Empty, with the reason reported: the config cannot be read (SP002),
-// adapters are there without a forward pass (SP016), or quantised weights
-// are trained or not described by a config (SP009).
-std::optional<StepModel> step_model(const Model& of, const BudgetInput& budget,
+// Nothing where all are trained. What has no gradient, such as packed weights,
+// counts as frozen where anything does.
+std::vector<bool> frozen_of(const Manifest& manifest,
+                            const TrainedParameters& trained);
+// Empty, with the reason reported: adapters are there without a forward pass,
+// or the config is wrong (SP016). `dequantised` is given where weights are
+// quantised.
+std::optional<StepModel> step_model(const Model& of,
+                                    const TrainedParameters& trained,
+                                    std::optional<DequantisedModel> dequantised,
                                     Diagnostics& diags);
 
 // Those of the mesh that cut the batch and the tokens of a sequence.
@@ -102,13 +103,11 @@ struct WorkloadAxes {
 // gathered that they shard: those of the workload but for one over which the
 // rules cut heads as well (Megatron's sequence parallelism, which gathers the
 // tokens instead). `rules` is null for a saved plan.
-AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
+AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
                           const Mesh& mesh);
 
-struct StepWorkload {
-  int64_t batch = 1;  // sequences of one step over all devices
-  int64_t seq = 1;    // tokens of each
-};
+// Whether the axis is called as those of tensor parallelism are.
+bool is_tensor_axis(std::string_view axis);
 
 // The estimate of one training step.
 struct JudgedStep {
@@ -122,7 +121,7 @@ struct JudgedStep {
 // should follow one another. What it is made of must outlive it.
 class Steps {
  public:
-  Steps(const StepRequest& request, const StepModel& model,
+  Steps(const AskedMemory& asked, const StepModel& model,
         const Manifest& manifest, const Plan& plan, const RuleSet* rules);
 
   const WorkloadAxes& axes() const { return axes_; }
@@ -132,25 +131,25 @@ class Steps {
     int64_t sequences = 0;  // on the fullest device, of a micro-batch
     int64_t tokens = 0;     // of each of these, on the fullest device
   };
-  Pass pass_of(const StepWorkload& workload, int64_t microbatches) const;
+  Pass pass_of(const Workload& workload, int64_t microbatches) const;
 
   // What the framework refuses of such a step, since it does not divide.
-  std::vector<DivisionProblem> refused(const StepWorkload& workload,
+  std::vector<DivisionProblem> refused(const Workload& workload,
                                        const StepOptions& step) const;
 
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be
   // partitioned.
-  std::optional<JudgedStep> judge(const StepWorkload& workload,
+  std::optional<JudgedStep> judge(const Workload& workload,
                                   const BudgetOptions& how,
                                   const Budget& budget, const StepOptions& step,
                                   Diagnostics& diags);
   // REQUIRES: shapes tell.
-  ShapedLayers by_shapes(const StepWorkload& workload,
+  ShapedLayers by_shapes(const Workload& workload,
                          const StepOptions& step) const;
 
  private:
-  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
+  std::optional<MemoryBracket> bracket(const Workload& workload,
                                        const BudgetOptions& how,
                                        const Budget& budget,
                                        const StepOptions& step,
@@ -170,7 +169,7 @@ class Steps {
     return model_.dequantised ? model_.dequantised->frozen : model_.frozen;
   }
 
-  const StepRequest request_;
+  const AskedMemory& asked_;
   const StepModel& model_;
   const Manifest& manifest_;
   const Plan& plan_;
@@ -194,27 +193,5 @@ class Steps {
 // That shapes told, and what they do not (SP016, a note).
 void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags);
-
-struct StepAnswer {
-  MemoryBracket bracket;
-  // With what an allocator and a process take beyond it; empty where that is
-  // not known.
-  std::optional<ReservedMemory> reserved;
-  BracketSource from = BracketSource::ForwardPass;
-  // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
-  // over fsdp=4; bf16; remat block; flash attention"
-  std::string workload;
-  // Parts of the model whose activations are not among it: "154 parameters of
-  // `model.visual`".
-  std::vector<std::string> left_out;
-};
-
-// Empty, with the reason reported, as Steps::bracket. SP301 and SP306 are
-// reported, with changes that were tried (session/ways_out.h). REQUIRES:
-// asks_for_step, check_step_request.
-std::optional<StepAnswer> answer_step(const StepRequest& request,
-                                      const Session& session,
-                                      const BudgetAnswer& budget, Host& host,
-                                      Diagnostics& diags);
 
 }  // namespace shardplan

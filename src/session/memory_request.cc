@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/budget.h"
+#include "session/memory_request.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
-#include "evaluate/evaluate.h"
-#include "findings/findings.h"
 #include "io/hardware.h"
 #include "io/load.h"
-#include "memory/zero.h"
-#include "session/session.h"
-#include "session/step.h"
 #include "session/trainable.h"
-#include "session/ways_out.h"
 
 namespace shardplan {
 
@@ -162,63 +154,19 @@ std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
   return request;
 }
 
-// Stages hold different layers: nothing of one layer is cut over them.
-bool check_stage_axis(const MemoryRequest& memory, const KvAxes& axes,
-                      Diagnostics& diags) {
-  if (!memory.stages) return true;
-  const AxisName& stage = memory.stages->axis;
-  for (const AxisNames* names :
-       {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
-    if (std::find(names->begin(), names->end(), stage) == names->end()) {
-      continue;
-    }
-    diags
-        .error(Code::Usage, {},
-               "axis `" + stage +
-                   "` is given to `--stages`, and cuts the KV "
-                   "cache besides")
-        .help(
-            "name other axes with `--kv-axes`, `--batch-axes` or "
-            "`--sequence-axes`");
-    return false;
-  }
-  return true;
-}
-
+// Rules for the leaves of an optimizer, where there are any.
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
-                      const Manifest& manifest, const Plan& plan, Host& host,
-                      BudgetInput& input, Diagnostics& diags) {
-  if (memory.state_rules.empty()) {
-    const bool some_frozen =
-        std::find(input.trained.begin(), input.trained.end(), false) !=
-        input.trained.end();
-    if (some_frozen || !input.group_of.empty()) {
-      input.state_specs = std::make_unique<StateSpecs>(
-          kinds_by_training(plan, input.trained, input.group_of));
-      input.options.state_specs = input.state_specs.get();
-    }
-    return true;
-  }
+                      Host& host, AskedMemory& asked, Diagnostics& diags) {
+  if (memory.state_rules.empty()) return true;
   RuleReading reading = rule_reading(request);
   reading.answers_for_others = true;
-  const auto rules =
+  auto rules =
       load_rules(memory.state_rules, request.dialect, reading, host, diags);
   if (!rules) return false;
   ResolveOptions how;
   how.min_size = request.min_size;
-  how.on_indivisible = plan.on_indivisible;
   how.strict = request.strict;
-  auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
-                                   how, input.trained, input.group_of, diags);
-  // Findings about rules of leaves, as about those of parameters.
-  if (!specs || !judge_plan(Model(specs->leaves), &*rules, specs->plan,
-                            lint_options(request),
-                            std::array{Needs::Names, Needs::Specs}, diags)) {
-    return false;
-  }
-  for (const SourcePtr& source : rules->sources) diags.keep(source);
-  input.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
-  input.options.state_specs = input.state_specs.get();
+  asked.state_rules = {*std::move(rules), how, lint_options(request)};
   return true;
 }
 
@@ -248,96 +196,99 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
   return check_cache(memory, mode, diags) && good;
 }
 
-std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
+bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory) {
+  return planning.mode == Mode::Train && memory.batch && memory.seq;
+}
+
+bool check_step_request(const PlanRequest& planning,
+                        const MemoryRequest& memory,
+                        const WorkloadRequest& workload, Diagnostics& diags) {
+  const bool trains = planning.mode == Mode::Train;
+  const StepOptions& step = workload.step;
+  if (workload.given && !trains) {
+    diags
+        .error(Code::Usage, {},
+               "`--mode " + std::string(mode_name(planning.mode)) +
+                   "` has no backward pass")
+        .fact(
+            "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
+            "`--kernels`, `--framework`, `--fp8`, `--dropout`, `--loss-tiles` "
+            "and `--expert-factor` are about one")
+        .help("leave them out, or leave out `--mode`");
+    return false;
+  }
+  if (workload.given && !asks_for_step(planning, memory)) {
+    diags
+        .error(Code::Usage, {},
+               "what backward keeps depends on the workload, which is not said")
+        .help("add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`");
+    return false;
+  }
+  if (!asks_for_step(planning, memory)) return true;
+  if (*memory.batch < step.microbatches) {
+    diags
+        .error(Code::Usage, {},
+               "fewer sequences than micro-batches: `--batch " +
+                   std::to_string(*memory.batch) + "`, `--microbatches " +
+                   std::to_string(step.microbatches) + "`")
+        .help("`--batch` counts the sequences of a step over all devices");
+    return false;
+  }
+  if (step.schedule != PipelineSchedule::OneForwardOneBackward &&
+      !memory.stages) {
+    diags
+        .error(Code::Usage, {},
+               "`--schedule` is about pipeline stages, and there are none")
+        .help("add `--stages AXIS`");
+    return false;
+  }
+  return true;
+}
+
+std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
                                         const PlanRequest& request,
-                                        const Manifest& manifest,
-                                        const Plan& plan, NamesRead& read,
-                                        Host& host, Diagnostics& diags,
-                                        const AxisNames& token_axes) {
-  if (!check_memory_request(memory, request.mode, diags)) return std::nullopt;
-  BudgetInput input;
-  input.options.state = memory.state;
-  input.options.state.token_axes = token_axes;
-  input.options.stages = memory.stages;
-  input.options.live_layers = memory.live_layers;
-  input.options.fragmentation = memory.fragmentation;
-  input.options.limit = device_limit(memory, host, diags);
-  const auto reserve = reserve_bytes(memory, input.options.limit, diags);
+                                        const WorkloadRequest& workload,
+                                        const Manifest& manifest, Host& host,
+                                        Diagnostics& diags) {
+  AskedMemory asked;
+  BudgetOptions& options = asked.options;
+  options.state = memory.state;
+  options.stages = memory.stages;
+  options.live_layers = memory.live_layers;
+  options.fragmentation = memory.fragmentation;
+  options.limit = device_limit(memory, host, diags);
+  const auto reserve = reserve_bytes(memory, options.limit, diags);
   if (diags.cannot_run() || !reserve) return std::nullopt;
-  input.options.reserve = *reserve;
-  input.options.kv = kv_request(memory, request.mode);
-  if (input.options.kv) {
-    if (!read.projections) {
-      read.projections = key_projections(manifest);
-      read.state_projections = state_projections(manifest);
-    }
-    input.kv_axes = kv_axes(
-        manifest, *read.projections, read.state_projections, plan,
-        {memory.kv_axes, memory.batch_axes, memory.sequence_axes}, diags);
-    if (!input.kv_axes || !check_stage_axis(memory, *input.kv_axes, diags)) {
-      return std::nullopt;
-    }
-    input.options.kv_sharding = kv_sharding(plan.mesh, *input.kv_axes);
+  options.reserve = *reserve;
+  asked.hardware = memory.hardware;
+  options.kv = kv_request(memory, request.mode);
+  if (options.kv) {
+    asked.heads = key_projections(manifest);
+    asked.states = state_projections(manifest);
+  }
+  asked.axes = {memory.kv_axes, memory.batch_axes, memory.sequence_axes};
+  asked.ulysses_axes = memory.ulysses_axes;
+  asked.source_seq = memory.source_seq;
+  asked.names = name_reading(request);
+  asked.step = workload.step;
+  if (asks_for_step(request, memory)) {
+    asked.workload = Workload{*memory.batch, *memory.seq};
   }
   if (!memory.trainable.empty()) {
-    if (!read.trained) {
-      read.trained = find_trained(memory.trainable, manifest, diags);
-      if (!read.trained) return std::nullopt;
-    }
-    input.trained = *read.trained;
+    auto trained = find_trained(memory.trainable, manifest, diags);
+    if (!trained) return std::nullopt;
+    asked.trained = *std::move(trained);
   }
   if (!memory.state.groups.empty()) {
-    if (!read.group_of) {
-      read.group_of =
-          find_groups(memory.state.groups, manifest, input.trained, diags);
-      if (!read.group_of) return std::nullopt;
-    }
-    input.group_of = *read.group_of;
+    auto group_of =
+        find_groups(memory.state.groups, manifest, asked.trained, diags);
+    if (!group_of) return std::nullopt;
+    asked.group_of = *std::move(group_of);
   }
-  if (!check_state_options(memory.state, plan.mesh, diags) ||
-      !read_state_rules(memory, request, manifest, plan, host, input, diags)) {
+  if (!read_state_rules(memory, request, host, asked, diags)) {
     return std::nullopt;
   }
-  const std::vector<uint32_t>& kind_of =
-      input.state_specs ? input.state_specs->kind_of : plan.placement_of;
-  if (read.kind_of != kind_of) {
-    read.groups = layer_groups(manifest, kind_of);
-    read.kind_of = kind_of;
-  }
-  input.groups = read.groups;
-  return input;
-}
-
-AxisNames token_axes_of(const MemoryRequest& memory, const PlanRequest& request,
-                        const Session& session, const Mesh& mesh) {
-  if (request.mode != Mode::Train || !memory.batch || !memory.seq) return {};
-  return step_token_axes(memory, session.rules ? &*session.rules : nullptr,
-                         mesh);
-}
-
-std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
-                                          const PlanRequest& request,
-                                          const Session& session, Host& host,
-                                          Diagnostics& diags) {
-  const Manifest& manifest = session.model.manifest;
-  const Plan& plan = session.plan;
-  NamesRead read;
-  auto input = budget_input(memory, request, manifest, plan, read, host, diags,
-                            token_axes_of(memory, request, session, plan.mesh));
-  if (!input) return std::nullopt;
-  auto budget =
-      make_budget(manifest, plan, input->groups, input->options, diags);
-  if (!budget) return std::nullopt;
-  MemoryInput found{manifest, plan, input->groups, input->options, *budget};
-  std::vector<TriedState> tried;
-  if (!budget->fits()) tried = tried_states(found);
-  found.tried = tried;
-  lint(found, diags);
-  BudgetAnswer answer{*std::move(input), *std::move(budget)};
-  if (!answer.budget.fits()) {
-    add_meshes(request, memory, session, answer, host, diags);
-  }
-  return answer;
+  return asked;
 }
 
 }  // namespace shardplan

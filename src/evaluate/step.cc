@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/step.h"
+#include "evaluate/step.h"
 
 #include <algorithm>
 #include <array>
@@ -12,13 +12,10 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/facts.h"
-#include "findings/step_findings.h"
-#include "io/formats.h"
+#include "core/partition_axis.h"
+#include "evaluate/fit.h"
 #include "model/forward/parameter_names.h"
-#include "model/quantised_weight.h"
 #include "model/units.h"
-#include "session/fit.h"
-#include "session/ways_out.h"
 
 namespace shardplan {
 namespace {
@@ -41,27 +38,28 @@ AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   return (*table)[*number]->axes;
 }
 
+bool is_stage_axis(const AskedMemory& asked, const AxisName& axis) {
+  return asked.options.stages && asked.options.stages->axis == axis;
+}
+
 // As asked for; else those of the rules, and all that are called so.
-WorkloadAxes axes_of_workload(const MemoryRequest& memory, const RuleSet& rules,
+WorkloadAxes axes_of_workload(const AskedMemory& asked, const RuleSet& rules,
                               const Mesh& mesh) {
   WorkloadAxes axes;
-  const AxisNames batch = memory.batch_axes.empty()
-                              ? axes_of_field(rules, "batch_axis")
-                              : memory.batch_axes;
-  AxisNames sequence = memory.sequence_axes.empty()
-                           ? axes_of_field(rules, "sequence_axis")
-                           : memory.sequence_axes;
-  sequence.insert(sequence.end(), memory.ulysses_axes.begin(),
-                  memory.ulysses_axes.end());
+  const auto asked_or_field = [&](const AxisNames& given, const char* field) {
+    return given.empty() ? axes_of_field(rules, field) : given;
+  };
+  const AxisNames batch = asked_or_field(asked.axes.batch, "batch_axis");
+  AxisNames sequence = asked_or_field(asked.axes.sequence, "sequence_axis");
+  sequence.insert(sequence.end(), asked.ulysses_axes.begin(),
+                  asked.ulysses_axes.end());
   for (const Axis& axis : mesh.axes()) {
-    if (axis.size == 1 || (memory.stages && memory.stages->axis == axis.name)) {
-      continue;
-    }
-    const bool asked = contains(batch, axis.name);
-    const bool called = memory.batch_axes.empty() &&
+    if (axis.size == 1 || is_stage_axis(asked, axis.name)) continue;
+    const bool given = contains(batch, axis.name);
+    const bool called = asked.axes.batch.empty() &&
                         is_gathered_axis(axis.name) &&
                         !contains(sequence, axis.name);
-    if (asked || called) {
+    if (given || called) {
       axes.batch.push_back(axis.name);
     } else if (contains(sequence, axis.name)) {
       axes.sequence.push_back(axis.name);
@@ -89,11 +87,8 @@ RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes) {
   return changed;
 }
 
-// Bytes of an activation's number: as weights are computed with, else as most
-// of them are stored.
-DType compute_dtype(const Manifest& manifest, const StateOptions& state) {
-  if (state.compute_dtype) return *state.compute_dtype;
-  if (state.param_dtype) return *state.param_dtype;
+// The dtype of most numbers of a model, as it is computed with.
+DType most_stored_dtype(const Manifest& manifest) {
   std::map<DType, Int128> elements;
   for (size_t i = 0; i < manifest.size(); ++i) {
     elements[manifest.type(i).dtype] += manifest.type(i).elements();
@@ -109,77 +104,19 @@ DType compute_dtype(const Manifest& manifest, const StateOptions& state) {
   return known ? dtype : DType::BF16;
 }
 
-// Of a number of the widest adapter; 0 without any.
-int64_t widest_adapter(const Manifest& manifest, const BudgetInput& budget) {
-  int64_t most = 0;
+std::vector<std::pair<TensorType, bool>> adapters_of(
+    const Manifest& manifest, const TrainedParameters& trained) {
+  std::vector<std::pair<TensorType, bool>> adapters;
   for (size_t i = 0; i < manifest.size(); ++i) {
     if (adapter_part(manifest.name(i)).empty()) continue;
-    const bool trained = budget.trained.empty() || budget.trained[i];
-    const TensorType type =
-        stored_type(manifest.type(i), budget.options.state, trained);
-    most = std::max(most, byte_count(1, type.dtype).value_or(0));
+    std::pair one(manifest.type(i), trained.empty() || trained[i]);
+    // The size of one number follows from the dtype alone.
+    one.first.shape = {};
+    if (std::find(adapters.begin(), adapters.end(), one) == adapters.end()) {
+      adapters.push_back(std::move(one));
+    }
   }
-  return most;
-}
-
-// Nothing where all are trained. What has no gradient, such as packed weights,
-// counts as frozen where anything does.
-std::vector<bool> frozen_of(const Manifest& manifest,
-                            const TrainedParameters& trained) {
-  std::vector<bool> frozen(trained.size());
-  for (size_t i = 0; i < trained.size(); ++i) {
-    frozen[i] = !trained[i] || !is_trainable(manifest.type(i).dtype);
-  }
-  const bool any =
-      std::find(trained.begin(), trained.end(), false) != trained.end();
-  return any ? frozen : std::vector<bool>{};
-}
-
-std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const Axis& axis : mesh.axes()) {
-    if (!contains(axes, axis.name)) continue;
-    text +=
-        (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
-  }
-  return text;
-}
-
-std::string workload_text(const StepRequest& request, const Steps& steps,
-                          const StepWorkload& workload, const Mesh& mesh,
-                          DType dtype) {
-  const StepOptions& step = request.workload.step;
-  const Steps::Pass pass = steps.pass_of(workload, step.microbatches);
-  std::string text = "training step of " + plural(workload.batch, "sequence") +
-                     " of " + count_text(workload.seq) + " tokens";
-  if (step.microbatches > 1) {
-    text += " in " + count_text(step.microbatches) + " micro-batches";
-  }
-  text += ": " + std::to_string(pass.sequences) + " per device at a time";
-  const WorkloadAxes& axes = steps.axes();
-  if (!axes.batch.empty())
-    text += ", batch over " + axes_text(mesh, axes.batch);
-  if (!axes.sequence.empty()) {
-    text += ", tokens over " + axes_text(mesh, axes.sequence);
-  }
-  text += "; activations in " + std::string(dtype_name(dtype)) + "; remat " +
-          remat_text(step.remat) + "; " +
-          (step.segments.attention == AttentionKind::Flash
-               ? "flash attention"
-               : "scores of attention held");
-  if (step.framework != &frameworks().front()) {
-    text += "; " + std::string(step.framework->summary);
-  }
-  if (step.kernels == Kernels::Fused) text += "; fused kernels";
-  if (step.kernels == Kernels::Eager) text += "; operation by operation";
-  if (step.segments.fp8 != nullptr) {
-    text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";
-  }
-  if (step.segments.dropout) text += "; masks of dropout";
-  if (step.segments.loss_tiles > 1) {
-    text += "; loss in " + plural(step.segments.loss_tiles, "part");
-  }
-  return text;
+  return adapters;
 }
 
 // Whether there is no forward pass, or none of what the config asks for; what
@@ -193,26 +130,6 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
   });
 }
 
-// By the config, without what it says of quantisation.
-std::optional<DequantisedModel> dequantised(const Manifest& manifest,
-                                            const std::vector<bool>& frozen,
-                                            Diagnostics& diags) {
-  const auto weight = static_cast<size_t>(quantised_weight(manifest));
-  if (manifest.config == nullptr) {
-    return diags
-        .error(Code::UnsupportedConfig, manifest.where(weight),
-               in_backticks(manifest.name(weight)) +
-                   " is stored quantised, as " +
-                   type_text(manifest.type(weight)) +
-                   ", and what it stands for is not known without a config")
-        .help("put the model's config.json beside it");
-  }
-  const auto plain =
-      plain_manifest(*manifest.config, manifest.architecture, diags);
-  if (!plain) return std::nullopt;
-  return dequantised_model(manifest, *plain, frozen, diags);
-}
-
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
   return a.pass.batch == b.pass.batch && a.pass.length == b.pass.length &&
          a.pass.target_length == b.pass.target_length;
@@ -220,8 +137,8 @@ bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
 
 // Where shapes do not tell either: why the forward pass is not known, and why
 // shapes do not do.
-void report_untold(const Diagnostics& recognised, const std::string& why,
-                   Diagnostics& diags) {
+void report_unknown(const Diagnostics& recognised, const std::string& why,
+                    Diagnostics& diags) {
   diags.keep_sources(recognised);
   for (Diagnostic each : recognised.all()) {
     if (each.severity == Severity::Error) {
@@ -232,107 +149,71 @@ void report_untold(const Diagnostics& recognised, const std::string& why,
   }
 }
 
-constexpr std::string_view kCpuProfile = "cpu";  // rules/hardware/cpu.yaml
-// Axes that are called as those of tensor parallelism are.
-constexpr std::array<std::string_view, 3> kTensorNames = {"tp", "tensor",
-                                                          "model"};
-
 }  // namespace
+
+bool is_tensor_axis(std::string_view axis) {
+  return axis == "tp" || axis == "tensor" || axis == "model";
+}
 
 std::string_view bracket_source_name(BracketSource from) {
   return from == BracketSource::Shapes ? "shapes" : "forward_pass";
 }
 
-bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory) {
-  return planning.mode == Mode::Train && memory.batch && memory.seq;
+DType StepModel::activation_dtype(const StateOptions& state) const {
+  if (state.compute_dtype) return *state.compute_dtype;
+  // Frozen parameters, which are most of them, keep their own dtype.
+  if (state.param_dtype && frozen.empty()) return *state.param_dtype;
+  return most_stored;
 }
 
-bool check_step_request(const StepRequest& request, Diagnostics& diags) {
-  const auto& [planning, memory, workload] = request;
-  const bool trains = planning.mode == Mode::Train;
-  const StepOptions& step = workload.step;
-  if (workload.given && !trains) {
-    diags
-        .error(Code::Usage, {},
-               "`--mode " + std::string(mode_name(planning.mode)) +
-                   "` has no backward pass")
-        .fact(
-            "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--framework`, `--fp8`, `--dropout`, `--loss-tiles` "
-            "and `--expert-factor` are about one")
-        .help("leave them out, or leave out `--mode`");
-    return false;
-  }
-  if (workload.given && !asks_for_step(planning, memory)) {
-    diags
-        .error(Code::Usage, {},
-               "what backward keeps depends on the workload, which is not said")
-        .help("add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`");
-    return false;
-  }
-  if (!asks_for_step(planning, memory)) return true;
-  if (*memory.batch < step.microbatches) {
-    diags
-        .error(Code::Usage, {},
-               "fewer sequences than micro-batches: `--batch " +
-                   std::to_string(*memory.batch) + "`, `--microbatches " +
-                   std::to_string(step.microbatches) + "`")
-        .help("`--batch` counts the sequences of a step over all devices");
-    return false;
-  }
-  if (step.schedule != PipelineSchedule::OneForwardOneBackward &&
-      !memory.stages) {
-    diags
-        .error(Code::Usage, {},
-               "`--schedule` is about pipeline stages, and there are none")
-        .help("add `--stages AXIS`");
-    return false;
-  }
-  return true;
-}
-
-StepOptions StepModel::sized(StepOptions step,
+StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
                              const std::optional<std::string>& hardware) const {
+  const FrameworkDef& framework = *step.framework;
   // Bytes of a number; all that are computed with have whole ones.
-  step.segments.element_bytes = byte_count(1, dtype).value_or(1);
-  step.segments.adapter_bytes = adapter_bytes;
-  step.segments.loss = step.framework->loss;
-  step.segments.softmax_in_place = step.framework->softmax_in_place;
-  step.segments.native_kernels = step.framework->native_kernels;
-  step.segments.silu_steps = step.framework->silu_steps;
-  step.segments.gelu_steps = step.framework->gelu_steps;
-  step.segments.repeats_heads = step.framework->repeats_heads;
-  step.segments.weighs_in_experts = step.framework->weighs_in_experts;
+  step.segments.element_bytes =
+      byte_count(1, activation_dtype(state)).value_or(1);
+  step.segments.adapter_bytes = 0;
+  for (const auto& [type, is_trained] : adapters) {
+    const DType dtype = stored_type(type, state, is_trained).dtype;
+    step.segments.adapter_bytes =
+        std::max(step.segments.adapter_bytes, byte_count(1, dtype).value_or(0));
+  }
+  step.segments.loss = framework.loss;
+  step.segments.softmax_in_place = framework.softmax_in_place;
+  step.segments.native_kernels = framework.native_kernels;
+  step.segments.silu_steps = framework.silu_steps;
+  step.segments.gelu_steps = framework.gelu_steps;
+  step.segments.repeats_heads = framework.repeats_heads;
+  step.segments.weighs_in_experts = framework.weighs_in_experts;
   // Who names no framework and no hardware has accelerators in mind.
-  const bool is_cpu = hardware == kCpuProfile;
-  if (step.framework->widens_on_cpu &&
-      (is_cpu || (!hardware && step.framework->is_known()))) {
+  const bool is_cpu = hardware == "cpu";  // rules/hardware/cpu.yaml
+  if (framework.widens_on_cpu &&
+      (is_cpu || (!hardware && framework.is_known()))) {
     step.segments.in_float32 = {false, is_cpu, true};
   }
-  if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
+  if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
   return step;
 }
 
-AxisNames step_token_axes(const MemoryRequest& memory, const RuleSet* rules,
-                          const Mesh& mesh) {
-  const RuleSet none;
-  const RuleSet& given = rules != nullptr ? *rules : none;
-  AxisNames axes = axes_of_workload(memory, given, mesh).sequence;
-  const AxisNames heads = axes_of_field(given, "head_axis");
-  std::erase_if(axes,
-                [&](const AxisName& axis) { return contains(heads, axis); });
-  return axes;
+std::vector<bool> frozen_of(const Manifest& manifest,
+                            const TrainedParameters& trained) {
+  if (std::find(trained.begin(), trained.end(), false) == trained.end()) {
+    return {};
+  }
+  std::vector<bool> frozen(trained.size());
+  for (size_t i = 0; i < trained.size(); ++i) {
+    frozen[i] = !trained[i] || !is_trainable(manifest.type(i).dtype);
+  }
+  return frozen;
 }
 
-std::optional<StepModel> step_model(const Model& of, const BudgetInput& budget,
+std::optional<StepModel> step_model(const Model& of,
+                                    const TrainedParameters& trained,
+                                    std::optional<DequantisedModel> dequantised,
                                     Diagnostics& diags) {
-  const Manifest& manifest = of.manifest;
   StepModel model;
-  model.frozen = frozen_of(manifest, budget.trained);
-  if (quantised_weight(manifest) >= 0) {
-    model.dequantised = dequantised(manifest, model.frozen, diags);
-    if (!model.dequantised) return std::nullopt;
-  }
+  model.frozen = frozen_of(of.manifest, trained);
+  model.dequantised = std::move(dequantised);
   const Model& computed = model.dequantised ? *model.dequantised : of;
   model.runnable = computed.forward();
   model.recognised = &computed.recognised();
@@ -341,28 +222,36 @@ std::optional<StepModel> step_model(const Model& of, const BudgetInput& budget,
         computed.manifest,
         model.dequantised ? model.dequantised->frozen : model.frozen);
   }
-  model.adapter_bytes = widest_adapter(manifest, budget);
+  model.adapters = adapters_of(of.manifest, trained);
   // Shapes say nothing of what adapters read.
-  const bool untold =
+  const bool unknown =
       model.runnable == nullptr &&
-      (model.adapter_bytes > 0 || !may_go_by_shapes(*model.recognised));
-  if (model.runnable != nullptr || untold) computed.report_recognised(diags);
-  if (untold) return std::nullopt;
-  StateOptions state = budget.options.state;
-  // What is frozen, and that is most, keeps its own dtype.
-  if (!model.frozen.empty()) state.param_dtype.reset();
-  model.dtype = compute_dtype(computed.manifest, state);
+      (!model.adapters.empty() || !may_go_by_shapes(*model.recognised));
+  if (model.runnable != nullptr || unknown) computed.report_recognised(diags);
+  if (unknown) return std::nullopt;
+  model.most_stored = most_stored_dtype(computed.manifest);
   return model;
 }
 
-Steps::Steps(const StepRequest& request, const StepModel& model,
+AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
+                          const Mesh& mesh) {
+  const RuleSet none;
+  const RuleSet& given = rules != nullptr ? *rules : none;
+  AxisNames axes = axes_of_workload(asked, given, mesh).sequence;
+  const AxisNames heads = axes_of_field(given, "head_axis");
+  std::erase_if(axes,
+                [&](const AxisName& axis) { return contains(heads, axis); });
+  return axes;
+}
+
+Steps::Steps(const AskedMemory& asked, const StepModel& model,
              const Manifest& manifest, const Plan& plan, const RuleSet* rules)
-    : request_(request),
+    : asked_(asked),
       model_(model),
       manifest_(manifest),
       plan_(plan),
       rules_(rules != nullptr ? *rules : RuleSet{}),
-      axes_(axes_of_workload(request.memory, rules_, plan.mesh)),
+      axes_(axes_of_workload(asked, rules_, plan.mesh)),
       placed_by_(rules_with(rules_, axes_)) {
   if (model_.dequantised) {
     dequantised_ =
@@ -373,7 +262,7 @@ Steps::Steps(const StepRequest& request, const StepModel& model,
   }
 }
 
-Steps::Pass Steps::pass_of(const StepWorkload& workload,
+Steps::Pass Steps::pass_of(const Workload& workload,
                            int64_t microbatches) const {
   Pass result;
   const int64_t batch = size_of(plan_.mesh, axes_.batch);
@@ -383,18 +272,16 @@ Steps::Pass Steps::pass_of(const StepWorkload& workload,
   result.tokens = ceil_div(workload.seq, sequence);
   result.pass.batch = result.sequences * batch;
   result.pass.length = result.tokens * sequence;
-  if (request_.memory.source_seq) {
+  if (asked_.source_seq) {
     result.pass.target_length = result.pass.length;
-    result.pass.length =
-        ceil_div(*request_.memory.source_seq, sequence) * sequence;
+    result.pass.length = ceil_div(*asked_.source_seq, sequence) * sequence;
   }
   return result;
 }
 
-std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
+std::vector<DivisionProblem> Steps::refused(const Workload& workload,
                                             const StepOptions& step) const {
   const Mesh& mesh = plan_.mesh;
-  const MemoryRequest& memory = request_.memory;
   const Facts& facts = manifest_.facts;
   const AxisNames heads = axes_of_field(rules_, "head_axis");
   Divisions divisions;
@@ -407,15 +294,12 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
   divisions.degree(Degree::Data) = size_of(mesh, axes_.batch);
   divisions.degree(Degree::Microbatches) = step.microbatches;
   for (const Axis& axis : mesh.axes()) {
-    if (contains(axes_.batch, axis.name) ||
-        (memory.stages && memory.stages->axis == axis.name)) {
+    if (contains(axes_.batch, axis.name) || is_stage_axis(asked_, axis.name)) {
       continue;
     }
-    const bool ulysses = contains(memory.ulysses_axes, axis.name);
+    const bool ulysses = contains(asked_.ulysses_axes, axis.name);
     const bool tensor =
-        !ulysses && (contains(heads, axis.name) ||
-                     std::find(kTensorNames.begin(), kTensorNames.end(),
-                               axis.name) != kTensorNames.end());
+        !ulysses && (contains(heads, axis.name) || is_tensor_axis(axis.name));
     if (tensor) divisions.degree(Degree::Tensor) *= axis.size;
     if (!contains(axes_.sequence, axis.name)) continue;
     divisions.degree(ulysses  ? Degree::Ulysses
@@ -425,7 +309,7 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
   return division_problems(divisions, step.framework->name);
 }
 
-std::optional<JudgedStep> Steps::judge(const StepWorkload& workload,
+std::optional<JudgedStep> Steps::judge(const Workload& workload,
                                        const BudgetOptions& how,
                                        const Budget& budget,
                                        const StepOptions& step,
@@ -436,7 +320,7 @@ std::optional<JudgedStep> Steps::judge(const StepWorkload& workload,
   return JudgedStep{*std::move(known), refused(workload, step), fit};
 }
 
-std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
+std::optional<MemoryBracket> Steps::bracket(const Workload& workload,
                                             const BudgetOptions& how,
                                             const Budget& budget,
                                             const StepOptions& step,
@@ -461,13 +345,13 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
       layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
     }
   } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
-    report_untold(*model_.recognised,
-                  "`--fp8` is about what single products read", diags);
+    report_unknown(*model_.recognised,
+                   "`--fp8` is about what single products read", diags);
     return std::nullopt;
   } else {
     ShapedLayers shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
-      report_untold(*model_.recognised, shaped.unknown, diags);
+      report_unknown(*model_.recognised, shaped.unknown, diags);
       return std::nullopt;
     }
     layers = std::move(shaped.layers);
@@ -488,7 +372,7 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
   return step_memory(input, step, diags);
 }
 
-ShapedLayers Steps::by_shapes(const StepWorkload& workload,
+ShapedLayers Steps::by_shapes(const Workload& workload,
                               const StepOptions& step) const {
   const Pass pass = pass_of(workload, step.microbatches);
   ShapedWorkload shaped;
@@ -548,9 +432,7 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   forward_ =
       model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
   auto program = partition_layers(
-      *forward_,
-      {computed(), computed_plan(), &placed_by_,
-       name_reading(request_.planning)},
+      *forward_, {computed(), computed_plan(), &placed_by_, asked_.names},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
       diags);
   if (!program) return false;
@@ -568,8 +450,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
                                  model.frozen);
   Diagnostics quiet;
   auto program = partition_layers(
-      *forward_,
-      {model.manifest, *stacked_, &placed_by_, name_reading(request_.planning)},
+      *forward_, {model.manifest, *stacked_, &placed_by_, asked_.names},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
       quiet);
   if (!program) return false;
@@ -597,58 +478,6 @@ void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
     note.fact("a step of the layers of text alone: what " + each +
               " keep is not counted");
   }
-}
-
-std::optional<StepAnswer> answer_step(const StepRequest& request,
-                                      const Session& session,
-                                      const BudgetAnswer& budget, Host& host,
-                                      Diagnostics& diags) {
-  const auto model = step_model(session.model, budget.input, diags);
-  if (!model) return std::nullopt;
-  const StepWorkload workload = {*request.memory.batch, *request.memory.seq};
-  const StepOptions step =
-      model->sized(request.workload.step, request.memory.hardware);
-  Steps steps(request, *model, session.model.manifest, session.plan,
-              session.rules ? &*session.rules : nullptr);
-  auto judged =
-      steps.judge(workload, budget.input.options, budget.budget, step, diags);
-  if (!judged) return std::nullopt;
-  report_divisions(judged->refused, diags);
-  const MemoryBracket& bracket = judged->bracket;
-  StepAnswer answer;
-  answer.from = model->from();
-  if (answer.from == BracketSource::Shapes) {
-    const ShapedLayers shaped = steps.by_shapes(workload, step);
-    report_by_shapes(session.model.manifest, shaped, step.segments.attention,
-                     diags);
-    answer.left_out = shaped.left_out;
-  }
-  const auto& limit = budget.input.options.limit;
-  if (limit && (!budget.budget.fits() || bracket.upper() > limit->usable)) {
-    const StepFinding finding = {
-        *limit, bracket,
-        tried_steps({request, session, budget, *model, bracket}, steps, host)};
-    if (budget.budget.fits()) {
-      report_step(finding, diags);
-    } else if (Diagnostic* found = find_over_memory(diags)) {
-      for (std::string& text : found->help) {
-        if (text.starts_with('`')) text = "for the state alone, " + text;
-      }
-      for (std::string& text : ways_out(finding)) {
-        found->help.push_back("with activations, " + std::move(text));
-      }
-    }
-  }
-  const Mesh& mesh = session.plan.mesh;
-  answer.workload = workload_text(request, steps, workload, mesh, model->dtype);
-  if (answer.from == BracketSource::Shapes) {
-    answer.workload += "; from the shapes of weights";
-  }
-  answer.reserved = reserved_memory(
-      bracket, *step.framework, mesh,
-      session.model.manifest.facts.experts.value_or(0) > 0, limit);
-  answer.bracket = std::move(judged->bracket);
-  return answer;
 }
 
 }  // namespace shardplan

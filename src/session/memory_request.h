@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device must hold and what it has: from what is asked for and a plan to
-// a budget.
+// A request about memory, read from flags, and the memory of a device.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +11,8 @@
 #include "base/host.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
-#include "core/plan.h"
+#include "evaluate/asked_memory.h"
 #include "memory/budget.h"
-#include "memory/kv_cache.h"
 #include "memory/stages.h"
 #include "memory/state.h"
 #include "session/plan_request.h"
@@ -46,6 +43,16 @@ struct MemoryRequest {
   AxisNames ulysses_axes;  // of a training step: attention cuts heads instead
 };
 
+inline constexpr int64_t kMostMicrobatches = 1'000'000;
+
+// How a step is done. --batch and --seq are those of the KV cache, too.
+struct WorkloadRequest {
+  // --remat, --microbatches, --schedule, --attention, --loss-tiles,
+  // --expert-factor.
+  StepOptions step;
+  bool given = false;  // one of these was
+};
+
 // Empty when neither --memory nor --hardware is given, which is not a mistake,
 // or when the profile cannot be read or states no memory: then
 // diags.cannot_run(). --memory overrides the profile's size, but a profile
@@ -66,50 +73,22 @@ bool asks_for_budget(const MemoryRequest& memory, Mode mode);
 bool check_memory_request(const MemoryRequest& memory, Mode mode,
                           Diagnostics& diags);
 
-struct BudgetInput {
-  BudgetOptions options;  // its state_specs points below
-  std::unique_ptr<StateSpecs> state_specs;
-  TrainedParameters trained;      // empty: all
-  GroupOfParameters group_of;     // by options.state.groups; empty: one group
-  std::optional<KvAxes> kv_axes;  // with options.kv
-  LayerGroups groups;
-};
+// Whether a training step with a workload is asked for.
+bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory);
+// Whether the flags of a training step agree with one another and with a
+// workload; else SP010.
+bool check_step_request(const PlanRequest& planning,
+                        const MemoryRequest& memory,
+                        const WorkloadRequest& workload, Diagnostics& diags);
 
-// What names tell, for plans that differ in the mesh alone: reading them again
-// for every mesh would take most of the time.
-struct NamesRead {
-  std::optional<std::vector<KeyProjection>> projections;
-  std::vector<KeyProjection> state_projections;  // where there are projections
-  std::optional<TrainedParameters> trained;      // by `trainable`
-  std::optional<GroupOfParameters> group_of;     // by `state.groups`
-  std::vector<uint32_t> kind_of;  // that the units were determined for
-  LayerGroups groups;
-};
-
-// Empty, with the reason reported. Findings about state rules are reported
-// too; `request` says how these are read and judged. `read` is of the same
-// manifest. `token_axes`: of a training step (session/step.h).
-std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
+// Reads a request: the device, the parameters that are trained, state rules.
+// Empty, with the reason reported. `request` says how rules are read and
+// judged, and `workload` how a training step is done.
+// REQUIRES: check_memory_request().
+std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
                                         const PlanRequest& request,
-                                        const Manifest& manifest,
-                                        const Plan& plan, NamesRead& read,
-                                        Host& host, Diagnostics& diags,
-                                        const AxisNames& token_axes = {});
-
-struct Session;  // session/session.h
-
-// step_token_axes() where a training step is asked about; else none.
-AxisNames token_axes_of(const MemoryRequest& memory, const PlanRequest& request,
-                        const Session& session, const Mesh& mesh);
-
-struct BudgetAnswer {
-  BudgetInput input;
-  Budget budget;
-};
-// The budget, with SP301 and SP305 reported, and meshes on which it fits.
-std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
-                                          const PlanRequest& request,
-                                          const Session& session, Host& host,
-                                          Diagnostics& diags);
+                                        const WorkloadRequest& workload,
+                                        const Manifest& manifest, Host& host,
+                                        Diagnostics& diags);
 
 }  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/fit.h"
+#include "evaluate/fit.h"
 
 #include <algorithm>
 

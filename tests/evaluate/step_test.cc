@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brackets of a training step for every architecture with a forward pass.
-#include "session/step.h"
+#include "evaluate/step.h"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +17,7 @@
 #include <doctest/doctest.h>
 
 #include "base/allocation.h"
+#include "evaluate/plan_judge.h"
 #include "memory/budget.h"
 #include "model/architectures.h"
 #include "model/forward/recognise.h"
@@ -70,7 +71,7 @@ const std::vector<std::array<const char*, 2>> kMoreAndLess = {
 // answer.
 bool sums_hold(const StepModel& model, const Manifest& manifest,
                const RuleSet& rules, const char* axes,
-               const MemoryRequest& memory) {
+               const AskedMemory& asked) {
   CAPTURE(axes);
   Diagnostics diags;
   const auto plan = resolve(manifest, rules, testing::mesh(axes), {}, diags);
@@ -86,13 +87,11 @@ bool sums_hold(const StepModel& model, const Manifest& manifest,
     CHECK(std::accumulate(device.bytes.begin(), device.bytes.end(),
                           int64_t{0}) == device.total);
   }
-  const PlanRequest planning;
-  const WorkloadRequest workload;
-  Steps steps({planning, memory, workload}, model, manifest, *plan, &rules);
+  Steps steps(asked, model, manifest, *plan, &rules);
   StepOptions step;
   step.microbatches = 2;
-  const auto judged =
-      steps.judge({6, 9}, how, *budget, model.sized(step, {}), diags);
+  const auto judged = steps.judge({6, 9}, how, *budget,
+                                  model.sized(step, how.state, {}), diags);
   if (!judged) return false;
   const MemoryBracket* const bracket = &judged->bracket;
   check_sums(*bracket);
@@ -149,26 +148,22 @@ TEST_CASE(
         manifest, testing::parsed_config(config), nullptr, diags);
     if (!runnable) continue;
     model.runnable = &*runnable;
-    model.dtype = DType::BF16;
-    const PlanRequest planning;
-    MemoryRequest memory;
+    model.most_stored = DType::BF16;
+    AskedMemory asked;
     if (record.at("inputs").contains("decoder_input_ids")) {
-      memory.source_seq = 8;
+      asked.source_seq = 8;
     }
-    const WorkloadRequest workload;
-    Steps steps({planning, memory, workload}, model, manifest, *plan,
-                &*rules->rules);
+    Steps steps(asked, model, manifest, *plan, &*rules->rules);
     const auto bracket_of = [&](int64_t batch, const StepOptions& step) {
-      const auto judged =
-          steps.judge({batch, 8}, how, *budget,
-                      model.sized(step, std::string("h100-sxm")), diags);
+      const auto judged = steps.judge(
+          {batch, 8}, how, *budget,
+          model.sized(step, how.state, std::string("h100-sxm")), diags);
       REQUIRE_MESSAGE(judged, testing::messages(diags));
       check_sums(judged->bracket);
       return judged->bracket;
     };
     for (const char* axes : {"pp=2,tp=2", "fsdp=3"}) {
-      unequal +=
-          sums_hold(model, manifest, *rules->rules, axes, memory) ? 1 : 0;
+      unequal += sums_hold(model, manifest, *rules->rules, axes, asked) ? 1 : 0;
     }
     std::map<std::string, Ends> held;
     for (const char* name :
@@ -220,15 +215,15 @@ TEST_CASE(
 }
 
 TEST_CASE("weights are gathered over axes that cut tokens, and no heads") {
-  MemoryRequest memory;
+  AskedMemory asked;
   const Mesh mesh = testing::mesh("fsdp=2,sp=4,tp=2,cp=2");
-  CHECK(step_token_axes(memory, nullptr, mesh) == AxisNames{"sp"});
-  CHECK(step_token_axes(memory, nullptr, testing::mesh("fsdp=2,sp=1")).empty());
-  memory.sequence_axes = {"cp", "tp"};
-  CHECK(step_token_axes(memory, nullptr, mesh) == AxisNames{"cp"});
+  CHECK(step_token_axes(asked, nullptr, mesh) == AxisNames{"sp"});
+  CHECK(step_token_axes(asked, nullptr, testing::mesh("fsdp=2,sp=1")).empty());
+  asked.axes.sequence = {"cp", "tp"};
+  CHECK(step_token_axes(asked, nullptr, mesh) == AxisNames{"cp"});
   // Of these stages hold layers.
-  memory.stages = Stages{"cp", {}};
-  CHECK(step_token_axes(memory, nullptr, mesh).empty());
+  asked.options.stages = Stages{"cp", {}};
+  CHECK(step_token_axes(asked, nullptr, mesh).empty());
 }
 
 // Whatever the axis is called over which a batch or its tokens are cut.
@@ -237,24 +232,20 @@ TEST_CASE("a mesh whose sp cuts weights gathers them as one with fsdp does") {
   const auto rules = testing::loaded_rules(host, "@llama");
   REQUIRE(rules->rules);
   auto synthesis = testing::synthesize(testing::kLlama);
-  const Manifest& manifest = synthesis->good();
-  MemoryRequest memory;
-  memory.batch = 8;
-  memory.seq = 16;
-  memory.state.optimizer = Optimizer::AdamW;
-  const PlanRequest planning;
+  const Model model(std::move(synthesis->good()));
+  AskedMemory memory;
+  memory.workload = Workload{8, 16};
+  memory.options.state.optimizer = Optimizer::AdamW;
   const auto gathered = [&](const char* axes) {
     Diagnostics diags;
     const auto plan =
-        resolve(manifest, *rules->rules, testing::mesh(axes), {}, diags);
+        resolve(model.manifest, *rules->rules, testing::mesh(axes), {}, diags);
     REQUIRE_MESSAGE(plan, testing::messages(diags));
-    NamesRead read;
-    const auto input =
-        budget_input(memory, planning, manifest, *plan, read, host, diags,
-                     step_token_axes(memory, &*rules->rules, plan->mesh));
-    REQUIRE_MESSAGE(input, testing::messages(diags));
-    const auto budget =
-        make_budget(manifest, *plan, input->groups, input->options, diags);
+    KeptLayers layers;
+    const auto judge =
+        PlanJudge::of({model, &*rules->rules, memory}, *plan, layers, diags);
+    REQUIRE_MESSAGE(judge, testing::messages(diags));
+    const auto budget = judge->budget({}, diags);
     REQUIRE_MESSAGE(budget, testing::messages(diags));
     std::vector<std::array<int64_t, 2>> bytes;
     for (const GatheredClass& each : budget->gathered) {

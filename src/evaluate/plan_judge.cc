@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/plan_judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "evaluate/evaluate.h"
+#include "evaluate/fit.h"
+#include "findings/findings.h"
+#include "memory/zero.h"
+#include "serve/engine.h"
+
+namespace shardplan {
+namespace {
+
+// Stages hold different layers: nothing of one layer is cut over them.
+bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
+                      Diagnostics& diags) {
+  if (!stages) return true;
+  for (const AxisNames* names :
+       {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
+    if (!contains(*names, stages->axis)) continue;
+    diags
+        .error(Code::Usage, {},
+               "axis `" + stages->axis +
+                   "` is given to `--stages`, and cuts the KV "
+                   "cache besides")
+        .help(
+            "name other axes with `--kv-axes`, `--batch-axes` or "
+            "`--sequence-axes`");
+    return false;
+  }
+  return true;
+}
+
+// Kinds of leaves: as rules of their own place them, or by what is trained.
+bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
+                 Diagnostics& diags) {
+  const AskedMemory& memory = asked.memory;
+  if (!memory.state_rules) {
+    if (!frozen_of(asked.model.manifest, memory.trained).empty() ||
+        !memory.group_of.empty()) {
+      held.state_specs = std::make_unique<StateSpecs>(
+          kinds_by_training(plan, memory.trained, memory.group_of));
+      held.options.state_specs = held.state_specs.get();
+    }
+    return true;
+  }
+  const StateRules& by = *memory.state_rules;
+  ResolveOptions how = by.resolving;
+  how.on_indivisible = plan.on_indivisible;
+  auto specs = resolve_state_rules(asked.model.manifest, plan,
+                                   held.options.state, by.rules, how,
+                                   memory.trained, memory.group_of, diags);
+  // Findings about rules of leaves, as about those of parameters.
+  if (!specs ||
+      !judge_plan(Model(specs->leaves), &by.rules, specs->plan, by.linting,
+                  std::array{Needs::Names, Needs::Specs}, diags)) {
+    return false;
+  }
+  for (const SourcePtr& source : by.rules.sources) diags.keep(source);
+  held.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
+  held.options.state_specs = held.state_specs.get();
+  return true;
+}
+
+// Bytes of cache with which the fullest device is just full. Fragmentation
+// takes ceil(S x f) on top of a sum S, so S + ceil(S x f) <= A wherever
+// S <= A / (1 + f), and conversely.
+int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
+  constexpr int64_t kMillion = 1'000'000;  // as make_budget reads the fraction
+  const Int128 lost = std::llround(options.fragmentation * kMillion);
+  const Int128 usable = options.limit->usable - options.reserve;
+  const CategoryBytes& bytes = budget.classes.front().bytes;
+  int64_t others = budget.classes.front().total;
+  for (const Category category : {Category::KvCache, Category::RecurrentState,
+                                  Category::Fragmentation, Category::Reserve}) {
+    others -= bytes.at(static_cast<size_t>(category));
+  }
+  if (usable < 0) return -1;
+  return static_cast<int64_t>(usable * kMillion / (kMillion + lost)) - others;
+}
+
+constexpr std::array<std::string_view, 3> kEngineDataAxes = {"dp", "data",
+                                                             "replica"};
+
+// Over how many devices an engine cuts a model on this mesh.
+std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
+                                      const Mesh& mesh, Diagnostics& diags) {
+  EngineMesh of = asked.mesh;
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.size == 1) continue;
+    if (asked.stages && asked.stages->axis == axis.name) {
+      of.pp *= axis.size;
+    } else if (is_tensor_axis(axis.name)) {
+      of.tp *= axis.size;
+    } else if (std::ranges::count(kEngineDataAxes, axis.name) > 0) {
+      of.dp *= axis.size;
+    } else {
+      return diags
+          .error(Code::Usage, {},
+                 "axis `" + axis.name + "` is nothing that " +
+                     std::string(asked.engine->title) + " cuts a model over")
+          .help(
+              "it has `tp`, `dp` and, with `--stages pp`, `pp`; experts are "
+              "dealt out over these with `--expert-parallel`");
+    }
+  }
+  return of;
+}
+
+}  // namespace
+
+std::unique_ptr<PlanJudge> PlanJudge::of(const Asked& asked, const Plan& plan,
+                                         KeptLayers& kept, Diagnostics& diags) {
+  std::unique_ptr<PlanJudge> judge(new PlanJudge(asked, plan));
+  if (asked.served != nullptr) return judge;
+  auto held = judge->hold(asked.memory.options.state, kept, diags);
+  if (!held) return nullptr;
+  judge->held_ = *std::move(held);
+  return judge;
+}
+
+std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
+                                         KeptLayers& kept,
+                                         Diagnostics& diags) const {
+  const AskedMemory& asked = asked_.memory;
+  const Manifest& manifest = asked_.model.manifest;
+  HeldInput held;
+  held.options = asked.options;
+  held.options.state = state;
+  if (asked.workload) {
+    held.options.state.token_axes =
+        step_token_axes(asked, asked_.rules, plan_.mesh);
+  }
+  if (held.options.kv) {
+    held.kv_axes =
+        kv_axes(manifest, asked.heads, asked.states, plan_, asked.axes, diags);
+    if (!held.kv_axes ||
+        !check_stage_axis(asked.options.stages, *held.kv_axes, diags)) {
+      return std::nullopt;
+    }
+    held.options.kv_sharding = kv_sharding(plan_.mesh, *held.kv_axes);
+  }
+  if (!check_state_options(held.options.state, plan_.mesh, diags) ||
+      !place_state(asked_, plan_, held, diags)) {
+    return std::nullopt;
+  }
+  const std::vector<uint32_t>& kind_of =
+      held.state_specs ? held.state_specs->kind_of : plan_.placement_of;
+  if (kept.groups == nullptr || kept.kind_of != kind_of) {
+    kept.groups =
+        std::make_shared<const LayerGroups>(layer_groups(manifest, kind_of));
+    kept.kind_of = kind_of;
+  }
+  held.groups = kept.groups;
+  return held;
+}
+
+const HeldInput& PlanJudge::held_for(const Candidate& candidate) {
+  const AskedMemory& asked = asked_.memory;
+  if (!candidate.state || !asked.state_rules ||
+      candidate.state->optimizer == asked.options.state.optimizer) {
+    return held_;
+  }
+  if (other_of_ != candidate.state->optimizer) {
+    Diagnostics quiet;
+    KeptLayers own;
+    other_ = hold(*candidate.state, own, quiet);
+    other_of_ = candidate.state->optimizer;
+  }
+  return other_ ? *other_ : held_;
+}
+
+Workload PlanJudge::workload_of(const Candidate& candidate) const {
+  if (candidate.workload) return *candidate.workload;
+  return asked_.memory.workload.value_or(Workload());
+}
+
+BudgetOptions PlanJudge::options_of(const Candidate& candidate) {
+  const HeldInput& held = held_for(candidate);
+  BudgetOptions how = held.options;
+  if (candidate.state) {
+    AxisNames token_axes = std::move(how.state.token_axes);
+    how.state = *candidate.state;
+    how.state.token_axes = std::move(token_axes);
+  }
+  if (candidate.device) {
+    how.limit = candidate.device->limit;
+    how.reserve = candidate.device->reserve;
+  }
+  if (how.kv && candidate.workload) {
+    how.kv->batch = candidate.workload->batch;
+    how.kv->seq = candidate.workload->seq;
+  }
+  return how;
+}
+
+StepOptions PlanJudge::step_of(const Candidate& candidate) const {
+  const AskedMemory& asked = asked_.memory;
+  return asked_.step->sized(
+      candidate.step ? *candidate.step : asked.step,
+      candidate.state ? *candidate.state : asked.options.state,
+      candidate.device ? candidate.device->hardware : asked.hardware);
+}
+
+Steps& PlanJudge::steps() {
+  if (!steps_) {
+    steps_.emplace(asked_.memory, *asked_.step, asked_.model.manifest, plan_,
+                   asked_.rules);
+  }
+  return *steps_;
+}
+
+std::vector<DivisionProblem> PlanJudge::refused(const Candidate& candidate) {
+  if (asked_.step == nullptr) return {};
+  return steps().refused(workload_of(candidate), step_of(candidate));
+}
+
+std::optional<Budget> PlanJudge::budget(const Candidate& candidate,
+                                        Diagnostics& diags) {
+  return make_budget(asked_.model.manifest, plan_, *held_for(candidate).groups,
+                     options_of(candidate), diags);
+}
+
+std::optional<JudgedStep> PlanJudge::step(const Candidate& candidate,
+                                          const Budget& budget,
+                                          Diagnostics& diags) {
+  return steps().judge(workload_of(candidate), options_of(candidate), budget,
+                       step_of(candidate), diags);
+}
+
+std::optional<ServingInput> PlanJudge::serving_of(const Candidate& candidate,
+                                                  Diagnostics& diags) const {
+  if (candidate.serving) return candidate.serving;
+  ServingInput input = *asked_.memory.serving;
+  const auto mesh = engine_mesh(input, plan_.mesh, diags);
+  if (!mesh) return std::nullopt;
+  input.mesh = *mesh;
+  input.devices = &plan_.mesh;
+  if (candidate.device) input.device = *candidate.device->limit;
+  if (candidate.workload) {
+    input.batch = candidate.workload->batch;
+    input.seq = candidate.workload->seq;
+  }
+  return input;
+}
+
+std::optional<Serving> PlanJudge::serving(const Candidate& candidate,
+                                          Diagnostics& diags) const {
+  const auto input = serving_of(candidate, diags);
+  if (!input) return std::nullopt;
+  return serve(*asked_.served, *input, diags);
+}
+
+std::optional<Judgement> PlanJudge::judge(const Candidate& candidate,
+                                          Diagnostics& diags) {
+  Judgement judgement;
+  if (asked_.served != nullptr) {
+    judgement.serving = serving(candidate, diags);
+    if (!judgement.serving) return std::nullopt;
+    judgement.fit = fit_of(*judgement.serving);
+    return judgement;
+  }
+  judgement.budget = budget(candidate, diags);
+  if (!judgement.budget) return std::nullopt;
+  judgement.fit = fit_of(*judgement.budget, nullptr);
+  if (asked_.step == nullptr) return judgement;
+  judgement.step = step(candidate, *judgement.budget, diags);
+  if (!judgement.step) return std::nullopt;
+  judgement.fit = judgement.step->fit;
+  return judgement;
+}
+
+std::optional<WorkloadHeadroom> PlanJudge::headroom(const Candidate& candidate,
+                                                    const Budget& budget) {
+  const BudgetOptions how = options_of(candidate);
+  if (!how.kv || !how.limit) return std::nullopt;
+  if (!how.stages) {
+    const auto layers = kv_layers(asked_.model.manifest.facts);
+    if (!layers) return WorkloadHeadroom();
+    const int64_t room = room_for_cache(how, budget);
+    return WorkloadHeadroom{
+        largest_batch(*layers, how.kv_sharding, *how.kv, room),
+        longest_context(*layers, how.kv_sharding, *how.kv, room)};
+  }
+  // The fullest stage may change as the cache grows.
+  const auto largest = [&](int64_t Workload::*count) {
+    return largest_count([&](int64_t value) {
+      Candidate larger = candidate;
+      larger.workload = Workload{how.kv->batch, how.kv->seq};
+      (*larger.workload).*count = value;
+      Diagnostics ignored;  // beyond 63 bits nothing fits
+      const auto tried = this->budget(larger, ignored);
+      return tried && tried->fits();
+    });
+  };
+  return WorkloadHeadroom{largest(&Workload::batch), largest(&Workload::seq)};
+}
+
+}  // namespace shardplan

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/memory_answer.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "evaluate/fit.h"
+#include "findings/findings.h"
+#include "findings/step_findings.h"
+#include "io/formats.h"
+#include "model/quantised_weight.h"
+#include "session/ways_out.h"
+
+namespace shardplan {
+namespace {
+
+std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const Axis& axis : mesh.axes()) {
+    if (!contains(axes, axis.name)) continue;
+    text +=
+        (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  }
+  return text;
+}
+
+std::string workload_text(const AskedMemory& asked, const Steps& steps,
+                          const Mesh& mesh, DType dtype) {
+  const StepOptions& step = asked.step;
+  const Workload& workload = *asked.workload;
+  const Steps::Pass pass = steps.pass_of(workload, step.microbatches);
+  std::string text = "training step of " + plural(workload.batch, "sequence") +
+                     " of " + count_text(workload.seq) + " tokens";
+  if (step.microbatches > 1) {
+    text += " in " + count_text(step.microbatches) + " micro-batches";
+  }
+  text += ": " + std::to_string(pass.sequences) + " per device at a time";
+  const WorkloadAxes& axes = steps.axes();
+  if (!axes.batch.empty())
+    text += ", batch over " + axes_text(mesh, axes.batch);
+  if (!axes.sequence.empty()) {
+    text += ", tokens over " + axes_text(mesh, axes.sequence);
+  }
+  text += "; activations in " + std::string(dtype_name(dtype)) + "; remat " +
+          remat_text(step.remat) + "; " +
+          (step.segments.attention == AttentionKind::Flash
+               ? "flash attention"
+               : "scores of attention held");
+  if (step.framework != &frameworks().front()) {
+    text += "; " + std::string(step.framework->summary);
+  }
+  if (step.kernels == Kernels::Fused) text += "; fused kernels";
+  if (step.kernels == Kernels::Eager) text += "; operation by operation";
+  if (step.segments.fp8 != nullptr) {
+    text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";
+  }
+  if (step.segments.dropout) text += "; masks of dropout";
+  if (step.segments.loss_tiles > 1) {
+    text += "; loss in " + plural(step.segments.loss_tiles, "part");
+  }
+  return text;
+}
+
+// The model that the config describes without its quantisation.
+std::optional<DequantisedModel> dequantised(const Manifest& manifest,
+                                            const std::vector<bool>& frozen,
+                                            Diagnostics& diags) {
+  const auto weight = static_cast<size_t>(quantised_weight(manifest));
+  if (manifest.config == nullptr) {
+    return diags
+        .error(Code::UnsupportedConfig, manifest.where(weight),
+               in_backticks(manifest.name(weight)) +
+                   " is stored quantised, as " +
+                   type_text(manifest.type(weight)) +
+                   ", and what it stands for is not known without a config")
+        .help("put the model's config.json beside it");
+  }
+  const auto plain =
+      plain_manifest(*manifest.config, manifest.architecture, diags);
+  if (!plain) return std::nullopt;
+  return dequantised_model(manifest, *plain, frozen, diags);
+}
+
+// Reports a state that does not fit, with changes that were tried.
+void report_budget(const WaysOutInput& in, const Budget& budget, Host& host,
+                   Diagnostics& diags) {
+  std::vector<TriedChange> tried;
+  if (!budget.fits()) tried = tried_states(in.judge, budget);
+  const HeldInput& held = in.judge.held();
+  lint(MemoryInput{in.session.model.manifest, in.session.plan, *held.groups,
+                   held.options, budget, &tried},
+       diags);
+  if (!budget.fits()) add_meshes(in, budget, host, diags);
+}
+
+// Reports a training step that does not fit, with changes that were tried.
+void report_bracket(const WaysOutInput& in, const Budget& budget,
+                    const MemoryBracket& bracket, Host& host,
+                    Diagnostics& diags) {
+  const auto& limit = budget.limit;
+  if (!limit || (budget.fits() && bracket.upper() <= limit->usable)) return;
+  const StepFinding finding = {*limit, bracket, tried_steps(in, bracket, host)};
+  if (budget.fits()) {
+    report_step(finding, diags);
+  } else if (Diagnostic* found = find_over_memory(diags)) {
+    for (std::string& text : found->help) {
+      if (text.starts_with('`')) text = "for the state alone, " + text;
+    }
+    for (std::string& text : ways_out(finding)) {
+      found->help.push_back("with activations, " + std::move(text));
+    }
+  }
+}
+
+std::optional<StepAnswer> answer_step(const WaysOutInput& in,
+                                      const Budget& budget, Host& host,
+                                      Fit& fit, Diagnostics& diags) {
+  const Manifest& manifest = in.session.model.manifest;
+  const Mesh& mesh = in.session.plan.mesh;
+  const StepModel& model = *in.asked.step;
+  const AskedMemory& memory = in.asked.memory;
+  auto judged = in.judge.step({}, budget, diags);
+  if (!judged) return std::nullopt;
+  report_divisions(judged->refused, diags);
+  StepAnswer answer;
+  answer.from = model.from();
+  const Steps& steps = in.judge.steps();
+  if (answer.from == BracketSource::Shapes) {
+    const StepOptions step = in.judge.step_of({});
+    const ShapedLayers shaped = steps.by_shapes(*memory.workload, step);
+    report_by_shapes(manifest, shaped, step.segments.attention, diags);
+    answer.left_out = shaped.left_out;
+  }
+  report_bracket(in, budget, judged->bracket, host, diags);
+  answer.workload = workload_text(memory, steps, mesh,
+                                  model.activation_dtype(memory.options.state));
+  if (answer.from == BracketSource::Shapes) {
+    answer.workload += "; from the shapes of weights";
+  }
+  answer.reserved =
+      reserved_memory(judged->bracket, *memory.step.framework, mesh,
+                      manifest.facts.experts.value_or(0) > 0, budget.limit);
+  answer.bracket = std::move(judged->bracket);
+  fit = judged->fit;
+  return answer;
+}
+
+std::optional<Serving> answer_serving(const MemoryQuestion& question,
+                                      const Session& session,
+                                      AskedMemory& asked, Host& host, Fit& fit,
+                                      Diagnostics& diags) {
+  const auto device = device_limit(question.memory, host, diags);
+  if (!device) return std::nullopt;
+  const auto models =
+      served_models(question.engine, session.model, host, diags);
+  if (!models) return std::nullopt;
+  asked.serving =
+      asked_serving(question.engine, question.memory, *models, *device);
+  const Asked engine = {session.model, nullptr, asked, nullptr, &models->model};
+  KeptLayers unused;
+  const auto judge = PlanJudge::of(engine, session.plan, unused, diags);
+  auto judged = judge->judge({}, diags);
+  if (!judged) return std::nullopt;
+  fit = judged->fit;
+  std::vector<TriedServing> tried;
+  if (!fit.surely()) {
+    tried = tried_servings({question.planning, session, engine, *judge},
+                           *judged->serving);
+  }
+  lint(ServeInput{*judged->serving, &tried}, diags);
+  return std::move(judged->serving);
+}
+
+}  // namespace
+
+bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
+  const auto& [planning, memory, workload, engine] = question;
+  return check_engine_request(engine, memory, planning.mode, diags) &&
+         check_memory_request(memory, planning.mode, diags) &&
+         check_step_request(planning, memory, workload, diags);
+}
+
+std::optional<StepModel> read_step_model(const Model& model,
+                                         const AskedMemory& asked,
+                                         Diagnostics& diags) {
+  std::optional<DequantisedModel> stands_for;
+  if (quantised_weight(model.manifest) >= 0) {
+    stands_for = dequantised(model.manifest,
+                             frozen_of(model.manifest, asked.trained), diags);
+    if (!stands_for) return std::nullopt;
+  }
+  return step_model(model, asked.trained, std::move(stands_for), diags);
+}
+
+std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
+                                          const Session& session,
+                                          Headroom headroom, Host& host,
+                                          Diagnostics& diags) {
+  auto memory = asked_memory(budgeted(question.engine, question.memory),
+                             question.planning, question.workload,
+                             session.model.manifest, host, diags);
+  if (!memory) return std::nullopt;
+  Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
+                 *memory};
+  KeptLayers layers;
+  const auto judge = PlanJudge::of(asked, session.plan, layers, diags);
+  if (judge == nullptr) return std::nullopt;
+  auto budget = judge->budget({}, diags);
+  if (!budget) return std::nullopt;
+  const WaysOutInput in = {question.planning, session, asked, *judge};
+  report_budget(in, *budget, host, diags);
+  MemoryAnswer answer{judge->held().options, judge->held().kv_axes,
+                      !memory->trained.empty(), *std::move(budget)};
+  answer.options.state_specs = nullptr;
+  answer.fit = fit_of(answer.budget, nullptr);
+  if (headroom == Headroom::Find) {
+    answer.headroom = judge->headroom({}, answer.budget);
+  }
+  if (question.engine.name) {
+    answer.serving =
+        answer_serving(question, session, *memory, host, answer.fit, diags);
+    if (!answer.serving) return std::nullopt;
+  }
+  if (memory->workload) {
+    const auto step = read_step_model(session.model, *memory, diags);
+    if (!step) return std::nullopt;
+    asked.step = &*step;
+    judge->add_step_model(*step);
+    answer.step = answer_step(in, answer.budget, host, answer.fit, diags);
+    if (!answer.step) return std::nullopt;
+  }
+  return answer;
+}
+
+}  // namespace shardplan
