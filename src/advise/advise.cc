@@ -98,9 +98,8 @@ void keep(const Planned& planned, const Advising& how, PossibleFix& possible,
     fix.edits =
         edits_of(planned.rules, how.places, possible.change.rules.front());
   }
-  const bool known = std::any_of(
-      good.begin(), good.end(),
-      [&](const Tried& other) { return other.fix.text == fix.text; });
+  const bool known = std::ranges::any_of(
+      good, [&](const Tried& other) { return other.fix.text == fix.text; });
   if (!known) good.push_back({possible.tier, std::move(fix)});
 }
 
@@ -147,9 +146,9 @@ bool is_news(const Tried& tried, Code code,
 // A declaration that the help names gets its price there.
 bool is_priced(const Fix& fix, std::vector<std::string>& help) {
   if (fix.kind != FixKind::Declare) return false;
-  const auto line = std::find_if(
-      help.begin(), help.end(),
-      [&](const std::string& text) { return text.starts_with(fix.text); });
+  const auto line = std::ranges::find_if(help, [&](const std::string& text) {
+    return text.starts_with(fix.text);
+  });
   if (line == help.end()) return false;
   *line += ": " + cost_text(fix.bytes_per_device);
   return true;
@@ -177,11 +176,10 @@ void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
 }
 
 void finish(Search search) {
-  std::stable_sort(search.good.begin(), search.good.end(),
-                   [](const Tried& a, const Tried& b) {
-                     return std::pair(a.tier, a.fix.bytes_per_device) <
-                            std::pair(b.tier, b.fix.bytes_per_device);
-                   });
+  std::ranges::stable_sort(search.good, [](const Tried& a, const Tried& b) {
+    return std::pair(a.tier, a.fix.bytes_per_device) <
+           std::pair(b.tier, b.fix.bytes_per_device);
+  });
   if (search.good.size() > kMaxFixes) search.good.resize(kMaxFixes);
   put_into_help(search.good, *search.finding);
   for (Tried& tried : search.good) {
@@ -314,7 +312,7 @@ int64_t advise(const Planned& planned, const AdvisedFindings& which,
   }
   // What others make of an absent axis is reported, and no change of ours mends
   // it.
-  if (std::all_of(findings.begin(), findings.end(), [](const Diagnostic* d) {
+  if (std::ranges::all_of(findings, [](const Diagnostic* d) {
         return d->code == Code::AbsentAxis;
       })) {
     return 0;

@@ -31,9 +31,7 @@ bool is_number(std::string_view piece) {
 }
 
 std::string escaped(std::string_view piece) {
-  if (is_number(piece)) {
-    return "[0-9]+" + escaped(piece.substr(1));
-  }
+  if (is_number(piece)) return "[0-9]+" + escaped(piece.substr(1));
   return escape_pattern(piece);
 }
 
@@ -67,8 +65,8 @@ struct Ending {
   // Whether the pattern is found in a folded name.
   bool ends(std::string_view name) const {
     for (size_t i = pieces.size(); i-- > 0;) {
-      const auto found = std::find_if(
-          pieces[i].begin(), pieces[i].end(),
+      const auto found = std::ranges::find_if(
+          pieces[i],
           [&](std::string_view piece) { return name.ends_with(piece); });
       if (found == pieces[i].end()) return false;
       name.remove_suffix(found->size());
@@ -89,8 +87,7 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
     for (const Pieces& pieces : names) {
       if (distinct.size() > kMaxAlternatives) break;
       const std::string_view piece = pieces[pieces.size() - 1 - i];
-      if (std::find(distinct.begin(), distinct.end(), piece) ==
-          distinct.end()) {
+      if (std::ranges::find(distinct, piece) == distinct.end()) {
         distinct.push_back(piece);
       }
     }
@@ -157,8 +154,8 @@ std::optional<std::string> with_nearest(std::string_view pattern,
     while (end < pattern.size() && is_word_char(pattern[end])) ++end;
     const std::string_view word = pattern.substr(0, end);
     if (end == 0) {
-      const auto part = std::find_if(
-          kBlindToNumbers.begin(), kBlindToNumbers.end(),
+      const auto part = std::ranges::find_if(
+          kBlindToNumbers,
           [&](std::string_view blind) { return pattern.starts_with(blind); });
       if (part == kBlindToNumbers.end()) return std::nullopt;
       end = part->size();
@@ -183,14 +180,14 @@ std::optional<std::string> respelled(std::string_view pattern,
                                      std::span<const std::string> names) {
   const std::vector<std::string> words = words_of(names);
   const auto is_somewhere = [&](std::string_view word) {
-    return std::any_of(
-        names.begin(), names.end(),
-        [&](const std::string& name) { return name.find(word) != name.npos; });
+    return std::ranges::any_of(names, [&](const std::string& name) {
+      return name.find(word) != name.npos;
+    });
   };
   // `embed_token` is in `embed_tokens`, and so not what is wrong with a pattern
   // unless nothing else is.
   const auto is_whole = [&](std::string_view word) {
-    return std::binary_search(words.begin(), words.end(), word);
+    return std::ranges::binary_search(words, word);
   };
   if (auto other = with_nearest(pattern, words, is_somewhere)) return other;
   if (auto other = with_nearest(pattern, words, is_whole)) return other;
@@ -214,14 +211,12 @@ std::optional<std::string> pattern_for(
     const Ending ending = ending_of(names, count);
     if (!is_usable(ending)) continue;
     const auto found = [&](std::string_view name) { return ending.ends(name); };
-    if (std::none_of(others.begin(), others.end(), found)) {
-      return ending.pattern();
-    }
+    if (std::ranges::none_of(others, found)) return ending.pattern();
     // Whole names: only where they begin can still tell them apart.
     const auto whole = [&](std::string_view name) {
       return ending.ends(name) && pieces_of(name).size() == count;
     };
-    if (count == longest && std::none_of(others.begin(), others.end(), whole)) {
+    if (count == longest && std::ranges::none_of(others, whole)) {
       return "^" + ending.pattern();
     }
   }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "advise/name_pattern.h"
-#include "advise/rule_edit.h"
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/findings.h"
@@ -156,7 +155,7 @@ std::vector<uint32_t> classes_of(const Found& found,
   std::vector<uint32_t> classes;
   if (parameters.size() < folding.classes.size()) {
     for (const uint32_t i : parameters) classes.push_back(folding.class_of[i]);
-    std::sort(classes.begin(), classes.end());
+    std::ranges::sort(classes);
     classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
     return classes;
   }
@@ -186,7 +185,7 @@ std::optional<std::string> pattern_before(const Found& found,
     const Placement& placement = planned.plan.placements[c.kind];
     const bool taken = placement.rule > 0 && placement.rule < before;
     const bool never = planned.plan.strict && placement.type.shape.empty();
-    const bool own = std::binary_search(classes.begin(), classes.end(), i);
+    const bool own = std::ranges::binary_search(classes, i);
     if (taken || never || own) continue;
     const std::string_view name = folding.folded_names[c.folded];
     if (targets.contains(name)) return std::nullopt;
@@ -199,9 +198,9 @@ std::optional<std::string> pattern_before(const Found& found,
 AxisNames free_axes(const Plan& plan, const PartitionSpec& spec) {
   AxisNames free;
   for (const Axis& axis : plan.mesh.axes()) {
-    const bool used = std::any_of(
-        spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
-          return std::find(axes.begin(), axes.end(), axis.name) != axes.end();
+    const bool used =
+        std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
+          return std::ranges::find(axes, axis.name) != axes.end();
         });
     if (axis.size > 1 && !used) free.push_back(axis.name);
   }
@@ -242,9 +241,8 @@ std::vector<PartitionSpec> spread(const Planned& planned,
       ways.emplace_back(way.bytes_per_device, std::move(spec));
     }
   } while (next_choice(chosen, rank + 1));
-  std::stable_sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) {
-    return a.first < b.first;
-  });
+  std::ranges::stable_sort(
+      ways, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<PartitionSpec> specs;
   for (size_t i = 0; i < std::min(kKept, ways.size()); ++i) {
     specs.push_back(std::move(ways[i].second));
@@ -257,8 +255,7 @@ PossibleFixes possible_fixes_for(const Found& found) {
   const int rule = found.diagnostic.subject.rule;
   if (rule > 0) {  // candidates are copies of its spec
     const auto index = static_cast<size_t>(rule) - 1;
-    found.work +=
-        static_cast<int64_t>(found.planned.plan.rules[index].spec.dims.size());
+    found.work += std::ssize(found.planned.plan.rules[index].spec.dims);
   }
   switch (found.diagnostic.code) {
     case Code::IndivisibleDimension:
@@ -305,11 +302,11 @@ void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
         common_divisors(size / others, size / others,
                         std::max<int64_t>(mesh.devices(), kLeastLimit));
     std::vector<int64_t> near;
-    const auto above = std::upper_bound(legal.begin(), legal.end(), now);
+    const auto above = std::ranges::upper_bound(legal, now);
     for (auto it = above; it != legal.end() && near.size() < tried; ++it) {
       near.push_back(*it);
     }
-    auto below = std::lower_bound(legal.begin(), legal.end(), now);
+    auto below = std::ranges::lower_bound(legal, now);
     for (size_t i = 0; i < tried && below != legal.begin(); ++i) {
       near.push_back(*--below);
     }
@@ -426,7 +423,7 @@ void add_orders(const Found& found, std::span<const uint32_t> parameters,
   const Placement& placement = plan.of(parameters.front());
   if (!asks_by_axes(placement)) return;
   PartitionSpec spec = *placement.requested;
-  std::sort(axes.begin(), axes.end());
+  std::ranges::sort(axes);
   do {
     AxisNames& now = spec.dims[static_cast<size_t>(dim)];
     if (axes == now) continue;
@@ -460,7 +457,7 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
   constexpr size_t kLosses = 3;
   const Planned& planned = found.planned;
   std::vector<std::pair<int64_t, uint32_t>> losses;  // bytes, placement
-  found.work += static_cast<int64_t>(planned.plan.placement_of.size());
+  found.work += std::ssize(planned.plan.placement_of);
   const Members members(planned.plan.placement_of,
                         planned.plan.placements.size());
   for (uint32_t i = 0; i < planned.plan.placements.size(); ++i) {
@@ -470,9 +467,8 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
                           static_cast<int64_t>(members.of(i).size());
     if (extra > 0) losses.emplace_back(extra, i);
   }
-  std::stable_sort(
-      losses.begin(), losses.end(),
-      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(
+      losses, [](const auto& a, const auto& b) { return a.first > b.first; });
   for (size_t i = 0; i < std::min(kLosses, losses.size()); ++i) {
     const Placement& placement = planned.plan.placements[losses[i].second];
     for (const Correction& correction : placement.corrections) {

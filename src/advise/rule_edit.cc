@@ -3,11 +3,6 @@
 #include "advise/rule_edit.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <numeric>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "base/text.h"
 
@@ -108,8 +103,7 @@ RulePlaces::RulePlaces(const RuleSet& rules) {
     }
   }
   for (auto& [source, file] : files_) {
-    std::sort(file.items.begin(), file.items.end(),
-              [](const Span& a, const Span& b) { return a.begin < b.begin; });
+    std::ranges::sort(file.items, {}, &Span::begin);
     const std::string_view text = source->text();
     file.line_end = text.find("\r\n") == std::string_view::npos ? "\n" : "\r\n";
     file.line_starts = {0};
@@ -136,9 +130,7 @@ std::optional<ItemLayout> RulePlaces::layout_of(const Rule& rule) const {
   layout.line_end = file.line_end;
   layout.alone = file.items.size() == 1;
   const auto from = [&](uint64_t begin) {
-    return std::lower_bound(
-        file.items.begin(), file.items.end(), begin,
-        [](const Span& item, uint64_t at) { return item.begin < at; });
+    return std::ranges::lower_bound(file.items, begin, {}, &Span::begin);
   };
   for (auto it = from(layout.item.begin);
        it != file.items.begin() && !layout.previous;) {
@@ -149,9 +141,7 @@ std::optional<ItemLayout> RulePlaces::layout_of(const Rule& rule) const {
     layout.next = *next;
   }
   const uint64_t begin =
-      *(std::upper_bound(file.line_starts.begin(), file.line_starts.end(),
-                         layout.item.begin) -
-        1);
+      *(std::ranges::upper_bound(file.line_starts, layout.item.begin) - 1);
   const std::string_view head = text.substr(begin, layout.item.begin - begin);
   layout.block = is_dash(head);
   if (!layout.block) {

@@ -9,6 +9,7 @@
 #include "advise/name_pattern.h"
 #include "advise/possible_fixes.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -80,7 +81,7 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
       leaf(planned.manifest.name(found.parameters.front()));
   std::map<PartitionSpec, int64_t> same_shape;
   std::map<PartitionSpec, int64_t> same_role;
-  found.work += static_cast<int64_t>(planned.folding.classes.size());
+  found.work += std::ssize(planned.folding.classes);
   for (const ParameterClass& c : planned.folding.classes) {
     const Placement& other = planned.plan.placements[c.kind];
     if (other.rule == 0 || !other.corrections.empty()) continue;
@@ -96,7 +97,7 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
        same_shape.empty() ? same_role : same_shape) {
     ranked.emplace_back(-bytes, spec);
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::ranges::sort(ranked);
   std::vector<PartitionSpec> specs;
   for (size_t i = 0; i < std::min<size_t>(2, ranked.size()); ++i) {
     specs.push_back(ranked[i].second);
@@ -124,7 +125,7 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
       kind_of(planned, folding.classes[folding.class_of[found.parameters[0]]]);
   if (own == nullptr || own->size() < 2) return std::nullopt;
   std::map<std::string_view, std::map<AxisNames, int64_t>> by_label;
-  found.work += static_cast<int64_t>(folding.classes.size());
+  found.work += std::ssize(folding.classes);
   for (const ParameterClass& c : folding.classes) {
     const Placement& other = planned.plan.placements[c.kind];
     if (other.rule == 0 || !other.corrections.empty()) continue;
@@ -144,12 +145,12 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
   for (size_t d = 0; d < own->size(); ++d) {
     const auto known = by_label.find((*own)[d].axis);
     if (known == by_label.end()) continue;
-    const auto most = std::max_element(
-        known->second.begin(), known->second.end(),
+    const auto most = std::ranges::max_element(
+        known->second,
         [](const auto& a, const auto& b) { return a.second < b.second; });
-    const bool taken = std::any_of(
-        most->first.begin(), most->first.end(), [&](const AxisName& axis) {
-          return std::find(used.begin(), used.end(), axis) != used.end();
+    const bool taken =
+        std::ranges::any_of(most->first, [&](const AxisName& axis) {
+          return std::ranges::find(used, axis) != used.end();
         });
     if (taken) continue;
     spec.dims[d] = most->first;
@@ -157,13 +158,13 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
   }
   if (used.empty()) return std::nullopt;
   const auto sharded = [](const PartitionSpec& each) {
-    return std::count_if(each.dims.begin(), each.dims.end(),
-                         [](const AxisNames& axes) { return !axes.empty(); });
+    return std::ranges::count_if(
+        each.dims, [](const AxisNames& axes) { return !axes.empty(); });
   };
   const std::vector<PartitionSpec> ways =
       spread(planned, found.placement(), spec, free_axes(planned.plan, spec));
-  const auto widest = std::max_element(
-      ways.begin(), ways.end(),
+  const auto widest = std::ranges::max_element(
+      ways,
       [&](const auto& a, const auto& b) { return sharded(a) < sharded(b); });
   return widest == ways.end() ? spec : *widest;
 }
@@ -190,7 +191,7 @@ void add_unmatched(const Found& found, PossibleFixes& all) {
   }
   const PartitionSpec replicated;
   for (const PartitionSpec& spec : specs) append(spec, 0);
-  if (std::find(specs.begin(), specs.end(), replicated) == specs.end()) {
+  if (std::ranges::find(specs, replicated) == specs.end()) {
     append(replicated, specs.empty() ? 0 : 2);
   }
 }
@@ -213,7 +214,7 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
   if (rule < 1) return;
   const auto index = static_cast<size_t>(rule) - 1;
   const std::vector<std::string>& names = found.planned.folding.folded_names;
-  const auto work = static_cast<int64_t>(names.size());
+  const auto work = std::ssize(names);
   if (is_editable(found.planned.rules.rules[index]) &&
       found.work + work <= kMostWork) {
     found.work += work;
@@ -232,9 +233,8 @@ void add_unused_rule(const Found& found, PossibleFixes& all) {
 // more than plain words may look at numbers, which a trial must not.
 void add_anchored(const Found& found, int rule, PossibleFixes& all) {
   const std::string& pattern = rule_of(found, rule).pattern;
-  const bool plain = std::all_of(pattern.begin(), pattern.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '/' || c == '-';
+  const bool plain = std::ranges::all_of(pattern, [](char c) {
+    return is_letter(c) || c == '_' || c == '/' || c == '-';
   });
   const auto index = static_cast<size_t>(rule) - 1;
   if (!plain || pattern.empty() ||
@@ -271,15 +271,14 @@ void add_broad(const Found& found, PossibleFixes& all) {
   const int rule = found.diagnostic.subject.rule;
   const Plan& plan = found.planned.plan;
   std::map<size_t, int64_t> bytes;  // by rank
-  found.work += static_cast<int64_t>(plan.placement_of.size());
+  found.work += std::ssize(plan.placement_of);
   for (const ParameterClass& c : found.planned.folding.classes) {
     const Placement& placement = plan.placements[c.kind];
     if (placement.rule != rule) continue;
     bytes[placement.type.shape.size()] += c.count * placement.type.bytes();
   }
-  const auto largest = std::max_element(
-      bytes.begin(), bytes.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto largest = std::ranges::max_element(
+      bytes, [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<uint32_t> others;
   for (uint32_t i = 0; i < plan.placement_of.size(); ++i) {
     const Placement& placement = plan.of(i);
@@ -344,7 +343,7 @@ namespace {
 bool is_known(const Plan& plan, const AxisName& axis) {
   const AxisNames& declared = plan.declared_axes;
   return plan.mesh.find(axis) || axis == kUnconstrained ||
-         std::find(declared.begin(), declared.end(), axis) != declared.end();
+         std::ranges::find(declared, axis) != declared.end();
 }
 
 const PartitionSpec& spec_of(const Found& found) {
@@ -375,8 +374,7 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   const Subject& subject = found.diagnostic.subject;
   const auto dim = static_cast<size_t>(subject.dim);
   const PartitionSpec& asked = spec_of(found);
-  std::vector<std::string> known;
-  for (const Axis& axis : plan.mesh.axes()) known.push_back(axis.name);
+  std::vector<std::string> known = all_names(plan.mesh.axes());
   known.insert(known.end(), plan.declared_axes.begin(),
                plan.declared_axes.end());
   std::vector<std::string> meant;
@@ -384,8 +382,7 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   if (known.size() == 1 && meant.empty()) meant.push_back(known.front());
   for (const std::string& axis : meant) {
     PartitionSpec spec = asked;
-    std::replace(spec.dims[dim].begin(), spec.dims[dim].end(), subject.axis,
-                 axis);
+    std::ranges::replace(spec.dims[dim], subject.axis, axis);
     respec(found, spec, 0, all);
   }
   PartitionSpec without = asked;
@@ -406,8 +403,8 @@ void add_repeated(const Found& found, PossibleFixes& all) {
   AxisNames kept;
   for (const AxisName& axis : asked.dims[dim]) {
     const auto is_axis = [&](const AxisName& other) { return other == axis; };
-    if (std::none_of(earlier.begin(), earlier.end(), is_axis) &&
-        std::none_of(kept.begin(), kept.end(), is_axis)) {
+    if (std::ranges::none_of(earlier, is_axis) &&
+        std::ranges::none_of(kept, is_axis)) {
       kept.push_back(axis);
     }
   }
@@ -418,14 +415,11 @@ void add_repeated(const Found& found, PossibleFixes& all) {
   earlier_gone.dims[dim].clear();
   for (const AxisName& axis : asked.dims[dim]) {
     AxisNames& now = earlier_gone.dims[dim];
-    if (std::find(now.begin(), now.end(), axis) == now.end()) {
-      now.push_back(axis);
-    }
+    if (std::ranges::find(now, axis) == now.end()) now.push_back(axis);
   }
   for (size_t i = 0; i < dim; ++i) {
     std::erase_if(earlier_gone.dims[i], [&](const AxisName& axis) {
-      return std::find(asked.dims[dim].begin(), asked.dims[dim].end(), axis) !=
-             asked.dims[dim].end();
+      return std::ranges::find(asked.dims[dim], axis) != asked.dims[dim].end();
     });
   }
   if (earlier_gone != later_gone) respec(found, earlier_gone, 0, all);
@@ -457,7 +451,7 @@ void add_unused(const Found& found, PossibleFixes& all) {
   if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
   const Planned& planned = found.planned;
-  found.work += static_cast<int64_t>(planned.folding.classes.size());
+  found.work += std::ssize(planned.folding.classes);
   std::map<int, int64_t> bytes;      // per device, by rule
   std::map<int, uint32_t> first_of;  // its largest placement
   for (const ParameterClass& c : planned.folding.classes) {
@@ -472,7 +466,7 @@ void add_unused(const Found& found, PossibleFixes& all) {
   }
   std::vector<std::pair<int64_t, int>> largest;
   for (const auto& [rule, held] : bytes) largest.emplace_back(-held, rule);
-  std::sort(largest.begin(), largest.end());
+  std::ranges::sort(largest);
   for (size_t i = 0; i < std::min(kRules, largest.size()); ++i) {
     const int rule = largest[i].second;
     const Placement& placement = planned.plan.placements[first_of.at(rule)];

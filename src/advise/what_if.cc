@@ -5,8 +5,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -105,19 +103,17 @@ using Findings = std::unordered_map<std::string, Sighting>;
 
 // Whether all findings are among others.
 bool are_among(const Findings& some, const Findings& others) {
-  return std::all_of(some.begin(), some.end(), [&](const auto& finding) {
+  return std::ranges::all_of(some, [&](const auto& finding) {
     const auto other = others.find(finding.first);
-    return other != others.end() && std::includes(other->second.groups.begin(),
-                                                  other->second.groups.end(),
-                                                  finding.second.groups.begin(),
-                                                  finding.second.groups.end());
+    return other != others.end() &&
+           std::ranges::includes(other->second.groups, finding.second.groups);
   });
 }
 
 void sort_groups(Findings& findings) {
   for (auto& [key, sighting] : findings) {
     std::vector<uint32_t>& groups = sighting.groups;
-    std::sort(groups.begin(), groups.end());
+    std::ranges::sort(groups);
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   }
 }
@@ -190,14 +186,12 @@ struct WhatIf::Impl {
     sort_groups(errors_before);
     // What is copied and gone through for each change.
     const RuleSet& rules = made.rules;
-    size = static_cast<int64_t>(rules.logical_rules.size());
-    for (const Rule& rule : rules.rules) {
-      size += 1 + static_cast<int64_t>(rule.spec.dims.size());
-    }
+    size = std::ssize(rules.logical_rules);
+    for (const Rule& rule : rules.rules) size += 1 + std::ssize(rule.spec.dims);
     for (size_t g = 0; g < firsts.size(); ++g) {
       size += 1 + static_cast<int64_t>(firsts.type(g).shape.size());
     }
-    visited += static_cast<int64_t>(made.manifest.size());
+    visited += std::ssize(made.manifest);
   }
 
   void add_group(uint32_t g, std::vector<uint32_t>& groups) const {
@@ -221,9 +215,7 @@ struct WhatIf::Impl {
     sighting.worst = std::max(sighting.worst, diagnostic.severity);
     for (const std::string& name : diagnostic.parameters) {
       const auto found = group_named.find(name);
-      if (found != group_named.end()) {
-        add_group(found->second, sighting.groups);
-      }
+      if (found != group_named.end()) add_group(found->second, sighting.groups);
     }
   }
 
@@ -247,8 +239,8 @@ struct WhatIf::Impl {
     constexpr int64_t kFinding = 8;
     // Where no rule that shards is found, lints ask all for names of others.
     constexpr int64_t kPattern = 40;  // to compile one, of a thousand at most
-    const bool is_sought = std::none_of(
-        plan.rules.begin(), plan.rules.end(), [](const auto& rule) {
+    const bool is_sought =
+        std::ranges::none_of(plan.rules, [](const auto& rule) {
           return rule.found > 0 && !names_no_axis(rule.spec);
         });
     if (is_sought) {
@@ -264,7 +256,7 @@ struct WhatIf::Impl {
     }
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
-      visited += kFinding + static_cast<int64_t>(diagnostic.parameters.size());
+      visited += kFinding + std::ssize(diagnostic.parameters);
       add_tried(diagnostic, plan, outcome.findings);
       if (diagnostic.severity != Severity::Error) continue;
       add_tried(diagnostic, plan, errors);
@@ -329,7 +321,7 @@ struct WhatIf::Impl {
         ++of_groups[ground.groups.group_of[i]];
       sought.groups.assign(of_groups.begin(), of_groups.end());
     }
-    visited += static_cast<int64_t>(parameters.size());
+    visited += std::ssize(parameters);
     return sought;
   }
 
@@ -338,10 +330,9 @@ struct WhatIf::Impl {
     if (found == outcome.findings.end()) return true;
     if (wanted.groups.empty()) return false;
     const std::vector<uint32_t>& groups = found->second.groups;
-    return std::none_of(
-        wanted.groups.begin(), wanted.groups.end(), [&](const auto& group) {
-          return std::binary_search(groups.begin(), groups.end(), group.first);
-        });
+    return std::ranges::none_of(wanted.groups, [&](const auto& group) {
+      return std::ranges::binary_search(groups, group.first);
+    });
   }
 
   // Which of several changes decides about each group, before or after; and
@@ -423,8 +414,7 @@ struct WhatIf::Impl {
       const bool is_known = then != before.end();
       if (!is_known && now.groups.empty()) return std::nullopt;
       for (const uint32_t g : now.groups) {
-        if (is_known && std::binary_search(then->second.groups.begin(),
-                                           then->second.groups.end(), g)) {
+        if (is_known && std::ranges::binary_search(then->second.groups, g)) {
           continue;
         }
         if (by.decider[g] == kNone) return std::nullopt;
@@ -473,7 +463,7 @@ std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   }
   const size_t all = impl_->planned.manifest.size();
   if (result.size() < all / 16) {
-    std::sort(result.begin(), result.end());
+    std::ranges::sort(result);
     return result;
   }
   // For so many, one pass over the whole model is faster than sorting.
@@ -491,7 +481,7 @@ std::optional<Effect> WhatIf::effect(const Placing& change,
                                      std::span<const uint32_t> parameters) {
   const Sought& sought = impl_->seek(finding, parameters);
   const Outcome* outcome = impl_->tried(change);
-  impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
+  impl_->visited += std::ssize(sought.groups) + 1;
   if (outcome == nullptr || !outcome->is_better ||
       !Impl::is_gone(sought, *outcome)) {
     return std::nullopt;
@@ -547,17 +537,15 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     const Diagnostic& finding = *asked[i].finding;
     const RuleChange& change = *asked[i].change;
     const Sought& sought = impl_->seek(finding, asked[i].parameters);
-    impl_->visited += static_cast<int64_t>(sought.groups.size()) + 1;
+    impl_->visited += std::ssize(sought.groups) + 1;
     // What is gone must be its own doing.
     const bool is_own =
         sought.groups.empty()
             ? change.kind != RuleChange::Kind::Insert &&
                   change.rule == finding.subject.rule && alike[sought.key] == 1
-            : std::all_of(sought.groups.begin(), sought.groups.end(),
-                          [&](const auto& group) {
-                            return by.decider[group.first] ==
-                                   static_cast<int>(i);
-                          });
+            : std::ranges::all_of(sought.groups, [&](const auto& group) {
+                return by.decider[group.first] == static_cast<int>(i);
+              });
     if (!is_own || by.is_entangled[i] || (*news)[i] >= finding.severity ||
         !Impl::is_gone(sought, outcome)) {
       continue;
@@ -602,10 +590,9 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
       !are_among(made->outcome.findings, impl_->before)) {
     return false;
   }
-  return std::none_of(
-      findings.begin(), findings.end(), [&](const Diagnostic* finding) {
-        return made->outcome.findings.contains(error_key(*finding, plan));
-      });
+  return std::ranges::none_of(findings, [&](const Diagnostic* finding) {
+    return made->outcome.findings.contains(error_key(*finding, plan));
+  });
 }
 
 FindingsLeft::FindingsLeft(const Diagnostics& diags, const Plan& plan) {
@@ -621,7 +608,7 @@ bool FindingsLeft::is_gone(const Diagnostic& finding,
   if (found == names_.end()) return true;
   const std::vector<std::string>& names = finding.parameters;
   return !names.empty() &&
-         std::none_of(names.begin(), names.end(), [&](const std::string& n) {
+         std::ranges::none_of(names, [&](const std::string& n) {
            return found->second.contains(n);
          });
 }

@@ -5,12 +5,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
 #include <sstream>
-#include <string_view>
 
 #include <dirent.h>
 #include <fcntl.h>

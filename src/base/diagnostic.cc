@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 
@@ -27,9 +28,7 @@ const std::vector<CodeInfo>& all_codes() {
 
 const CodeInfo& code_info(Code code) {
   const std::vector<CodeInfo>& codes = all_codes();
-  const auto found =
-      std::find_if(codes.begin(), codes.end(),
-                   [&](const CodeInfo& info) { return info.code == code; });
+  const auto found = std::ranges::find(codes, code, &CodeInfo::code);
   SHARDPLAN_CHECK(found != codes.end());
   return *found;
 }
@@ -57,10 +56,20 @@ bool prevents_running(Code code) {
 }
 
 const Label* main_label(const Diagnostic& diagnostic) {
-  const auto found =
-      std::find_if(diagnostic.labels.begin(), diagnostic.labels.end(),
-                   [](const Label& label) { return bool{label.where}; });
+  const auto found = std::ranges::find_if(
+      diagnostic.labels, [](const Label& label) { return bool{label.where}; });
   return found == diagnostic.labels.end() ? nullptr : &*found;
+}
+
+Diagnostics::Builder suggest(Diagnostics::Builder report, std::string_view word,
+                             std::span<const std::string> known,
+                             std::string otherwise) {
+  if (const auto near = nearest(word, known)) {
+    report.help("did you mean " + in_backticks(*near) + "?");
+  } else if (!otherwise.empty()) {
+    report.help(std::move(otherwise));
+  }
+  return report;
 }
 
 std::string stable_subject(const Diagnostic& diagnostic) {
@@ -87,7 +96,7 @@ Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
 
 Diagnostics::Builder& Diagnostics::Builder::parameters(
     std::vector<std::string> names) {
-  diagnostic_->findings = static_cast<int64_t>(names.size());
+  diagnostic_->findings = std::ssize(names);
   diagnostic_->parameters = std::move(names);
   return *this;
 }
@@ -168,7 +177,7 @@ int64_t Diagnostics::count(Severity severity) const {
 }
 
 bool Diagnostics::cannot_run() const {
-  return std::any_of(all_.begin(), all_.end(), [](const Diagnostic& d) {
+  return std::ranges::any_of(all_, [](const Diagnostic& d) {
     return d.severity == Severity::Error && prevents_running(d.code);
   });
 }

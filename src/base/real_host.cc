@@ -2,30 +2,20 @@
 #include "base/real_host.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <set>
-#include <string>
-#include <system_error>
-#include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "base/child_process.h"
 #include "base/real_output.h"
@@ -181,7 +171,7 @@ class RealHost : public Host {
     for (; !error && at != end; at.increment(error)) {
       names.push_back(at->path().filename().string());
     }
-    std::sort(names.begin(), names.end());
+    std::ranges::sort(names);
     return names;
   }
 

@@ -107,7 +107,7 @@ bool ends_the_program(int signal) {
   constexpr std::array<int, 9> kOthers = {SIGKILL, SIGSTOP, SIGTSTP,
                                           SIGTTIN, SIGTTOU, SIGCHLD,
                                           SIGCONT, SIGURG,  SIGWINCH};
-  return std::find(kOthers.begin(), kOthers.end(), signal) == kOthers.end();
+  return std::ranges::find(kOthers, signal) == kOthers.end();
 }
 
 // A stack that overflowed has no room for a handler.
@@ -281,8 +281,9 @@ bool holds(int fd, std::string_view text) {
     const ssize_t got = retry([&] {
       return ::pread(fd, piece.data(), piece.size(), static_cast<off_t>(at));
     });
-    if (got <= 0 || text.substr(at, static_cast<size_t>(got)) !=
-                        std::string_view(piece.data(), static_cast<size_t>(got))) {
+    if (got <= 0 ||
+        text.substr(at, static_cast<size_t>(got)) !=
+            std::string_view(piece.data(), static_cast<size_t>(got))) {
       return false;
     }
     at += static_cast<size_t>(got);
@@ -520,9 +521,8 @@ std::unique_ptr<OutputFile> replace_file(
     std::array<char, 16> suffix{};
     std::snprintf(suffix.data(), suffix.size(), ".%08x.tmp", random());
     const std::string name = "." + path.filename().string() + suffix.data();
-    auto file =
-        std::make_unique<ReplacingFile>(path.parent_path() / name, target,
-                                        before);
+    auto file = std::make_unique<ReplacingFile>(path.parent_path() / name,
+                                                target, before);
     if (!file->make()) {
       if (errno == EEXIST) continue;
       why = reason(errno);

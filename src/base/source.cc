@@ -42,18 +42,15 @@ int64_t points_before(const std::shared_ptr<const Bytes>& bytes, uint64_t start,
   const std::string_view all = bytes->view();
   const auto count = [&](uint64_t from) {
     const std::string_view some = all.substr(from, offset - from);
-    return static_cast<int64_t>(
-        std::count_if(some.begin(), some.end(), starts_code_point));
+    return static_cast<int64_t>(std::ranges::count_if(some, starts_code_point));
   };
   if (offset - start < kLong) return count(start);
   // Findings name places in a few files in turn.
   thread_local std::array<Counted, 4> recent;
   thread_local size_t next = 0;
-  auto known =
-      std::find_if(recent.begin(), recent.end(), [&](const Counted& c) {
-        return c.start == start && c.offset <= offset &&
-               is_same(c.bytes, bytes);
-      });
+  auto known = std::ranges::find_if(recent, [&](const Counted& c) {
+    return c.start == start && c.offset <= offset && is_same(c.bytes, bytes);
+  });
   if (known == recent.end()) {
     known = recent.begin() + static_cast<std::ptrdiff_t>(next);
     next = (next + 1) % recent.size();

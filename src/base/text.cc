@@ -5,7 +5,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <system_error>
@@ -14,9 +13,19 @@
 #include <fmt/format.h>
 
 #include "base/plain_json.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
+
+template <typename Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
 
 constexpr char32_t kReplacement = 0xFFFD;
 
@@ -189,6 +198,37 @@ std::string some_names(std::span<const std::string> names, size_t most) {
   if (names.size() <= most) return quoted_names(names);
   return quoted_names(names.first(most), ", ") + " and " +
          count_text(static_cast<int64_t>(names.size() - most)) + " more";
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  return parse_whole<int64_t>(text);
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  return parse_whole<double>(text);
+}
+
+std::string_view next_line(std::string_view& rest) {
+  const std::string_view line = rest.substr(0, rest.find('\n'));
+  rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  return line;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
 }
 
 bool is_like(std::string_view pattern, std::string_view text) {
@@ -428,8 +468,8 @@ bool is_printable(char32_t code_point) {
 
 bool is_plain_ascii(std::string_view text) {
   return plain_json(text) == text.size() ||
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c >= 0x20 && c < 0x7F; });
+         std::ranges::all_of(text,
+                             [](char c) { return c >= 0x20 && c < 0x7F; });
 }
 
 std::string printable(std::string_view text) {
@@ -648,8 +688,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   std::string_view unit = text.substr(unit_at);
   unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
   const auto* const found =
-      std::find_if(kByteUnits.begin(), kByteUnits.end(),
-                   [&](const ByteUnit& u) { return u.name == unit; });
+      std::ranges::find(kByteUnits, unit, &ByteUnit::name);
   if (found == kByteUnits.end()) return std::nullopt;
   const double bytes = std::floor(number * found->bytes);
   if (!(bytes >= 1 && bytes < 0x1p62)) return std::nullopt;

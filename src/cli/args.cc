@@ -7,13 +7,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
-#include "cli/flags.h"
 
 namespace shardplan::cli {
 namespace {
@@ -88,24 +87,15 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   }
   auto problem =
       diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
-  if (const auto near = nearest(name, candidates)) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan help` lists the options");
-  }
+  suggest(problem, name, candidates, "`shardplan help` lists the options");
 }
 
 const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   if (const Command* command = find_command(word)) return command;
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.emplace_back(command.name);
-  auto problem =
-      diags.error(Code::Usage, {}, "unknown command " + in_backticks(word));
-  if (const auto near = nearest(word, names)) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan help` shows all commands");
-  }
+  suggest(diags.error(Code::Usage, {}, "unknown command " + in_backticks(word)),
+          word, names, "`shardplan help` shows all commands");
   return nullptr;
 }
 
@@ -151,8 +141,8 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
   std::string other;
   for (const Setting& setting : line.settings) {
     const auto& names = command.other_flags;
-    const bool is_one = std::find(names.begin(), names.end(),
-                                  setting.flag->name) != names.end();
+    const bool is_one =
+        std::ranges::find(names, setting.flag->name) != names.end();
     if (is_one && other.empty()) other = setting.flag->name;
   }
   const std::vector<Argument>& wanted =
@@ -298,10 +288,7 @@ Entry flag_entry(const Flag& flag) {
   if (flag.takes != Takes::Nothing) entry.left += " " + std::string(flag.value);
   entry.right = flag.help;
   if (flag.takes == Takes::Choice) {
-    std::string choices;
-    for (const std::string& choice : flag.choices()) {
-      choices += (choices.empty() ? "" : ", ") + choice;
-    }
+    const std::string choices = joined(flag.choices(), ", ");
     entry.right += ": " + choices;
   }
   return entry;

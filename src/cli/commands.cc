@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 
+#include "base/words.h"
 #include "cli/commands/check.h"
 #include "cli/commands/diff.h"
 #include "cli/commands/explain.h"
@@ -216,10 +217,7 @@ std::span<const Command> commands() {
 }
 
 const Command* find_command(std::string_view name) {
-  for (const Command& command : commands()) {
-    if (command.name == name) return &command;
-  }
-  return nullptr;
+  return find_named(commands(), name);
 }
 
 std::string arguments_text(std::span<const Argument> arguments) {

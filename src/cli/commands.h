@@ -8,7 +8,6 @@
 // checks of arguments follow from these rows.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>

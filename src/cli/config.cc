@@ -2,12 +2,11 @@
 #include "cli/config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/simulate/model.h"
 #include "cli/flag_values.h"
 #include "io/fence.h"
@@ -66,7 +65,7 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
 // A long flag's name; people write `_` in YAML where it has `-`.
 std::string flag_name(std::string_view key) {
   std::string name(key);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
@@ -151,7 +150,7 @@ class Reader {
 
  private:
   bool may_read(const std::string& path, Span from) {
-    if (std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
+    if (std::ranges::find(paths_, path) != paths_.end()) {
       diags_.error(Code::Usage, from, in_backticks(path) + " extends itself");
       return false;
     }
@@ -321,9 +320,9 @@ class Reader {
   }
 
   bool add_target(Target target) {
-    const bool taken = std::any_of(
-        targets_.begin(), targets_.end(),
-        [&](const Target& other) { return other.name == target.name; });
+    const bool taken = std::ranges::any_of(targets_, [&](const Target& other) {
+      return other.name == target.name;
+    });
     if (taken) {
       diags_.error(Code::DuplicateKey, target.where,
                    "there are two targets `" + target.name + "`");
@@ -451,32 +450,27 @@ class Reader {
   std::vector<Target> targets_;
 };
 
-bool is_one_of(std::string_view name,
-               std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // What a saved plan already holds.
 bool makes_a_plan(std::string_view name) {
-  return is_one_of(
-      name, {"rules", "dialect", "table", "set", "pattern", "flax-compat",
-             "mesh", "devices", "slices", "axes", "min-size", "on-indivisible",
-             "no-strict", "declare"});
+  return has_word(
+      "rules dialect table set pattern flax-compat mesh devices slices "
+      "axes min-size on-indivisible no-strict declare",
+      name);
 }
 
 // What says on which other mesh a saved plan's specs are to be placed.
 bool makes_a_mesh(std::string_view name) {
-  return is_one_of(name, {"mesh", "devices", "slices", "axes"});
+  return has_word("mesh devices slices axes", name);
 }
 
 // What a topology says, too.
 bool says_what_devices_are(std::string_view name) {
-  return is_one_of(name, {"devices", "slices", "hardware"});
+  return has_word("devices slices hardware", name);
 }
 
 bool overrides(std::string_view flag, std::string_view key) {
   const auto pick_format = [](std::string_view name) {
-    return is_one_of(name, {"format", "json"});
+    return has_word("format json", name);
   };
   return flag == key || (pick_format(flag) && pick_format(key)) ||
          (flag == "topology" && says_what_devices_are(key)) ||
@@ -542,15 +536,13 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command) {
   std::vector<Setting> remaining;
-  const bool draws_a_shard =
-      std::any_of(flags.begin(), flags.end(),
-                  [](const Setting& s) { return s.flag->name == "shard"; });
-  const bool has_before =
-      std::any_of(flags.begin(), flags.end(),
-                  [](const Setting& s) { return s.flag->name == "before"; });
+  const bool draws_a_shard = std::ranges::any_of(
+      flags, [](const Setting& s) { return s.flag->name == "shard"; });
+  const bool has_before = std::ranges::any_of(
+      flags, [](const Setting& s) { return s.flag->name == "before"; });
   for (const Setting& setting : config) {
     const bool overridden =
-        std::any_of(flags.begin(), flags.end(), [&](const Setting& flag) {
+        std::ranges::any_of(flags, [&](const Setting& flag) {
           return overrides(flag.flag->name, setting.flag->name);
         });
     const bool for_shard_alone =
@@ -567,7 +559,7 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
 
 void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
   const auto find = [&](auto&& test) {
-    return std::find_if(settings.begin(), settings.end(), test);
+    return std::ranges::find_if(settings, test);
   };
   const auto plan =
       find([](const Setting& s) { return s.flag->name == "plan"; });

@@ -2,26 +2,15 @@
 #include "cli/flag_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
-
-template <typename T>
-std::optional<T> parse(std::string_view text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, value);
-  if (problem != std::errc() || rest != end || text.empty()) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 std::string must_be(const Setting& setting, const std::string& what) {
   return title_of(setting) + " must be " + what + ", not " +
@@ -47,14 +36,10 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
                 Diagnostics& diags) {
   const std::optional<Code> code = find_code(word);
   if (!code) {
-    auto problem = diags.error(
-        Code::Usage, setting.where,
-        "unknown code " + in_backticks(word) + " in " + title_of(setting));
-    if (const auto near = nearest(word, code_words(deny))) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list codes` shows all codes");
-    }
+    suggest(diags.error(Code::Usage, setting.where,
+                        "unknown code " + in_backticks(word) + " in " +
+                            title_of(setting)),
+            word, code_words(deny), "`shardplan list codes` shows all codes");
   } else if (!deny &&
              (prevents_running(*code) || *code == Code::InternalError)) {
     diags.error(Code::Usage, setting.where,
@@ -95,7 +80,7 @@ std::optional<int64_t> parse_tokens(std::string_view text) {
   if (text.back() == 'k' || text.back() == 'K') unit = 1 << 10;
   if (text.back() == 'm' || text.back() == 'M') unit = 1 << 20;
   if (unit > 1) text.remove_suffix(1);
-  const auto value = parse<int64_t>(text);
+  const auto value = parse_integer(text);
   return value ? checked_mul(*value, unit) : std::nullopt;
 }
 
@@ -105,7 +90,7 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags) {
   const bool tokens = setting.flag != nullptr && setting.flag->name == "seq";
   const auto value =
-      tokens ? parse_tokens(setting.value) : parse<int64_t>(setting.value);
+      tokens ? parse_tokens(setting.value) : parse_integer(setting.value);
   if (value && *value >= least && *value <= most) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, range_text(least, most)));
@@ -128,7 +113,7 @@ std::vector<int64_t> integers_of(const Setting& setting,
 }
 
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
-  const auto value = parse<double>(setting.value);
+  const auto value = parse_real(setting.value);
   if (value && std::isfinite(*value) && *value >= 0) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, "a number of at least 0"));
@@ -157,9 +142,7 @@ std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {
   auto problem = diags.error(Code::Usage, setting.where,
                              must_be(setting, "a dtype such as `bf16`"));
   const std::string near = nearest_dtype(setting.value);
-  if (!near.empty()) {
-    problem.help("did you mean `" + near + "`?");
-  }
+  if (!near.empty()) problem.help("did you mean `" + near + "`?");
   return problem;
 }
 
@@ -186,7 +169,7 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
   bool good = is_axis_name(stages.axis);
   if (colon != text.npos) {
     for (const std::string& part : split_list(text.substr(colon + 1))) {
-      const auto layers = parse<int64_t>(part);
+      const auto layers = parse_integer(part);
       good = good && layers && *layers >= 0 && *layers <= 100'000;
       stages.layers.push_back(layers.value_or(0));
     }
@@ -233,16 +216,11 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
-  if (std::find(choices.begin(), choices.end(), setting.value) !=
-      choices.end()) {
-    return true;
-  }
-  auto problem =
+  if (std::ranges::find(choices, setting.value) != choices.end()) return true;
+  suggest(
       diags.error(Code::Usage, setting.where,
-                  must_be(setting, "one of " + quoted_names(choices, " or ")));
-  if (const auto near = nearest(setting.value, choices)) {
-    problem.help("did you mean `" + *near + "`?");
-  }
+                  must_be(setting, "one of " + quoted_names(choices, " or "))),
+      setting.value, choices);
   return false;
 }
 

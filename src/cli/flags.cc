@@ -2,10 +2,10 @@
 #include "cli/flags.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/check.h"
 #include "cli/commands/diff.h"
 #include "cli/commands/explain.h"
@@ -66,9 +66,7 @@ std::vector<Flag> all_flags() {
   std::vector<Flag> ordered;
   ordered.reserve(rows.size());
   for (const std::string_view name : kOrder) {
-    const auto row =
-        std::find_if(rows.begin(), rows.end(),
-                     [&](const Flag& flag) { return flag.name == name; });
+    const auto row = std::ranges::find(rows, name, &Flag::name);
     SHARDPLAN_CHECK(row != rows.end());
     ordered.push_back(*row);
   }
@@ -142,37 +140,28 @@ std::span<const Flag> flags() {
 }
 
 const Flag* find_flag(std::string_view name) {
-  for (const Flag& flag : flags()) {
-    if (flag.name == name) return &flag;
-  }
-  return nullptr;
+  return find_named(flags(), name);
 }
 
 bool is_taken_by(const Flag& flag, std::string_view command) {
-  for (const std::string& taker : split_list(flag.commands, ' ')) {
-    if (taker == command) return true;
-  }
-  return false;
+  return has_word(flag.commands, command);
 }
 
 bool makes_plan(const Flag& flag) {
   // What every command takes that reads anything.
-  constexpr std::array<std::string_view, 8> kGeneral = {
-      "architecture", "scheme", "config",    "isolated",
-      "deny",         "allow",  "exit-zero", "max-memory"};
+  constexpr std::string_view kGeneral =
+      "architecture scheme config isolated deny allow exit-zero max-memory";
   return flag.group != "Output" && is_taken_by(flag, "resolve") &&
-         is_taken_by(flag, "sweep") &&
-         std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==
-             kGeneral.end();
+         is_taken_by(flag, "sweep") && !has_word(kGeneral, flag.name);
 }
 
 bool needs_before(const Flag& flag) {
-  constexpr std::array<std::string_view, 8> kJudged = {
-      "slices",    "min-size", "on-indivisible", "unmatched",
-      "no-strict", "declare",  "tolerance",      "max-replicated"};
+  constexpr std::string_view kJudged =
+      "slices min-size on-indivisible unmatched no-strict declare tolerance "
+      "max-replicated";
   if (!is_taken_by(flag, "diff")) return false;
   return (flag.group == "Memory" && flag.name != "mode") ||
-         std::find(kJudged.begin(), kJudged.end(), flag.name) != kJudged.end();
+         has_word(kJudged, flag.name);
 }
 
 std::string takers_text(const Flag& flag) {
@@ -279,74 +268,58 @@ void set_format(const Setting& setting, Options& options, Diagnostics&) {
 
 const std::vector<Flag>& general_flags() {
   static const std::vector<Flag> kFlags = {
-      {"max-memory", 0, Takes::Text, "SIZE", "Inputs",
+      {"max-memory", Takes::Text, "SIZE", "Inputs",
        "what shardplan itself may allocate (default three quarters of the "
        "machine's memory)",
-       kEvery, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.run.max_memory = bytes_of(s, d);
-       }},
-      {"config", 0, Takes::File, "FILE", "Inputs",
-       "settings to use instead of the nearest shardplan.yaml", kReading, false,
-       false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.run.config = s.value;
-       }},
-      {"isolated", 0, Takes::Nothing, "", "Inputs", "read no shardplan.yaml",
-       kReading, false, false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.run.isolated = true; }},
-      {"format", 0, Takes::Choice, "FORMAT", "Output",
-       "output format (default text)", kReporting, false, true, format_names,
-       set_format},
-      {"json", 0, Takes::Nothing, "", "Output", "short for --format json",
-       kReporting, false, true, nullptr, set_format},
-      {"output", 'o', Takes::File, "FILE", "Output",
-       "write the answer to FILE, whole or not at all", kWriting, false, false,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.output.file = path_of(s);
-       }},
-      {"expand", 0, Takes::Nothing, "", "Output",
+       kEvery,
+       [](auto& s, auto& o, auto& d) { o.run.max_memory = bytes_of(s, d); }},
+      {"config", Takes::File, "FILE", "Inputs",
+       "settings to use instead of the nearest shardplan.yaml", kReading,
+       [](auto& s, auto& o, auto&) { o.run.config = s.value; }, false, false},
+      {"isolated", Takes::Nothing, "", "Inputs", "read no shardplan.yaml",
+       kReading, [](auto&, auto& o, auto&) { o.run.isolated = true; }, false,
+       false},
+      {"format", Takes::Choice, "FORMAT", "Output",
+       "output format (default text)", kReporting, set_format, false, true,
+       format_names},
+      {"json", Takes::Nothing, "", "Output", "short for --format json",
+       kReporting, set_format},
+      {"output", Takes::File, "FILE", "Output",
+       "write the answer to FILE, whole or not at all", kWriting,
+       [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
+       false, nullptr, 'o'},
+      {"expand", Takes::Nothing, "", "Output",
        "leave nothing out: every layer, device or step by itself", kFolding,
-       false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.output.expand = true;
-       }},
-      {"exact", 0, Takes::Nothing, "", "Output",
-       "raw numbers instead of 29.3 MiB", kReporting, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.output.exact = true; }},
-      {"color", 0, Takes::Choice, "WHEN", "Output",
-       "colours (default auto: on a terminal)", kEvery, false, true,
-       colour_names, set_colour},
-      {"quiet", 'q', Takes::Nothing, "", "Output",
-       "show errors only, and no progress", kJudging, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.output.quiet = true; }},
-      {"verbose", 'v', Takes::Nothing, "", "Output",
-       "say which configuration was read", kReading, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.output.verbose = true;
-       }},
-      {"no-progress", 0, Takes::Nothing, "", "Output",
-       "no status line on the terminal", kJudging, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.output.progress = false;
-       }},
-      {"deny", 0, Takes::Text, "CODE|warnings", "Diagnostics",
-       "make it an error; may repeat", kJudging, true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         append_codes(s, true, o.run.deny, d);
-       }},
-      {"allow", 0, Takes::Text, "CODE", "Diagnostics", "ignore it; may repeat",
-       kJudging, true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       [](auto&, auto& o, auto&) { o.output.expand = true; }},
+      {"exact", Takes::Nothing, "", "Output", "raw numbers instead of 29.3 MiB",
+       kReporting, [](auto&, auto& o, auto&) { o.output.exact = true; }},
+      {"color", Takes::Choice, "WHEN", "Output",
+       "colours (default auto: on a terminal)", kEvery, set_colour, false, true,
+       colour_names},
+      {"quiet", Takes::Nothing, "", "Output",
+       "show errors only, and no progress", kJudging,
+       [](auto&, auto& o, auto&) { o.output.quiet = true; }, false, true,
+       nullptr, 'q'},
+      {"verbose", Takes::Nothing, "", "Output",
+       "say which configuration was read", kReading,
+       [](auto&, auto& o, auto&) { o.output.verbose = true; }, false, true,
+       nullptr, 'v'},
+      {"no-progress", Takes::Nothing, "", "Output",
+       "no status line on the terminal", kJudging,
+       [](auto&, auto& o, auto&) { o.output.progress = false; }},
+      {"deny", Takes::Text, "CODE|warnings", "Diagnostics",
+       "make it an error; may repeat", kJudging,
+       [](auto& s, auto& o, auto& d) { append_codes(s, true, o.run.deny, d); },
+       true},
+      {"allow", Takes::Text, "CODE", "Diagnostics", "ignore it; may repeat",
+       kJudging,
+       [](auto& s, auto& o, auto& d) {
          append_codes(s, false, o.run.allow, d);
-       }},
-      {"exit-zero", 0, Takes::Nothing, "", "Diagnostics",
-       "exit with 0 where findings would give 1", kJudging, false, true,
-       nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.run.exit_zero = true;
-       }},
+       },
+       true},
+      {"exit-zero", Takes::Nothing, "", "Diagnostics",
+       "exit with 0 where findings would give 1", kJudging,
+       [](auto&, auto& o, auto&) { o.run.exit_zero = true; }},
   };
   return kFlags;
 }

@@ -33,18 +33,18 @@ enum class Takes : uint8_t { Nothing, Text, File, Choice };
 
 struct Flag {
   std::string_view name;  // long name and configuration key: "min-size"
-  char letter = 0;        // "-r", or 0
   Takes takes = Takes::Text;
   std::string_view value;  // what help calls the value: "FILE", "N"
   std::string_view
       group;  // "Inputs", "Simulation", "Memory", "Output" or "Diagnostics"
   std::string_view help;      // one line
   std::string_view commands;  // that take it, separated by blanks
-  bool repeats = false;       // may be given several times
-  bool configurable = true;   // may stand in shardplan.yaml
-  std::vector<std::string> (*choices)() = nullptr;  // of Takes::Choice
   // Checks the value and stores it; reports SP010 when it is not understood.
   void (*apply)(const Setting&, Options&, Diagnostics&) = nullptr;
+  bool repeats = false;      // may be given several times
+  bool configurable = true;  // may stand in shardplan.yaml
+  std::vector<std::string> (*choices)() = nullptr;  // of Takes::Choice
+  char letter = 0;                                  // "-r", or 0
 };
 
 std::span<const Flag> flags();

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <string>
-#include <string_view>
 
 #include "base/allocation.h"
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
@@ -40,9 +39,8 @@ std::optional<int64_t> leading_number(std::string_view text) {
 // What follows `key` at the start of a line.
 std::string_view line_behind(std::string_view text, std::string_view key) {
   while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::string_view line = next_line(text);
     if (line.starts_with(key)) return line.substr(key.size());
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
   }
   return {};
 }

@@ -125,156 +125,139 @@ std::vector<std::string> hardware_names(const Setting& s,
 
 const std::vector<Flag>& device_flags() {
   static const std::vector<Flag> kFlags = {
-      {"hardware", 0, Takes::Text, "NAME|FILE", "Memory",
+      {"hardware", Takes::Text, "NAME|FILE", "Memory",
        "profile of the devices; `shardplan list hardware` shows all",
-       kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kBudgeting,
+       [](auto& s, auto& o, auto&) {
          for (const std::string& name : hardware_names(s, o.command)) {
            o.sweep.hardware.push_back(name);
          }
          o.memory.hardware = o.sweep.hardware[0];
        }},
-      {"memory", 0, Takes::Text, "SIZE", "Memory",
+      {"memory", Takes::Text, "SIZE", "Memory",
        "what a device can hold, whatever the profile says: 80GiB, 95.7GB",
-       kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.limit = bytes_of(s, d);
-       }},
-      {"reserve", 0, Takes::Text, "SIZE|P%", "Memory",
-       "to keep free on each device (default 0)", kBudgeting, false, true,
-       nullptr, set_reserve},
-      {"fragmentation", 0, Takes::Text, "F", "Memory",
-       "fraction that the allocator loses (default 0)", kBudgeting, false, true,
-       nullptr, set_fragmentation},
-      {"stages", 0, Takes::Text, "AXIS[:N,..]", "Memory",
-       "pipeline axis, and layers per stage (default even)", kBudgeting, false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.stages = stages_of(s, d);
-       }},
+       kBudgeting,
+       [](auto& s, auto& o, auto& d) { o.memory.limit = bytes_of(s, d); }},
+      {"reserve", Takes::Text, "SIZE|P%", "Memory",
+       "to keep free on each device (default 0)", kBudgeting, set_reserve},
+      {"fragmentation", Takes::Text, "F", "Memory",
+       "fraction that the allocator loses (default 0)", kBudgeting,
+       set_fragmentation},
+      {"stages", Takes::Text, "AXIS[:N,..]", "Memory",
+       "pipeline axis, and layers per stage (default even)", kBudgeting,
+       [](auto& s, auto& o, auto& d) { o.memory.stages = stages_of(s, d); }},
   };
   return kFlags;
 }
 
 const std::vector<Flag>& state_flags() {
   static const std::vector<Flag> kFlags = {
-      {"optimizer", 0, Takes::Choice, "NAME", "Memory",
-       "count gradients and optimizer state", kBudgeting, false, true,
-       optimizer_choices,
-       [](const Setting& s, Options& o, Diagnostics&) {
+      {"optimizer", Takes::Choice, "NAME", "Memory",
+       "count gradients and optimizer state", kBudgeting,
+       [](auto& s, auto& o, auto&) {
          o.memory.state.optimizer =
              find_optimizer(s.value).value_or(Optimizer::None);
-       }},
-      {"optimizer-of", 0, Takes::Text, "NAME:PATTERN", "Memory",
+       },
+       false, true, optimizer_choices},
+      {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
        "another optimizer for what PATTERN is found in; may repeat", kBudgeting,
-       true, true, nullptr, add_optimizer_group},
-      {"param-dtype", 0, Takes::Text, "DTYPE", "Memory",
-       "dtype of stored weights (default their own)", kBudgeting, false, true,
-       nullptr, set_dtype<&StateOptions::param_dtype>},
-      {"grad-dtype", 0, Takes::Text, "DTYPE", "Memory",
-       "dtype of gradients (default that of the weights)", kBudgeting, false,
-       true, nullptr, set_dtype<&StateOptions::grad_dtype>},
-      {"moment-dtype", 0, Takes::Text, "DTYPE", "Memory",
-       "dtype of optimizer state (default f32)", kBudgeting, false, true,
-       nullptr, set_dtype<&StateOptions::moment_dtype>},
-      {"master-dtype", 0, Takes::Text, "DTYPE|none", "Memory",
+       add_optimizer_group, true},
+      {"param-dtype", Takes::Text, "DTYPE", "Memory",
+       "dtype of stored weights (default their own)", kBudgeting,
+       set_dtype<&StateOptions::param_dtype>},
+      {"grad-dtype", Takes::Text, "DTYPE", "Memory",
+       "dtype of gradients (default that of the weights)", kBudgeting,
+       set_dtype<&StateOptions::grad_dtype>},
+      {"moment-dtype", Takes::Text, "DTYPE", "Memory",
+       "dtype of optimizer state (default f32)", kBudgeting,
+       set_dtype<&StateOptions::moment_dtype>},
+      {"master-dtype", Takes::Text, "DTYPE|none", "Memory",
        "dtype of master weights (default f32 beside narrower weights)",
-       kBudgeting, false, true, nullptr, set_master},
-      {"compute-dtype", 0, Takes::Text, "DTYPE", "Memory",
-       "dtype of gathered weights (default as stored)", kBudgeting, false, true,
-       nullptr, set_dtype<&StateOptions::compute_dtype>},
-      {"live-layers", 0, Takes::Text, "N", "Memory",
-       "layers that are gathered at once (default 1)", kBudgeting, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kBudgeting, set_master},
+      {"compute-dtype", Takes::Text, "DTYPE", "Memory",
+       "dtype of gathered weights (default as stored)", kBudgeting,
+       set_dtype<&StateOptions::compute_dtype>},
+      {"live-layers", Takes::Text, "N", "Memory",
+       "layers that are gathered at once (default 1)", kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          o.memory.live_layers = integer_of(s, 0, 4096, d).value_or(1);
        }},
-      {"state-rules", 0, Takes::File, "FILE|@NAME", "Memory",
+      {"state-rules", Takes::File, "FILE|@NAME", "Memory",
        "rules for optimizer state (default: as the parameter)", kBudgeting,
-       true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       [](auto& s, auto& o, auto&) {
          o.memory.state_rules.push_back(s.value.starts_with('@')
                                             ? s.value
                                             : join_path(s.directory, s.value));
-       }},
-      {"trainable", 0, Takes::Text, "PATTERN", "Memory",
+       },
+       true},
+      {"trainable", Takes::Text, "PATTERN", "Memory",
        "train what it is found in, freeze the rest; may repeat", kBudgeting,
-       true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.memory.trainable.push_back(s.value);
-       }},
-      {"zero", 0, Takes::Text, "0|1|2|3", "Memory",
+       [](auto& s, auto& o, auto&) { o.memory.trainable.push_back(s.value); },
+       true},
+      {"zero", Takes::Text, "0|1|2|3", "Memory",
        "ZeRO stage: shards optimizer state, gradients, weights", kBudgeting,
-       false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       [](auto& s, auto& o, auto& d) {
          o.memory.state.zero =
              static_cast<int>(integer_of(s, 0, 3, d).value_or(0));
        }},
-      {"zero-axes", 0, Takes::Text, "A,B", "Memory",
-       "mesh axes that ZeRO shards over", kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+      {"zero-axes", Takes::Text, "A,B", "Memory",
+       "mesh axes that ZeRO shards over", kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          o.memory.state.zero_axes = axes_of(s, d);
        }},
-      {"zero-style", 0, Takes::Choice, "NAME", "Memory",
-       "how ZeRO shards and pads (default jax)", kBudgeting, false, true,
-       style_choices,
-       [](const Setting& s, Options& o, Diagnostics&) {
+      {"zero-style", Takes::Choice, "NAME", "Memory",
+       "how ZeRO shards and pads (default jax)", kBudgeting,
+       [](auto& s, auto& o, auto&) {
          o.memory.state.zero_style =
              find_zero_style(s.value).value_or(ZeroStyle::Jax);
-       }},
+       },
+       false, true, style_choices},
   };
   return kFlags;
 }
 
 const std::vector<Flag>& cache_flags() {
   static const std::vector<Flag> kFlags = {
-      {"batch", 0, Takes::Text, "N", "Memory",
+      {"batch", Takes::Text, "N", "Memory",
        "sequences over all devices: of a training step, or in the KV cache",
-       kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          o.sweep.batch = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
-      {"seq", 0, Takes::Text, "N", "Memory",
-       "tokens of each sequence, e.g. 32k for 32,768", kBudgeting, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+      {"seq", Takes::Text, "N", "Memory",
+       "tokens of each sequence, e.g. 32k for 32,768", kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
-      {"source-seq", 0, Takes::Text, "N", "Memory",
+      {"source-seq", Takes::Text, "N", "Memory",
        "tokens that an encoder gives, where the decoder keeps their keys",
-       kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          const auto tokens = integers_of(s, "", 1, kMaxSequence, d);
          if (!tokens.empty()) o.memory.source_seq = tokens[0];
        }},
-      {"kv-dtype", 0, Takes::Text, "DTYPE", "Memory",
-       "dtype of the KV cache (default bf16)", kBudgeting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.kv_dtype = dtype_of(s, d);
-       }},
-      {"kv-block", 0, Takes::Text, "N", "Memory",
-       "tokens in a page of the KV cache (default 1)", kBudgeting, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+      {"kv-dtype", Takes::Text, "DTYPE", "Memory",
+       "dtype of the KV cache (default bf16)", kBudgeting,
+       [](auto& s, auto& o, auto& d) { o.memory.kv_dtype = dtype_of(s, d); }},
+      {"kv-block", Takes::Text, "N", "Memory",
+       "tokens in a page of the KV cache (default 1)", kBudgeting,
+       [](auto& s, auto& o, auto& d) {
          o.memory.kv_block = integer_of(s, 1, kMaxSequence, d).value_or(1);
        }},
-      {"kv-axes", 0, Takes::Text, "A,B", "Memory",
+      {"kv-axes", Takes::Text, "A,B", "Memory",
        "axes that shard KV heads (default: as the plan shards `k_proj`)",
-       kBudgeting, false, true, nullptr,
-       set_memory_axes<&MemoryRequest::kv_axes>},
-      {"batch-axes", 0, Takes::Text, "A,B", "Memory",
+       kBudgeting, set_memory_axes<&MemoryRequest::kv_axes>},
+      {"batch-axes", Takes::Text, "A,B", "Memory",
        "axes that shard the batch (default dp, fsdp, data, replica)",
-       kBudgeting, false, true, nullptr,
-       set_memory_axes<&MemoryRequest::batch_axes>},
-      {"sequence-axes", 0, Takes::Text, "A,B", "Memory",
-       "axes that shard the context (default none)", kBudgeting, false, true,
-       nullptr, set_memory_axes<&MemoryRequest::sequence_axes>},
-      {"ulysses-axes", 0, Takes::Text, "A,B", "Memory",
+       kBudgeting, set_memory_axes<&MemoryRequest::batch_axes>},
+      {"sequence-axes", Takes::Text, "A,B", "Memory",
+       "axes that shard the context (default none)", kBudgeting,
+       set_memory_axes<&MemoryRequest::sequence_axes>},
+      {"ulysses-axes", Takes::Text, "A,B", "Memory",
        "axes that shard tokens, and heads inside attention (DeepSpeed Ulysses)",
-       kBudgeting, false, true, nullptr,
-       set_memory_axes<&MemoryRequest::ulysses_axes>},
+       kBudgeting, set_memory_axes<&MemoryRequest::ulysses_axes>},
   };
   return kFlags;
 }

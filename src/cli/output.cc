@@ -5,17 +5,15 @@
 #include <charconv>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "io/fence.h"
-#include "report/diagnostics_text.h"
 #include "report/runner_commands.h"
 
 namespace shardplan::cli {
@@ -45,11 +43,8 @@ bool wants_colour(bool terminal, const OutputOptions& output, Host& host) {
 
 bool has_unicode(Host& host) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    std::string locale = variable(host, name);
+    const std::string locale = lower_case(variable(host, name));
     if (locale.empty()) continue;
-    std::transform(locale.begin(), locale.end(), locale.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
     return locale.find("utf-8") != std::string::npos ||
            locale.find("utf8") != std::string::npos;
   }
@@ -332,8 +327,8 @@ std::vector<size_t> ranking(const Diagnostics& diags) {
                       code == Code::ShardingLost, first_of[code], -severity,
                       -each.bytes);
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return rank(a) < rank(b); });
   return order;
 }
 

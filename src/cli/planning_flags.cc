@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
@@ -31,13 +32,7 @@ constexpr std::string_view kPlanned =
 constexpr std::string_view kRuled =
     "check resolve analyze sweep simulate export inspect diff";
 
-std::vector<std::string> dialect_names() {
-  std::vector<std::string> names;
-  for (const RuleDialect& dialect : rule_dialects()) {
-    names.emplace_back(dialect.name);
-  }
-  return names;
-}
+std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
 
 std::vector<std::string> policy_names() {
   return {"drop", "prefix", "pad", "chunk", "error"};
@@ -89,163 +84,144 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 const std::vector<Flag>& planning_flags() {
   static const std::vector<Flag> kFlags = {
-      {"rules", 'r', Takes::File, "FILE|@NAME", "Inputs",
-       "partition rules; may repeat, first match wins", kRuled, true, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.planning.rules.push_back(path_of(s));
-       }},
-      {"architecture", 0, Takes::File, "FILE|NAME", "Inputs",
+      {"rules", Takes::File, "FILE|@NAME", "Inputs",
+       "partition rules; may repeat, first match wins", kRuled,
+       [](auto& s, auto& o, auto&) { o.planning.rules.push_back(path_of(s)); },
+       true, true, nullptr, 'r'},
+      {"architecture", Takes::File, "FILE|NAME", "Inputs",
        "how to read the model's config (default: what it says itself)",
-       "inspect check resolve analyze sweep simulate export diff", false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "inspect check resolve analyze sweep simulate export diff",
+       [](auto& s, auto& o, auto&) {
          // A shipped one is a name, whatever stands in the folder.
          const auto names = architecture_names();
-         const bool shipped =
-             std::find(names.begin(), names.end(), s.value) != names.end();
+         const bool shipped = std::ranges::find(names, s.value) != names.end();
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
-      {"scheme", 0, Takes::File, "FILE|NAME", "Inputs",
+      {"scheme", Takes::File, "FILE|NAME", "Inputs",
        "whose names the tensors of a config get (default: as save_pretrained "
        "writes them)",
-       "inspect check resolve analyze sweep export diff", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "inspect check resolve analyze sweep export diff",
+       [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
-         const bool shipped =
-             std::find(names.begin(), names.end(), s.value) != names.end();
+         const bool shipped = std::ranges::find(names, s.value) != names.end();
          o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
-      {"dialect", 0, Takes::Choice, "NAME", "Inputs",
-       "read rules as this dialect, whatever they look like", kRuled, false,
-       true, dialect_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.planning.dialect = s.value;
-       }},
-      {"table", 0, Takes::Text, "NAME", "Inputs",
-       "which of several tables in a Python file", kRuled, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.planning.table = s.value;
-       }},
-      {"set", 0, Takes::Text, "NAME=VALUE", "Inputs",
+      {"dialect", Takes::Choice, "NAME", "Inputs",
+       "read rules as this dialect, whatever they look like", kRuled,
+       [](auto& s, auto& o, auto&) { o.planning.dialect = s.value; }, false,
+       true, dialect_names},
+      {"table", Takes::Text, "NAME", "Inputs",
+       "which of several tables in a Python file", kRuled,
+       [](auto& s, auto& o, auto&) { o.planning.table = s.value; }},
+      {"set", Takes::Text, "NAME=VALUE", "Inputs",
        "answer to a condition that rules in Python leave open, such as "
        "use_expert_tensor_mode=false; may repeat",
-       kRuled, true, true, nullptr, set_answer},
-      {"pattern", 0, Takes::Text, "STRING", "Inputs",
-       "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
-       true, nullptr, set_pattern},
-      {"parity", 0, Takes::Nothing, "", "Inputs",
+       kRuled, set_answer, true},
+      {"pattern", Takes::Text, "STRING", "Inputs",
+       "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled,
+       set_pattern},
+      {"parity", Takes::Nothing, "", "Inputs",
        "as eFormer does it: how --pattern is read, axes that the mesh "
        "lacks, what --matmul gives",
-       "check resolve analyze sweep export inspect diff explain", false, true,
-       nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.planning.parity = true;
-       }},
-      {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
+       "check resolve analyze sweep export inspect diff explain",
+       [](auto&, auto& o, auto&) { o.planning.parity = true; }},
+      {"fallback", Takes::Choice, "WHAT", "Inputs",
        "for logical axes that no rule places (default axis_is_unsharded)",
-       kRuled, false, true, fallback_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kRuled,
+       [](auto& s, auto& o, auto&) {
          o.planning.fallback =
              find_fallback(s.value).value_or(o.planning.fallback);
-       }},
-      {"flax-compat", 0, Takes::Choice, "YEAR", "Inputs",
+       },
+       false, true, fallback_names},
+      {"flax-compat", Takes::Choice, "YEAR", "Inputs",
        "logical axes as flax of that year reads them (default current)", kRuled,
-       false, true, flax_versions,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       [](auto& s, auto& o, auto&) {
          o.planning.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
-       }},
-      {"mesh", 'm', Takes::Text, "AXES", "Inputs",
+       },
+       false, true, flax_versions},
+      {"mesh", Takes::Text, "AXES", "Inputs",
        "devices, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one size may "
        "be -1",
-       kRuled, false, true, nullptr, set_mesh},
-      {"devices", 0, Takes::Text, "N", "Inputs",
-       "number of devices, for a size of -1 or as a check", kRuled, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kRuled, set_mesh, false, true, nullptr, 'm'},
+      {"devices", Takes::Text, "N", "Inputs",
+       "number of devices, for a size of -1 or as a check", kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
          if (o.sweep.devices.size() == 1)
            o.planning.devices = o.sweep.devices[0];
        }},
-      {"slices", 0, Takes::Text, "N", "Inputs",
+      {"slices", Takes::Text, "N", "Inputs",
        "slices of devices joined by a slower network; each crosses an axis",
-       kRuled, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.planning.slices = integer_of(s, 1, kMaxDevices, d);
        }},
-      {"topology", 0, Takes::Text, "NAME", "Inputs",
+      {"topology", Takes::Text, "NAME", "Inputs",
        "what the devices are, in place of --devices and --hardware: v5p-128, "
        "2xv5e-256, a3-highgpu-8g, 8xH100",
-       kRuled, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.planning.topology = read_topology(s.value, s.where, d);
        }},
-      {"axes", 0, Takes::Text, "A,B,C", "Inputs",
+      {"axes", Takes::Text, "A,B,C", "Inputs",
        "axes that rules may name though the mesh lacks them; names for a mesh "
        "of sizes alone",
-       kRuled, false, true, nullptr, set_axes},
-      {"plan", 0, Takes::File, "FILE", "Inputs",
+       kRuled, set_axes},
+      {"plan", Takes::File, "FILE", "Inputs",
        "a saved plan instead of rules and mesh; with --mesh its specs on that "
        "mesh",
-       kPlanned, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.planning.saved_plan = path_of(s);
-       }},
-      {"min-size", 0, Takes::Text, "N", "Inputs",
-       "replicate arrays of fewer elements (default 0)", kRuled, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kPlanned,
+       [](auto& s, auto& o, auto&) { o.planning.saved_plan = path_of(s); }},
+      {"min-size", Takes::Text, "N", "Inputs",
+       "replicate arrays of fewer elements (default 0)", kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
        }},
-      {"on-indivisible", 0, Takes::Choice, "POLICY", "Inputs",
-       "for dimensions that axes do not divide (default drop)", kRuled, false,
-       true, policy_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+      {"on-indivisible", Takes::Choice, "POLICY", "Inputs",
+       "for dimensions that axes do not divide (default drop)", kRuled,
+       [](auto& s, auto& o, auto&) {
          o.planning.on_indivisible =
              find_policy(s.value).value_or(o.planning.on_indivisible);
-       }},
-      {"unmatched", 0, Takes::Choice, "WHAT", "Inputs",
-       "for parameters that no rule matches (default error)", kRuled, false,
-       true, unmatched_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       },
+       false, true, policy_names},
+      {"unmatched", Takes::Choice, "WHAT", "Inputs",
+       "for parameters that no rule matches (default error)", kRuled,
+       [](auto& s, auto& o, auto&) {
          o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
                                 : s.value == "replicate" ? Unmatched::Replicate
                                                          : Unmatched::Error;
-       }},
-      {"no-strict", 0, Takes::Nothing, "", "Inputs",
-       "apply rules verbatim: scalars, sizes and ranks alike", kRuled, false,
-       true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.planning.strict = false;
-       }},
-      {"declare", 0, Takes::Text, "A,B", "Inputs",
+       },
+       false, true, unmatched_names},
+      {"no-strict", Takes::Nothing, "", "Inputs",
+       "apply rules verbatim: scalars, sizes and ranks alike", kRuled,
+       [](auto&, auto& o, auto&) { o.planning.strict = false; }},
+      {"declare", Takes::Text, "A,B", "Inputs",
        "what is stored differently: replicate-kv-heads, pad-vocab=M, "
        "interleave-gate-up, interleave-qkv",
-       kRuled, true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kRuled,
+       [](auto& s, auto& o, auto& d) {
          append_declarations(s, o.planning.declarations, d);
-       }},
-      {"jobs", 0, Takes::Text, "N", "Inputs",
+       },
+       true},
+      {"jobs", Takes::Text, "N", "Inputs",
        "threads to use (default one per processor)",
-       "check resolve analyze sweep simulate export inspect diff gate", false,
-       true, nullptr, set_jobs},
-      {"mode", 0, Takes::Choice, "MODE", "Memory",
-       "what the model runs for (default train)", kRuled, false, true,
-       mode_choices,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "check resolve analyze sweep simulate export inspect diff gate",
+       set_jobs},
+      {"mode", Takes::Choice, "MODE", "Memory",
+       "what the model runs for (default train)", kRuled,
+       [](auto& s, auto& o, auto&) {
          o.planning.mode = find_mode(s.value).value_or(Mode::Train);
-       }},
-      {"tolerance", 0, Takes::Text, "F", "Diagnostics",
-       "memory that corrections may cost (default 0.02)", kRuled, false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       },
+       false, true, mode_choices},
+      {"tolerance", Takes::Text, "F", "Diagnostics",
+       "memory that corrections may cost (default 0.02)", kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.planning.tolerance = number_of(s, d).value_or(o.planning.tolerance);
        }},
-      {"max-replicated", 0, Takes::Text, "F", "Diagnostics",
-       "fraction of bytes that may stay unsharded (default any)", kRuled, false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+      {"max-replicated", Takes::Text, "F", "Diagnostics",
+       "fraction of bytes that may stay unsharded (default any)", kRuled,
+       [](auto& s, auto& o, auto& d) {
          o.planning.max_replicated = number_of(s, d);
        }},
   };

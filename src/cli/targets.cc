@@ -2,12 +2,11 @@
 #include "cli/targets.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flags.h"
 
 namespace shardplan::cli {
@@ -175,11 +174,10 @@ std::optional<std::vector<Target>> chosen_targets(
     std::vector<Target> targets, const std::vector<std::string>& patterns,
     Diagnostics& diags) {
   if (patterns.empty()) return targets;
-  std::vector<std::string> names;
-  for (const Target& target : targets) names.push_back(target.name);
+  std::vector<std::string> names = all_names(targets);
   bool fine = true;
   for (const std::string& pattern : patterns) {
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    if (std::ranges::any_of(names, [&](const std::string& name) {
           return is_like(pattern, name);
         })) {
       continue;
@@ -195,10 +193,9 @@ std::optional<std::vector<Target>> chosen_targets(
   }
   if (!fine) return std::nullopt;
   std::erase_if(targets, [&](const Target& target) {
-    return std::none_of(patterns.begin(), patterns.end(),
-                        [&](const std::string& pattern) {
-                          return is_like(pattern, target.name);
-                        });
+    return std::ranges::none_of(patterns, [&](const std::string& pattern) {
+      return is_like(pattern, target.name);
+    });
   });
   return targets;
 }

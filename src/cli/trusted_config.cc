@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a configuration that was found is trusted (cli/config.h).
-#include <charconv>
 #include <optional>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/config.h"
 #include "io/paths.h"
 
@@ -12,14 +12,7 @@ namespace {
 
 // The user who called sudo; empty where that is nobody.
 std::optional<int64_t> sudo_user(Host& host) {
-  const std::string text = host.environment("SUDO_UID").value_or("");
-  int64_t user = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, user);
-  if (text.empty() || problem != std::errc() || rest != end) {
-    return std::nullopt;
-  }
-  return user;
+  return parse_integer(host.environment("SUDO_UID").value_or(""));
 }
 
 bool is_ours(const FileInfo& info, Host& host) {

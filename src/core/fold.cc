@@ -55,7 +55,7 @@ struct NumberSet {
   }
   std::vector<std::string_view> sorted() const {
     std::vector<std::string_view> numbers(all.begin(), all.end());
-    std::sort(numbers.begin(), numbers.end(), is_less);
+    std::ranges::sort(numbers, is_less);
     return numbers;
   }
 };
@@ -342,7 +342,7 @@ std::string fold_digits(std::string_view name, DigitFolding folding) {
 
 bool can_be_folded_name(std::string_view key, DigitFolding folding) {
   std::string sample(key);
-  std::replace(sample.begin(), sample.end(), '*', '7');
+  std::ranges::replace(sample, '*', '7');
   return fold_digits(sample, folding) == key;
 }
 

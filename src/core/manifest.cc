@@ -25,8 +25,7 @@ uint64_t hash_of(const TensorType& type) {
 
 bool is_plain(std::string_view name) {
   return plain_json(name) == name.size() ||
-         std::all_of(name.begin(), name.end(),
-                     [](char c) { return c >= ' ' && c <= '~'; });
+         std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 // How many bytes two names have in common at their begin, eight at a time.
@@ -207,9 +206,8 @@ bool Manifest::keep(std::span<const Kept> tensors) {
 }
 
 Span Manifest::where(size_t index) const {
-  const auto after = std::upper_bound(
-      source_from_.begin(), source_from_.end(), index,
-      [](size_t i, const auto& entry) { return i < entry.first; });
+  const auto after = std::ranges::upper_bound(
+      source_from_, index, {}, &decltype(source_from_)::value_type::first);
   const SourceFile* file = std::prev(after)->second;
   const uint64_t begin = where_begin_[index];
   return {file, begin, begin + where_length_[index]};
@@ -343,11 +341,10 @@ void report_remarks(const Manifest& manifest, Diagnostics& diags) {
     diags.report(Code::Remark, {}, remark);
   }
   if (manifest.buffers().empty()) return;
-  diags.report(
-      Code::Remark, {},
-      plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-          " of " + bytes_text(manifest.buffer_bytes()) +
-          " in total are excluded (not parameters)");
+  diags.report(Code::Remark, {},
+               plural(std::ssize(manifest.buffers()), "buffer") + " of " +
+                   bytes_text(manifest.buffer_bytes()) +
+                   " in total are excluded (not parameters)");
 }
 
 }  // namespace shardplan

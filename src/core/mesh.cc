@@ -2,12 +2,11 @@
 #include "core/mesh.h"
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -15,7 +14,7 @@ namespace {
 bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
 bool is_name_character(char c) {
-  return starts_name(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  return starts_name(c) || is_digit(c) || c == '.' || c == '-';
 }
 
 // One `name=size` entry at [begin, end) of the source.
@@ -35,7 +34,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
     return diags
         .error(Code::InvalidMesh, where,
                in_backticks(name) + " is not an axis name")
-        .help(std::all_of(name.begin(), name.end(), is_digit) && !name.empty()
+        .help(std::ranges::all_of(name, is_digit) && !name.empty()
                   ? "`sweep` tries lists of sizes, such as `tp=1,2,4`"
               : blank ? "no spaces are allowed around `=` and `,`"
                       : "axis names start with a letter or `_` and go on with "
@@ -53,9 +52,8 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
                    {&source, begin, begin + sign},
                    {&source, begin + sign + 1, end}};
   const std::string_view digits = axis.size_where.text();
-  const auto [last, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), axis.size);
-  if (error != std::errc() || last != digits.data() + digits.size()) {
+  const auto size = parse_integer(digits);
+  if (!size) {
     return diags
         .error(Code::InvalidMesh, axis.size_where,
                in_backticks(digits) + " is not the size of an axis")
@@ -63,6 +61,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
             "a size is a positive integer, or -1 for the rest of "
             "`--devices`");
   }
+  axis.size = *size;
   return axis;
 }
 
@@ -124,12 +123,12 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
 }  // namespace
 
 bool contains(const AxisNames& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 bool is_axis_name(std::string_view text) {
   return !text.empty() && starts_name(text.front()) &&
-         std::all_of(text.begin(), text.end(), is_name_character);
+         std::ranges::all_of(text, is_name_character);
 }
 
 Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
@@ -280,16 +279,13 @@ std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const bool is_digit = c >= '0' && c <= '9';
     const bool sign = i == 0 && (c == '-' || c == '+');
-    good = good && (is_digit || sign || (c == '_' && after_digit));
-    if (is_digit || c == '-') digits += c;
-    after_digit = is_digit;
+    good = good && (is_digit(c) || sign || (c == '_' && after_digit));
+    if (is_digit(c) || c == '-') digits += c;
+    after_digit = is_digit(c);
   }
-  int64_t size = 0;
-  const auto [last, problem] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), size);
-  if (good && after_digit && problem == std::errc()) return size;
+  const auto size = parse_integer(digits);
+  if (good && after_digit && size) return size;
   return diags
       .error(Code::InvalidMesh, where,
              in_backticks(text) + " is not the size of an axis")
@@ -301,7 +297,7 @@ Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
   auto report =
       diags.error(Code::InvalidMesh, where,
                   "there are " + std::to_string(sizes) + " sizes for " +
-                      plural(static_cast<int64_t>(names.size()), "axis"));
+                      plural(std::ssize(names), "axis"));
   report.fact("the axes are " + quoted_names(names, ", "));
   return report;
 }
@@ -323,7 +319,7 @@ std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
   const size_t colon = part.text().find(':');
   const Span name{part.file, part.begin, part.begin + colon};
   if (colon == std::string_view::npos ||
-      std::find(names.begin(), names.end(), name.text()) == names.end()) {
+      std::ranges::find(names, name.text()) == names.end()) {
     return diags
         .error(Code::InvalidMesh, part,
                in_backticks(part.text().substr(0, colon)) +
@@ -376,9 +372,8 @@ std::optional<std::vector<AxisRequest>> parse_mesh_dims(
     axes.push_back(*std::move(axis));
   }
   for (const AxisName& name : names) {
-    const bool used =
-        std::any_of(axes.begin(), axes.end(),
-                    [&](const AxisRequest& a) { return a.name == name; });
+    const bool used = std::ranges::any_of(
+        axes, [&](const AxisRequest& a) { return a.name == name; });
     if (used) continue;
     return diags.error(Code::InvalidMesh, {&source, 0, source.text().size()},
                        "axis " + in_backticks(name) + " has no size");

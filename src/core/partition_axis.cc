@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/partition_axis.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -122,12 +122,9 @@ Diagnostics::Builder report_unknown(const std::string& token,
   for (const PartitionField& field : kFields) {
     if (!field.token.empty()) known.emplace_back(field.token);
   }
-  auto report = diags.error(Code::UnknownAxis, {},
-                            "unknown semantic axis " + in_backticks(token));
-  if (const auto near = nearest(token, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
-  return report;
+  return suggest(diags.error(Code::UnknownAxis, {},
+                             "unknown semantic axis " + in_backticks(token)),
+                 token, known);
 }
 
 SemanticEntry one(std::string_view token) {
@@ -307,10 +304,7 @@ std::span<const ShardingPreset> sharding_presets() {
 }
 
 const ShardingPreset* find_sharding_preset(std::string_view name) {
-  for (const ShardingPreset& preset : sharding_presets()) {
-    if (preset.name == name) return &preset;
-  }
-  return nullptr;
+  return find_named(sharding_presets(), name);
 }
 
 }  // namespace shardplan

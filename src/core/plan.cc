@@ -2,11 +2,8 @@
 
 #include "core/plan.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <utility>
-#include <vector>
 
 #include <openssl/sha.h>
 

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
-#include <string_view>
 #include <utility>
+
+#include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -31,14 +32,9 @@ bool add_declaration(std::string_view text, Declarations& declarations) {
   }
   if (!text.starts_with(kPadVocab)) return false;
   text.remove_prefix(kPadVocab.size());
-  int64_t multiple = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, multiple);
-  if (problem != std::errc() || rest != end || multiple < 1 ||
-      multiple > kMaxPadVocab) {
-    return false;
-  }
-  declarations.pad_vocab = multiple;
+  const auto multiple = parse_integer(text);
+  if (!multiple || *multiple < 1 || *multiple > kMaxPadVocab) return false;
+  declarations.pad_vocab = *multiple;
   return true;
 }
 
@@ -66,9 +62,9 @@ void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
   if (how == LogicalMerge::ReplaceAll) all.clear();
   if (how == LogicalMerge::ReplaceNames) {
     std::erase_if(all, [&](const LogicalRule& rule) {
-      return std::any_of(
-          later.begin(), later.end(),
-          [&](const LogicalRule& other) { return other.name == rule.name; });
+      return std::ranges::any_of(later, [&](const LogicalRule& other) {
+        return other.name == rule.name;
+      });
     });
   }
   std::move(later.begin(), later.end(), std::back_inserter(all));

@@ -50,8 +50,7 @@ std::string spec_text(const PartitionSpec& spec) {
 }
 
 bool names_no_axis(const PartitionSpec& spec) {
-  return std::all_of(spec.dims.begin(), spec.dims.end(),
-                     [](const AxisNames& axes) { return axes.empty(); });
+  return std::ranges::all_of(spec.dims, &AxisNames::empty);
 }
 
 int64_t shard_count(const Mesh& mesh, const AxisNames& axes) {

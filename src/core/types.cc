@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
-#include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -84,18 +83,10 @@ constexpr std::array<LongForm, 5> kLongForms = {{
     {"int", "i"},
 }};
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
-}
-
 // "bfloat16" -> "bf16", "float8_e4m3fn" -> "f8_e4m3fn". JAX and ml_dtypes add
 // "fnu" (finite, no negative zero ...) to the name of e8m0.
 std::string short_form(std::string_view text) {
-  std::string result = lower(text);
+  std::string result = lower_case(text);
   for (const LongForm& form : kLongForms) {
     if (result.starts_with(form.word)) {
       result.replace(0, form.word.size(), form.prefix);
@@ -135,15 +126,13 @@ std::optional<DType> find_dtype(std::string_view text) {
 }
 
 std::string nearest_dtype(std::string_view text) {
-  std::vector<std::string> names;
-  names.reserve(kDTypes.size());
-  for (const DTypeInfo& info : kDTypes) names.emplace_back(info.name);
+  std::vector<std::string> names = all_names(kDTypes);
   return nearest(short_form(text), names).value_or("");
 }
 
 std::optional<int64_t> element_count(const Shape& shape) {
   // A zero makes the product zero, however large the other sizes are.
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   int64_t count = 1;
   for (const int64_t size : shape) {
     const std::optional<int64_t> product = checked_mul(count, size);

@@ -3,12 +3,8 @@
 #include "findings/findings.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
 #include <numeric>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -25,7 +21,7 @@ template <typename Input>
 void run_checks(const Input& input, std::span<const Needs> sides,
                 Diagnostics& diags) {
   const auto contains = [](const auto& all, auto one) {
-    return std::find(all.begin(), all.end(), one) != all.end();
+    return std::ranges::find(all, one) != all.end();
   };
   for (const Check& check : checks()) {
     if (!contains(sides, check.needs)) continue;
@@ -159,7 +155,7 @@ void lint(const RecordedInput& input, Diagnostics& diags) {
 }
 
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {
-  if (input.summary == nullptr) return static_cast<int64_t>(parameters.size());
+  if (input.summary == nullptr) return std::ssize(parameters);
   int64_t count = 0;
   for (const uint32_t i : parameters) count += input.summary->counts.all[i];
   return count;
@@ -196,7 +192,7 @@ void PerDevice::add(std::span<const uint32_t> parameters, Int128 each) {
 
 Int128 PerDevice::most() const {
   if (of_stage_.empty()) return on_all_;
-  return on_all_ + *std::max_element(of_stage_.begin(), of_stage_.end());
+  return on_all_ + *std::ranges::max_element(of_stage_);
 }
 
 int64_t per_device(const LintInput& input, std::span<const uint32_t> parameters,
@@ -323,7 +319,7 @@ std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {
     divisors.push_back(i);
     if (both / i != i && both / i <= most) divisors.push_back(both / i);
   }
-  std::sort(divisors.begin(), divisors.end());
+  std::ranges::sort(divisors);
   return divisors;
 }
 

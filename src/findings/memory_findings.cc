@@ -2,8 +2,6 @@
 // What a budget gives cause to report: a plan that does not fit, with what
 // would help, and stages that differ.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,9 +88,8 @@ std::string categories_text(const CategoryBytes& bytes) {
   for (size_t i = 0; i < kCategories; ++i) {
     if (bytes[i] > 0) sorted.emplace_back(bytes[i], i);
   }
-  std::stable_sort(
-      sorted.begin(), sorted.end(),
-      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(
+      sorted, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [size, category] : sorted) {
     text += (text.empty() ? "" : ", ") +

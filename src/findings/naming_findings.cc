@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -36,7 +35,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
 
 template <typename Names>
 bool contains(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 // Words for the same kind of parallelism.
@@ -70,7 +69,7 @@ AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
 bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
   const AxisNames known = {axis};
   return !meant_axis(unknown, axis).empty() ||
-         std::any_of(unknown.begin(), unknown.end(), [&](const AxisName& name) {
+         std::ranges::any_of(unknown, [&](const AxisName& name) {
            return nearest(name, known).has_value();
          });
 }
@@ -206,11 +205,11 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
         axis.name == options.pipeline_axis) {
       continue;
     }
-    const bool shards = std::any_of(
-        plan.placements.begin(), plan.placements.end(), [&](const auto& p) {
-          return std::any_of(
-              p.spec.dims.begin(), p.spec.dims.end(),
-              [&](const AxisNames& axes) { return contains(axes, axis.name); });
+    const bool shards =
+        std::ranges::any_of(plan.placements, [&](const auto& p) {
+          return std::ranges::any_of(p.spec.dims, [&](const AxisNames& axes) {
+            return contains(axes, axis.name);
+          });
         });
     if (shards || is_misspelt(axis.name, unknown)) continue;
     all.push_back({axis.name, meant_axis(declared, axis.name)});
@@ -332,7 +331,7 @@ std::string end_of(std::string_view name) {
 // Not found in any name whatever. A rule that some name lacks is not a
 // catch-all: only the others need to be compiled.
 bool is_specific(const PlanRule& rule, const Plan& plan) {
-  return rule.found < static_cast<int64_t>(plan.placement_of.size()) ||
+  return rule.found < std::ssize(plan.placement_of) ||
          !is_catch_all(rule.pattern);
 }
 
@@ -353,17 +352,15 @@ const PlanRule& rule_of(const Plan& plan, int number) {
 }
 
 bool asks_for_shards(const Plan& plan) {
-  return std::any_of(plan.placements.begin(), plan.placements.end(),
-                     [](const Placement& placement) {
-                       return placement.requested &&
-                              !names_no_axis(placement.asked());
-                     });
+  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
+    return placement.requested && !names_no_axis(placement.asked());
+  });
 }
 
 bool has_unmatched(const Plan& plan) {
-  return std::any_of(
-      plan.placements.begin(), plan.placements.end(),
-      [&](const Placement& placement) { return plan.is_unmatched(placement); });
+  return std::ranges::any_of(plan.placements, [&](const Placement& placement) {
+    return plan.is_unmatched(placement);
+  });
 }
 
 // Looks for a parameter that one of the rules would match, had it the
@@ -425,14 +422,14 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
     naming.of_names = true;
     return;
   }
-  if (std::any_of(rules.begin(), rules.end(), is_found)) return;
+  if (std::ranges::any_of(rules, is_found)) return;
   find_other_scheme(input, rules, naming);
   if (naming.other_rule > 0) {
     naming.of_names = true;
     return;
   }
-  const bool any_found = std::any_of(
-      plan.rules.begin(), plan.rules.end(),
+  const bool any_found = std::ranges::any_of(
+      plan.rules,
       [&](const PlanRule& r) { return r.found > 0 && is_specific(r, plan); });
   if (any_found || asks_for_shards(plan)) return;
   naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
@@ -455,8 +452,8 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
       if (label && placed.contains(*label)) return;
     }
   }
-  const bool any_found = std::any_of(
-      input.plan.rules.begin(), input.plan.rules.end(), [&](const PlanRule& r) {
+  const bool any_found =
+      std::ranges::any_of(input.plan.rules, [&](const PlanRule& r) {
         return r.found > 0 && is_specific(r, input.plan);
       });
   naming.of_labels = !any_found && !naming.of_names;
@@ -550,9 +547,8 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
 
 void report_missed_names(const LintInput& input, Diagnostics& diags) {
   const std::vector<int> rules = sharding_rules(input.plan);
-  const int first = *std::find_if(rules.begin(), rules.end(), [&](int rule) {
-    return rule_of(input.plan, rule).found == 0;
-  });
+  const int first = *std::ranges::find_if(
+      rules, [&](int rule) { return rule_of(input.plan, rule).found == 0; });
   auto report =
       diags.report(Code::RulesForOtherNames, {},
                    "the rules are for other names than the model has");
@@ -567,9 +563,9 @@ void report_missed_names(const LintInput& input, Diagnostics& diags) {
 
 // Whether a logical axis is given several mesh axes, as a spec has them.
 bool has_many_axes(const RuleSet& rules) {
-  return std::any_of(
-      rules.logical_rules.begin(), rules.logical_rules.end(),
-      [](const LogicalRule& rule) { return rule.axes.size() > 1; });
+  return std::ranges::any_of(rules.logical_rules, [](const LogicalRule& rule) {
+    return rule.axes.size() > 1;
+  });
 }
 
 void report_missed_labels(const LintInput& input, Diagnostics& diags) {

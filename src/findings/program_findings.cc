@@ -4,15 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -276,8 +272,7 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
     }
   }
   if (names.empty()) return;
-  const std::string count =
-      plural(static_cast<int64_t>(names.size()), "parameter");
+  const std::string count = plural(std::ssize(names), "parameter");
   auto finding =
       diags.report(Code::UnreadParameter, {},
                    "the forward pass never reads " + count + " of the model");
@@ -337,7 +332,7 @@ std::optional<int> summed_bias(const Graph& graph, int value) {
   if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
     return std::nullopt;
   }
-  const auto rank = static_cast<int64_t>(shape.size());
+  const auto rank = std::ssize(shape);
   if (dims.front() != 0 && dims.front() != -rank) return std::nullopt;
   return bias;
 }
@@ -380,10 +375,7 @@ std::vector<int> repeated_biases(const Graph& graph) {
     if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
-      if (!bias ||
-          std::find(found.begin(), found.end(), *bias) != found.end()) {
-        continue;
-      }
+      if (!bias || std::ranges::find(found, *bias) != found.end()) continue;
       const int64_t size =
           graph.values[static_cast<size_t>(*bias)].shape.front();
       if (is_product_over(graph, node.operands[1 - side], size)) {

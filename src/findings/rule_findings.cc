@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -76,8 +75,7 @@ std::string subject_text(const LintInput& input, int number) {
 
 // Who wrote rules of their own is not helped by other ones.
 bool all_are_shipped(const Plan& plan) {
-  return std::all_of(plan.rules.begin(), plan.rules.end(),
-                     [](const PlanRule& rule) { return rule.shipped; });
+  return std::ranges::all_of(plan.rules, &PlanRule::shipped);
 }
 
 }  // namespace
@@ -193,7 +191,7 @@ std::optional<FoundIn> found_by_placement(const LintInput& input,
   const Manifest& manifest = input.manifest;
   if (manifest.size() > kMaxNames) return std::nullopt;
   FoundIn names(input.plan.placements.size());
-  if (rule.found == static_cast<int64_t>(manifest.size())) {
+  if (rule.found == std::ssize(manifest)) {
     for (size_t i = 0; i < names.size(); ++i) {
       const std::span<const uint32_t> all = input.of_placement.of(i);
       names[i].assign(all.begin(), all.end());
@@ -251,17 +249,14 @@ std::optional<Comparison> compare(const LintInput& input,
 // taken over.
 bool is_overridden(const Plan& plan, const PlanRule& rule) {
   return rule.shipped &&
-         std::none_of(
-             rule.shadowed_by.begin(), rule.shadowed_by.end(), [&](int winner) {
-               return plan.rules[static_cast<size_t>(winner) - 1].shipped;
-             });
+         std::ranges::none_of(rule.shadowed_by, [&](int winner) {
+           return plan.rules[static_cast<size_t>(winner) - 1].shipped;
+         });
 }
 
 // One that some name lacks does not, and need not be compiled for that.
 bool matches_every_name(const LintInput& input, const PlanRule& rule) {
-  if (rule.found < static_cast<int64_t>(input.plan.placement_of.size())) {
-    return false;
-  }
+  if (rule.found < std::ssize(input.plan.placement_of)) return false;
   return input.summary == nullptr ? is_catch_all(rule.pattern)
                                   : input.summary->is_catch_all(rule.pattern);
 }
@@ -379,17 +374,16 @@ std::vector<std::string> helps_for_entries(
         std::string help = "add `" + *entry + "` to " +
                            std::string(form->unordered) +
                            ", which shards the rest of that block";
-        if (std::find(helps.begin(), helps.end(), help) == helps.end()) {
+        if (std::ranges::find(helps, help) == helps.end()) {
           helps.push_back(std::move(help));
         }
       }
     }
   }
-  const bool has_matrix =
-      std::any_of(classes.begin(), classes.end(), [&](uint32_t number) {
-        const ParameterClass& c = input.folding.classes[number];
-        return input.plan.placements[c.kind].type.shape.size() > 1;
-      });
+  const bool has_matrix = std::ranges::any_of(classes, [&](uint32_t number) {
+    const ParameterClass& c = input.folding.classes[number];
+    return input.plan.placements[c.kind].type.shape.size() > 1;
+  });
   if (helps.empty() && form != nullptr && has_matrix) {
     helps.emplace_back(form->instead);
   }
@@ -641,10 +635,9 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
         return input.plan.placements[input.folding.classes[number].kind].type;
       };
       const Shape& first = type_of(kinds.begin()->second).shape;
-      const bool differ =
-          std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
-            return type_of(kind.second).shape != first;
-          });
+      const bool differ = std::ranges::any_of(kinds, [&](const auto& kind) {
+        return type_of(kind.second).shape != first;
+      });
       if (!differ) continue;
       auto report = diags.report(
           Code::MergedLayouts, rule_span(input, rule),

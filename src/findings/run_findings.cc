@@ -255,7 +255,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
                    count_text(static_cast<int64_t>(order.size() - kMostFacts)) +
                    " more");
     }
-    finding.findings(static_cast<int64_t>(all.size()));
+    finding.findings(std::ssize(all));
     finding.help(unseen_help(input, kind, all.front()->value));
   }
 }
@@ -355,8 +355,7 @@ void report_unused_experts(const RunInput& input, Diagnostics& diags) {
           " got no token in " + name_of_value(graph, first.value));
   note.fact("what they compute was not seen; everything else was compared");
   if (all.size() > 1) {
-    note.fact("so it is " + count_text(static_cast<int64_t>(all.size())) +
-              " times in all");
+    note.fact("so it is " + count_text(std::ssize(all)) + " times in all");
   }
   note.help(
       "more tokens reach more experts: `--tokens BxS`; `--values field` "

@@ -84,9 +84,7 @@ std::set<std::string> keep_whole(const LintInput& input,
   std::set<std::string> names;
   for (const Unit& unit : units) {
     const AxisNames cutting = cutting_axes(unit, axes);
-    if (std::find(cutting.begin(), cutting.end(), axis) == cutting.end()) {
-      continue;
-    }
+    if (std::ranges::find(cutting, axis) == cutting.end()) continue;
     const int64_t others = shard_count(mesh, cutting) / mesh.size_of(axis);
     if (std::erase_if(sizes, [&](int64_t size) {
           return is_cut(unit, size * others, input.plan.declarations);
@@ -282,7 +280,7 @@ class Entries {
 bool is_declared(const LintInput& input, const AxisName& axis) {
   if (input.rules == nullptr) return false;
   const AxisNames& declared = input.rules->declared_axes;
-  return std::find(declared.begin(), declared.end(), axis) != declared.end();
+  return std::ranges::find(declared, axis) != declared.end();
 }
 
 void explain_unknown(const LintInput& input, const AxisName& axis,
@@ -363,7 +361,7 @@ std::string meaning_text(const LintInput& input, const EntryKey& key,
   const auto dim = static_cast<size_t>(key.dim);
   if (dim >= written.dims.size()) return "";
   const AxisNames& names = written.dims[dim];
-  if (std::none_of(names.begin(), names.end(), [&](const AxisName& name) {
+  if (std::ranges::none_of(names, [&](const AxisName& name) {
         return entries.is_other(name);
       })) {
     return "";

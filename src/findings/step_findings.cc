@@ -17,10 +17,9 @@ std::string parts_text(const MemoryBracket& bracket) {
   for (const BracketRow& row : bracket.rows) {
     if (row.bytes[1] > 0) rows.push_back(&row);
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const BracketRow* a, const BracketRow* b) {
-                     return a->bytes[1] > b->bytes[1];
-                   });
+  std::ranges::stable_sort(rows, [](const BracketRow* a, const BracketRow* b) {
+    return a->bytes[1] > b->bytes[1];
+  });
   std::string text;
   for (size_t i = 0; i < std::min(rows.size(), kMostNamed); ++i) {
     text += (i == 0 ? "" : ", ") + rows[i]->title + " " +
@@ -55,10 +54,10 @@ std::vector<std::string> ways_out(const StepFinding& finding) {
       others.push_back(&one);
     }
   }
-  std::stable_sort(others.begin(), others.end(),
-                   [](const TriedChange* a, const TriedChange* b) {
-                     return a->upper < b->upper;
-                   });
+  std::ranges::stable_sort(others,
+                           [](const TriedChange* a, const TriedChange* b) {
+                             return a->upper < b->upper;
+                           });
   if (others.size() > 2) others.resize(2);
   for (const TriedChange* one : others) {
     add(*one, one->fit.perhaps() ? "it may fit" : "not enough");
@@ -126,7 +125,7 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
     report.fact("the fullest devices are those of " + bracket.device);
   }
   const auto fits = [](const TriedChange& one) { return one.fit.surely(); };
-  if (std::none_of(finding.tried.begin(), finding.tried.end(), fits)) {
+  if (std::ranges::none_of(finding.tried, fits)) {
     report.fact("no change tried guarantees a fit");
   }
   for (std::string& text : ways_out(finding)) report.help(std::move(text));

@@ -3,17 +3,15 @@
 #include "findings/unit_findings.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
 #include "resolve/resolve.h"
@@ -222,11 +220,11 @@ Declarations declared_for(const LintInput& input, std::string_view name,
   const std::vector<StoredDim> expected =
       stored_dims(name, placement.type, placement.spec, input.plan.mesh,
                   input.plan.declarations, known);
-  const bool same = std::equal(
-      expected.begin(), expected.end(), placement.stored_dims.begin(),
-      placement.stored_dims.end(), [](const StoredDim& a, const StoredDim& b) {
-        return a.dim == b.dim && a.size == b.size;
-      });
+  const bool same =
+      std::ranges::equal(expected, placement.stored_dims,
+                         [](const StoredDim& a, const StoredDim& b) {
+                           return a.dim == b.dim && a.size == b.size;
+                         });
   return same ? input.plan.declarations : Declarations();
 }
 
@@ -266,8 +264,7 @@ std::vector<Finding> split_units(const LintInput& input,
 Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
   if (split.unit.atomic) return Severity::Error;
-  const bool gathers =
-      std::all_of(split.axes.begin(), split.axes.end(), is_gathered_axis);
+  const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
   // Blocks are never inferred from a name: facts or scales tell them.
   const bool told = known.given() || split.unit.kind == UnitKind::QuantBlock;
   return told && !gathers ? Severity::Error : Severity::Warning;
@@ -316,8 +313,7 @@ std::string whole_text(const LintInput& input, const Finding& finding,
   std::erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
                 [&](const AxisName& a) {
                   const AxisNames& cutting = finding.split.axes;
-                  return std::find(cutting.begin(), cutting.end(), a) !=
-                         cutting.end();
+                  return std::ranges::find(cutting, a) != cutting.end();
                 });
   measure(whole, input.plan.mesh, input.plan.on_indivisible);
   return "kept whole on every device they would take " +
@@ -401,14 +397,14 @@ void check_split_units(const LintInput& input, Diagnostics& diags) {
 namespace {
 
 bool has_parameter(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  return std::ranges::find(axes, axis) != axes.end();
 }
 
 // Told as SP208.
 bool is_unmentioned(const LintInput& input, const AxisName& axis) {
   const auto& all = input.naming.axes;
-  return std::any_of(all.begin(), all.end(),
-                     [&](const auto& each) { return each.axis == axis; });
+  return std::ranges::any_of(
+      all, [&](const auto& each) { return each.axis == axis; });
 }
 
 // Rules that shard nothing because names or axes are called otherwise: what
@@ -416,8 +412,9 @@ bool is_unmentioned(const LintInput& input, const AxisName& axis) {
 bool is_for_others(const LintInput& input) {
   const NamingMismatch& naming = input.naming;
   return naming.of_names || naming.of_labels ||
-         std::any_of(naming.axes.begin(), naming.axes.end(),
-                     [](const auto& each) { return !each.in_rules.empty(); });
+         std::ranges::any_of(naming.axes, [](const auto& each) {
+           return !each.in_rules.empty();
+         });
 }
 
 StagedCounts counts_by_placement(const LintInput& input) {
@@ -447,9 +444,8 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
   if (input.naming.of_names || input.naming.of_labels) return;
   const std::vector<AxisSaving> savings =
       axis_savings(input.plan, counts_by_placement(input));
-  const bool any_sharded = std::any_of(
-      savings.begin(), savings.end(),
-      [](const AxisSaving& each) { return each.sharded_tensors > 0; });
+  const bool any_sharded = std::ranges::any_of(
+      savings, [](const AxisSaving& each) { return each.sharded_tensors > 0; });
   for (const AxisSaving& saving : savings) {
     const AxisNames& zero = input.options.zero_axes;
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
@@ -541,11 +537,8 @@ std::string causes(const Plan& plan) {
       }
     }
   }
-  std::string text;
-  for (const Code code : codes) {
-    text += (text.empty() ? "" : " or ") + code_id(code);
-  }
-  return text;
+  return joined_of(codes, " or ",
+                   [&](const Code code) { return code_id(code); });
 }
 
 void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
@@ -565,9 +558,8 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
   const double fraction =
       asked == 0 ? 0 : static_cast<double>(growth) / static_cast<double>(asked);
   if (growth <= 0 || fraction <= input.options.tolerance) return;
-  std::stable_sort(
-      losses.begin(), losses.end(),
-      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(
+      losses, [](const auto& a, const auto& b) { return a.first > b.first; });
   auto report =
       diags.report(Code::ShardingLost, {},
                    "dropped sharding costs " + bytes_text(growth) +

@@ -2,7 +2,6 @@
 #include "gate/collective_changes.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -117,10 +116,9 @@ std::string title_of_uses(const std::vector<UsePair>& pairs) {
 GateChange change_of_uses(const std::string& target, std::vector<UsePair> pairs,
                           Trend trend, const SideCollectives& before,
                           const SideCollectives& after) {
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [](const UsePair& a, const UsePair& b) {
-                     return std::abs(a.grown()) > std::abs(b.grown());
-                   });
+  std::ranges::stable_sort(pairs, [](const UsePair& a, const UsePair& b) {
+    return std::abs(a.grown()) > std::abs(b.grown());
+  });
   GateChange change;
   change.kind = GateKind::Collective;
   change.target = target;
@@ -172,11 +170,10 @@ std::vector<GateChange> collective_changes(const std::string& target,
     changes.push_back(change_of_uses(target, std::move(pairs),
                                      std::get<Trend>(key), before, after));
   }
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const GateChange& a, const GateChange& b) {
-                     return std::abs(a.bytes_per_device) >
-                            std::abs(b.bytes_per_device);
-                   });
+  std::ranges::stable_sort(
+      changes, [](const GateChange& a, const GateChange& b) {
+        return std::abs(a.bytes_per_device) > std::abs(b.bytes_per_device);
+      });
   return changes;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gate/fail_on.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "gate/rule_changes.h"
 
 namespace shardplan {
@@ -26,15 +26,9 @@ constexpr FailOnSwitch kSwitches[] = {{"new-errors", &FailOn::new_errors},
 std::optional<double> fraction_of(std::string_view text) {
   const bool is_percent = text.ends_with('%');
   if (is_percent) text.remove_suffix(1);
-  double value = 0;
-  const auto read =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || read.ec != std::errc() ||
-      read.ptr != text.data() + text.size() || !std::isfinite(value) ||
-      value < 0) {
-    return std::nullopt;
-  }
-  return is_percent ? value / 100 : value;
+  const auto value = parse_real(text);
+  if (!value || !std::isfinite(*value) || *value < 0) return std::nullopt;
+  return is_percent ? *value / 100 : *value;
 }
 
 }  // namespace

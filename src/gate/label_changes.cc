@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gate/label_changes.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>

@@ -369,9 +369,7 @@ std::vector<PatternSample> pattern_samples(std::string_view pattern,
       return other.text == sample->text && other.at_begin == sample->at_begin &&
              other.at_end == sample->at_end;
     };
-    if (!sample || std::any_of(samples.begin(), samples.end(), is_known)) {
-      continue;
-    }
+    if (!sample || std::ranges::any_of(samples, is_known)) continue;
     samples.push_back(*std::move(sample));
   }
   return samples;
@@ -384,8 +382,7 @@ std::vector<std::string> joined_samples(const PatternSample& a,
   add_in_order(b, a, all);
   std::vector<std::string> distinct;
   for (std::string& text : all) {
-    if (text.empty() ||
-        std::find(distinct.begin(), distinct.end(), text) != distinct.end()) {
+    if (text.empty() || std::ranges::find(distinct, text) != distinct.end()) {
       continue;
     }
     distinct.push_back(std::move(text));

@@ -150,11 +150,10 @@ std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
 }
 
 bool is_same_text(const RuleSet& a, const RuleSet& b) {
-  return std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
-                    b.sources.end(),
-                    [](const SourcePtr& one, const SourcePtr& other) {
-                      return one->text() == other->text();
-                    });
+  return std::ranges::equal(a.sources, b.sources,
+                            [](const SourcePtr& one, const SourcePtr& other) {
+                              return one->text() == other->text();
+                            });
 }
 
 }  // namespace shardplan

@@ -12,9 +12,8 @@ Mesh mesh_of(const RuleSet& rules) {
   std::vector<Axis> axes;
   if (rules.mesh) {
     for (const AxisRequest& axis : *rules.mesh) {
-      const bool is_known = std::any_of(
-          axes.begin(), axes.end(),
-          [&](const Axis& other) { return other.name == axis.name; });
+      const bool is_known = std::ranges::any_of(
+          axes, [&](const Axis& other) { return other.name == axis.name; });
       if (!is_known) axes.push_back({axis.name, 1});
     }
   }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/text.h"
 #include "gate/pattern_samples.h"
 #include "resolve/match.h"
 
@@ -126,8 +125,7 @@ class Winners {
   // Whether the last name asked has both rules on either side.
   bool has_both(int before_a, int before_b, int after_a, int after_b) const {
     const auto has = [](const std::vector<int>& found, int rule) {
-      return rule != kNoRule &&
-             std::binary_search(found.begin(), found.end(), rule);
+      return rule != kNoRule && std::ranges::binary_search(found, rule);
     };
     return (has(old_found_, before_a) && has(old_found_, before_b)) ||
            (has(new_found_, after_a) && has(new_found_, after_b));
@@ -187,9 +185,8 @@ std::vector<bool> kept_in_place(const Pairing& pairing) {
   std::vector<int> tails;  // of sequences by length
   std::vector<int> previous(pairing.before_of.size(), kNoRule);
   for (const int rule : common) {
-    const auto at = std::lower_bound(
-        tails.begin(), tails.end(), old_place(rule),
-        [&](int tail, int place) { return old_place(tail) < place; });
+    const auto at =
+        std::ranges::lower_bound(tails, old_place(rule), {}, old_place);
     if (at != tails.begin()) {
       previous[static_cast<size_t>(rule)] = *std::prev(at);
     }
@@ -362,7 +359,7 @@ class PairNames {
 // `model.layers.0.self_attn.q_proj.weight` as Flax checkpoints have it.
 std::string with_slashes(std::string_view name) {
   std::string text(name);
-  std::replace(text.begin(), text.end(), '.', '/');
+  std::ranges::replace(text, '.', '/');
   constexpr std::string_view kWeight = "/weight";
   if (text.ends_with(kWeight)) {
     const bool is_embedding = text.find("embed") != std::string::npos;
@@ -414,9 +411,8 @@ void add_takeovers(const RuleLists& lists, const Pairing& pairing,
          pairing.before_of[static_cast<size_t>(is)] == kNoRule);
     if (!is_plain) ordered.push_back({{is, was}, &witness});
   }
-  std::stable_sort(
-      ordered.begin(), ordered.end(),
-      [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(
+      ordered, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [rules, witness] : ordered) {
     const auto [is, was] = rules;
     const Rule* old_rule = rule_at(lists.before, was);
@@ -466,12 +462,9 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   const AlikeNumbers alike = alike_numbers(lists);
   const std::vector<bool> kept = kept_in_place(pairing);
   Winners winners(pairing, alike, *before, *after);
-  const bool is_same_list =
-      lists.before.size() == lists.after.size() &&
-      std::find(kept.begin(), kept.end(), false) == kept.end();
-  if (!is_same_list) {
-    ask_known_names(lists, names, pairing, kept, winners);
-  }
+  const bool is_same_list = lists.before.size() == lists.after.size() &&
+                            std::ranges::find(kept, false) == kept.end();
+  if (!is_same_list) ask_known_names(lists, names, pairing, kept, winners);
   bool left_out = false;
   std::map<int, Unwitnessed> open_of;  // by mover
   PairNames pair_names(lists);

@@ -2,7 +2,6 @@
 // What became of rules over names: their specs, and who decides which names.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/manifest.h"

@@ -5,11 +5,11 @@
 #include <array>
 #include <functional>
 #include <set>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/partition_axis.h"
 
 namespace shardplan {
@@ -24,10 +24,7 @@ std::span<const ExportTarget> export_targets() {
 }
 
 const ExportTarget* find_export_target(std::string_view name) {
-  for (const ExportTarget& target : export_targets()) {
-    if (target.name == name) return &target;
-  }
-  return nullptr;
+  return find_named(export_targets(), name);
 }
 
 namespace {
@@ -44,11 +41,9 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
     const AxisNames& axes = placement.spec.dims[dim];
     const int64_t shards = shard_count(plan.mesh, axes);
     if (shape[dim] % shards == 0) continue;
-    std::string sizes;
-    for (const AxisName& axis : axes) {
-      sizes += (sizes.empty() ? "" : ",") + axis + "=" +
-               std::to_string(plan.mesh.size_of(axis));
-    }
+    const std::string sizes = joined_of(axes, ",", [&](const AxisName& axis) {
+      return axis + "=" + std::to_string(plan.mesh.size_of(axis));
+    });
     return "dimension " + std::to_string(dim) + " is " +
            std::to_string(shape[dim]) + ", which " + sizes + " does not divide";
   }
@@ -56,11 +51,9 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
 }
 
 bool names_unconstrained(const PartitionSpec& spec) {
-  return std::any_of(
-      spec.dims.begin(), spec.dims.end(), [](const AxisNames& axes) {
-        return std::find(axes.begin(), axes.end(), kUnconstrained) !=
-               axes.end();
-      });
+  return std::ranges::any_of(spec.dims, [](const AxisNames& axes) {
+    return std::ranges::find(axes, kUnconstrained) != axes.end();
+  });
 }
 
 // One diagnostic for all parameters that have the reason; false when there are
@@ -83,8 +76,7 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
   if (names.empty()) return true;
   std::string who = in_backticks(names.front());
   if (names.size() > 1) {
-    who +=
-        " and " + count_text(static_cast<int64_t>(names.size()) - 1) + " more";
+    who += " and " + count_text(std::ssize(names) - 1) + " more";
   }
   diags
       .error(Code::Inexpressible, input.manifest.where(first),
@@ -96,9 +88,9 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
 }
 
 bool is_logical_name(const AxisName& name, const RuleSet& rules) {
-  return std::any_of(
-      rules.logical_rules.begin(), rules.logical_rules.end(),
-      [&](const LogicalRule& rule) { return rule.name == name; });
+  return std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
+    return rule.name == name;
+  });
 }
 
 // Whether a spec names a mesh axis twice. What logical and semantic names
@@ -112,9 +104,8 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
       const bool marked = axis.starts_with(kMesh);
       const AxisName name = marked ? axis.substr(kMesh.size()) : axis;
       const AxisNames& declared = rules.declared_axes;
-      const bool known =
-          marked || mesh.find(name) ||
-          std::find(declared.begin(), declared.end(), name) != declared.end();
+      const bool known = marked || mesh.find(name) ||
+                         std::ranges::find(declared, name) != declared.end();
       if (!known && (!is_axis_name(name) || is_logical_name(name, rules) ||
                      find_semantic_token(name, true))) {
         continue;
@@ -127,9 +118,9 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
 
 // Whether an axis was taken away because it was there twice.
 bool dropped_repeat(const Placement& placement) {
-  return std::any_of(
-      placement.corrections.begin(), placement.corrections.end(),
-      [](const Correction& c) { return c.code == Code::RepeatedAxis; });
+  return std::ranges::any_of(placement.corrections, [](const Correction& c) {
+    return c.code == Code::RepeatedAxis;
+  });
 }
 
 // Whether rules, as they are written, would have their reader use an axis
@@ -139,11 +130,9 @@ bool rules_repeat_axes(const ExportInput& input) {
   const auto repeats = [&](const Rule& rule) {
     return repeats_axis(rule.spec, rules, input.plan.mesh);
   };
-  return std::any_of(rules.rules.begin(), rules.rules.end(), repeats) ||
-         std::any_of(rules.activations.begin(), rules.activations.end(),
-                     repeats) ||
-         std::any_of(input.plan.placements.begin(), input.plan.placements.end(),
-                     dropped_repeat);
+  return std::ranges::any_of(rules.rules, repeats) ||
+         std::ranges::any_of(rules.activations, repeats) ||
+         std::ranges::any_of(input.plan.placements, dropped_repeat);
 }
 
 // Prefix keeps axes of a dimension that other policies leave whole.
@@ -228,9 +217,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     std::string message = name + " has no rules by pattern, such as " +
                           in_backticks(first.pattern);
     if (rules.rules.size() > 1) {
-      message += " and " +
-                 count_text(static_cast<int64_t>(rules.rules.size()) - 1) +
-                 " more";
+      message += " and " + count_text(std::ssize(rules.rules) - 1) + " more";
     }
     diags.error(Code::Inexpressible, first.where, message)
         .help("give logical axis rules alone; " + instead);
@@ -276,7 +263,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     for (const AxisName& axis : rule.axes) {
       const AxisNames& declared = rules.declared_axes;
       if (input.plan.mesh.find(axis) ||
-          std::find(declared.begin(), declared.end(), axis) == declared.end()) {
+          std::ranges::find(declared, axis) == declared.end()) {
         continue;
       }
       // Left out, it would block no later rule.
@@ -320,8 +307,8 @@ void note_slices(const ExportInput& input, std::string_view target,
                  Diagnostics& diags) {
   if (input.rules == nullptr) return;
   const std::vector<AxisRequest>& slices = input.rules->dcn_mesh;
-  if (std::all_of(slices.begin(), slices.end(),
-                  [](const AxisRequest& axis) { return axis.size == 1; })) {
+  if (std::ranges::all_of(
+          slices, [](const AxisRequest& axis) { return axis.size == 1; })) {
     return;
   }
   diags.report(
@@ -377,9 +364,7 @@ namespace {
 bool separates(char c) { return c == '/' || c == '.'; }
 
 bool is_number(std::string_view part) {
-  return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
-    return c >= '0' && c <= '9';
-  });
+  return !part.empty() && std::ranges::all_of(part, is_digit);
 }
 
 // The name's pattern with every number in its place. Two names have the same

@@ -4,16 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/load.h"
 #include "io/other_files.h"
-#include "syntax/document.h"
 
 namespace shardplan {
 namespace {
@@ -74,11 +72,8 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
     return read_hardware(std::move(file), diags);
   }
   // People write L40S and H100-SXM; names of profiles are in lower case.
-  std::string name(name_or_path);
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  SourcePtr shipped = find_shipped(kHardwareFolder, name, diags);
+  SourcePtr shipped =
+      find_shipped(kHardwareFolder, lower_case(name_or_path), diags);
   if (shipped != nullptr) return read_hardware(std::move(shipped), diags);
   report_unknown(name_or_path, host, diags);
   return std::nullopt;
@@ -104,8 +99,8 @@ bool is_date(std::string_view text) {
   constexpr std::string_view kForm = "dddd-dd-dd";
   if (text.size() != kForm.size()) return false;
   for (size_t i = 0; i < kForm.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (kForm[i] == 'd' ? !digit : text[i] != kForm[i]) return false;
+    if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i])
+      return false;
   }
   const int month = (text[5] - '0') * 10 + text[6] - '0';
   const int day = (text[8] - '0') * 10 + text[9] - '0';
@@ -247,10 +242,8 @@ class Reader {
       const Node& node, std::string_view key,
       const std::array<std::string_view, size>& names) {
     const std::string text = text_of(node, key);
-    const auto found = std::find(names.begin(), names.end(), text);
-    if (found != names.end()) {
-      return static_cast<size_t>(found - names.begin());
-    }
+    const auto found = std::ranges::find(names, text);
+    if (found != names.end()) return static_cast<size_t>(found - names.begin());
     std::string all;
     for (std::string_view name : names) {
       all += (all.empty() ? "`" : ", `") + std::string(name) + "`";

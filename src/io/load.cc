@@ -5,14 +5,13 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "base/allocation.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/formats.h"
@@ -53,11 +52,7 @@ Diagnostics::Builder unreadable(const std::string& path, Host& host,
 
 template <typename Row>
 std::string names_of(std::span<const Row> rows) {
-  std::string text;
-  for (const Row& row : rows) {
-    text += (text.empty() ? "" : ", ") + std::string(row.name);
-  }
-  return text;
+  return joined_of(rows, ", ", &Row::name);
 }
 
 // Beginnings of files tell formats apart; no text has a zero byte.
@@ -85,7 +80,7 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
     return read_source(path, kWholeFile, host, diags);
   }
   const int64_t needed = format.bytes_needed(head->text());
-  const bool is_there = needed <= static_cast<int64_t>(head->text().size());
+  const bool is_there = needed <= std::ssize(head->text());
   return is_there ? head : read_source(path, needed, host, diags);
 }
 
@@ -146,15 +141,15 @@ std::optional<Manifest> read_directory(const std::string& path,
                                        Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
   const auto has = [&](std::string_view name) {
-    return std::find(entries.begin(), entries.end(), name) != entries.end();
+    return std::ranges::find(entries, name) != entries.end();
   };
   if (has(kIndexName)) {
     return read_file(path_in(path, kIndexName, host), reading, host, diags);
   }
   const auto has_ending = [&](std::string_view ending) {
-    return std::any_of(
-        entries.begin(), entries.end(),
-        [&](const std::string& name) { return name.ends_with(ending); });
+    return std::ranges::any_of(entries, [&](const std::string& name) {
+      return name.ends_with(ending);
+    });
   };
   const auto read_all = [&](const ManifestFormat& format) {
     auto manifest = format.read({path, path, nullptr, reading}, host, diags);
@@ -196,8 +191,7 @@ std::optional<Manifest> read_directory(const std::string& path,
             ", *.safetensors, *.gguf, an Orbax `_METADATA`, MaxText's dumps "
             "and " +
             std::string(kConfigName))
-      .fact("it has " +
-            plural(static_cast<int64_t>(entries.size()), "other entry"));
+      .fact("it has " + plural(std::ssize(entries), "other entry"));
 }
 
 bool is_weights(const Manifest& manifest) {
@@ -309,13 +303,11 @@ bool is_file(const std::string& name_or_path, Host& host) {
 std::nullptr_t refuse_name(const std::string& kind, const std::string& name,
                            const std::vector<std::string>& known,
                            Diagnostics& diags) {
-  auto problem = diags.error(Code::Usage, {},
-                             "there is no " + kind + " " + in_backticks(name));
-  if (const auto near = nearest(name, known)) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
-  problem.help("`shardplan list " + kind +
-               "s` shows those that are shipped; a file is read, too");
+  suggest(diags.error(Code::Usage, {},
+                      "there is no " + kind + " " + in_backticks(name)),
+          name, known)
+      .help("`shardplan list " + kind +
+            "s` shows those that are shipped; a file is read, too");
   return nullptr;
 }
 
@@ -441,9 +433,7 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
   }
   auto report =
       diags.error(Code::Usage, {}, "unknown rule dialect `" + name + "`");
-  if (const auto near = nearest(name, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
+  suggest(report, name, known);
   report.help("`shardplan list dialects` shows all");
   return nullptr;
 }
@@ -488,9 +478,7 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
         .help("use the logical axes of one of them");
     return false;
   }
-  if (!more.logical_rules.empty()) {
-    rules.logical_reading = more.logical_reading;
-  }
+  if (!more.logical_rules.empty()) rules.logical_reading = more.logical_reading;
   merge_logical_rules(std::move(more.logical_rules), more.logical_merge, all);
   if (more.architecture_labels && !rules.architecture_labels) {
     rules.architecture_labels = true;
@@ -621,27 +609,19 @@ std::span<const RuleDialect> rule_dialects() {
 }
 
 const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
-  for (const RuleAnswer& answer : answers) {
-    if (answer.name == name) return &answer;
-  }
-  return nullptr;
+  return find_named(answers, name);
 }
 
 void check_answers(std::span<const RuleAnswer> answers,
                    std::span<const std::string> questions, Diagnostics& diags) {
   for (const RuleAnswer& answer : answers) {
-    if (std::find(questions.begin(), questions.end(), answer.name) !=
-        questions.end()) {
-      continue;
-    }
+    if (std::ranges::find(questions, answer.name) != questions.end()) continue;
     auto report = diags.error(
         Code::Usage, answer.where,
         "`--set " + answer.name + "`: no rules depend on this name");
     const std::set<std::string> known(questions.begin(), questions.end());
     const std::vector<std::string> names(known.begin(), known.end());
-    if (const auto near = nearest(answer.name, names)) {
-      report.help("did you mean `" + *near + "`?");
-    }
+    suggest(report, answer.name, names);
     if (names.empty()) {
       report.help("the rules leave nothing open: remove `--set`");
     } else {
@@ -676,7 +656,7 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
     forced = find_dialect(*dialect, diags);
     if (forced == nullptr) return std::nullopt;
   }
-  if (std::count(paths.begin(), paths.end(), "-") > 1) {
+  if (std::ranges::count(paths, "-") > 1) {
     return diags.error(Code::Usage, {}, "`-` is given twice")
         .fact("standard input can be read only once");
   }

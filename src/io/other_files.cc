@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
@@ -14,10 +15,7 @@
 namespace shardplan {
 
 bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
-  std::string start(file.text().substr(0, 14));
-  for (char& c : start) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string start = lower_case(file.text().substr(0, 14));
   if (start == "<!doctype html" || start.starts_with("<html")) {
     diags
         .error(Code::UnreadableFile, {&file, 0, 0},
@@ -127,9 +125,8 @@ const OtherConfig* find_other_config(std::string_view text) {
   // A tensor may be called anything.
   if (has_key(text, "\"shape\"") || has_key(text, "shape:")) return nullptr;
   for (const OtherConfig& each : other_configs()) {
-    const bool all =
-        std::all_of(each.keys.begin(), each.keys.end(),
-                    [&](std::string_view key) { return has_key(text, key); });
+    const bool all = std::ranges::all_of(
+        each.keys, [&](std::string_view key) { return has_key(text, key); });
     if (all) return &each;
   }
   return nullptr;

@@ -169,10 +169,7 @@ void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
   Diagnostics unheard;
   PatternParser original(source, PatternReading::Original, unheard);
   const std::vector<Rule> theirs = original.parse();
-  if (original.good() && std::equal(ours.begin(), ours.end(), theirs.begin(),
-                                    theirs.end(), is_same_rule)) {
-    return;
-  }
+  if (original.good() && std::ranges::equal(ours, theirs, is_same_rule)) return;
   const auto [our, their] = std::mismatch(
       ours.begin(), ours.end(), theirs.begin(), theirs.end(), is_same_rule);
   auto report = diags.report(Code::PatternReadingsDiffer,
@@ -201,9 +198,7 @@ bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
   std::vector<Rule> read = parser.parse();
   diags.keep(source);
   if (!parser.good()) return false;
-  if (reading == PatternReading::Strict) {
-    compare_readings(source, read, diags);
-  }
+  if (reading == PatternReading::Strict) compare_readings(source, read, diags);
   for (const auto& part : parser.dropped()) {
     if (part.begin == part.end) continue;
     const Span where{source.get(), part.begin, part.end};

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
@@ -24,7 +26,7 @@ enum class Way : uint8_t { Into, OutOf };
 
 std::optional<Way> way_of(std::string_view module) {
   const auto is_in = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), module) != names.end();
+    return std::ranges::find(names, module) != names.end();
   };
   if (is_in(kInto)) return Way::Into;
   if (is_in(kOutOf)) return Way::OutOf;
@@ -69,9 +71,7 @@ std::string_view style_of(const Rule& rule) {
       end = i + 1;
       break;
     }
-    const bool goes_on = text[i] == '.' || text[i] == '_' ||
-                         (text[i] >= 'A' && text[i] <= 'Z') ||
-                         (text[i] >= 'a' && text[i] <= 'z');
+    const bool goes_on = text[i] == '.' || text[i] == '_' || is_letter(text[i]);
     if (depth == 0 && !goes_on) break;
   }
   return text.substr(begin, end - begin);
@@ -146,9 +146,7 @@ void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   rest.by_dialect = true;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
-  if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
-    axes.emplace_back(axis);
-  }
+  if (std::ranges::find(axes, axis) == axes.end()) axes.emplace_back(axis);
   rules.run_as = RunAs::Hooks;
   rules.form = &kHooksForm;
 }

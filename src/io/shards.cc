@@ -71,7 +71,7 @@ bool check_distinct(const Manifest& manifest, Diagnostics& diags) {
   }
   diags
       .error(Code::InconsistentCheckpoint, here,
-             plural(static_cast<int64_t>(repeated.size()), "tensor") +
+             plural(std::ssize(repeated), "tensor") +
                  " in more than one shard: " + some_names(repeated))
       .label(there, "first found here")
       .parameters(repeated);

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -193,10 +192,9 @@ std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
   }
   if (node.size() != 2) {
     return diags
-        .error(Code::MalformedDocument, node.span(),
-               "a rule has " +
-                   plural(static_cast<int64_t>(node.size()), "item") +
-                   " instead of 2")
+        .error(
+            Code::MalformedDocument, node.span(),
+            "a rule has " + plural(std::ssize(node), "item") + " instead of 2")
         .help(std::string(kRuleForms));
   }
   auto rule = read_parts(node.item(0), node.item(1), diags);
@@ -205,13 +203,8 @@ std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
 }
 
 void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
-  std::vector<std::string> known;
-  for (const ShardingPreset& each : sharding_presets()) {
-    known.emplace_back(each.name);
-  }
-  if (const auto near = nearest(name, known)) {
-    report.help("did you mean `" + *near + "`?");
-  }
+  std::vector<std::string> known = all_names(sharding_presets());
+  suggest(report, name, known);
 }
 
 PartitionSpec preset_spec(const ShardingPreset& preset) {
@@ -320,8 +313,7 @@ bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
         .error(Code::MalformedDocument, node.span(),
                node.is_list()
                    ? "a logical axis rule has " +
-                         plural(static_cast<int64_t>(node.size()), "item") +
-                         " instead of 2"
+                         plural(std::ssize(node), "item") + " instead of 2"
                    : "a logical axis rule must be a list, not " +
                          std::string(kind_name(node.kind())))
         .help(std::string(kLogicalForm));
@@ -363,10 +355,7 @@ bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {
 
 bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::Map, "partition_axis", diags)) return false;
-  std::vector<std::string> known;
-  for (const PartitionField& field : partition_fields()) {
-    known.emplace_back(field.name);
-  }
+  std::vector<std::string> known = all_names(partition_fields());
   PartitionAxis axis = default_partition_axis();
   bool good = reject_unknown_keys(node, known, diags);
   for (size_t i = 0; i < node.size(); ++i) {
@@ -392,10 +381,10 @@ bool is_parameter(const RecordedSharding& sharding) {
 
 bool same_axes(const std::vector<AxisRequest>& a,
                const std::vector<AxisRequest>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const AxisRequest& x, const AxisRequest& y) {
-                      return x.name == y.name && x.size == y.size;
-                    });
+  return std::ranges::equal(a, b,
+                            [](const AxisRequest& x, const AxisRequest& y) {
+                              return x.name == y.name && x.size == y.size;
+                            });
 }
 
 std::string axes_text(const std::vector<AxisRequest>& mesh) {
@@ -458,8 +447,7 @@ std::string recorded_pattern(std::string_view name) {
 
 void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
                         RuleSet& rules, Diagnostics& diags) {
-  const bool any =
-      std::any_of(shardings.begin(), shardings.end(), is_parameter);
+  const bool any = std::ranges::any_of(shardings, is_parameter);
   int64_t left_out = 0;
   Span first;
   for (const RecordedSharding& sharding : shardings) {
@@ -524,16 +512,13 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
                   rules.declared_axes.size(), "these rules declare",
                   kMaxDeclaredAxes);
   }
-  return std::all_of(rules.rules.begin(), rules.rules.end(), fits) &&
-         std::all_of(rules.activations.begin(), rules.activations.end(),
-                     fits) &&
-         std::all_of(rules.logical_rules.begin(), rules.logical_rules.end(),
-                     [&](const LogicalRule& rule) {
-                       return rule.axes.size() <= kMaxAxesPerDim ||
-                              refuse(rule.axes_where, rule.axes.size(),
-                                     "this logical axis rule lists",
-                                     kMaxAxesPerDim);
-                     });
+  return std::ranges::all_of(rules.rules, fits) &&
+         std::ranges::all_of(rules.activations, fits) &&
+         std::ranges::all_of(rules.logical_rules, [&](const LogicalRule& rule) {
+           return rule.axes.size() <= kMaxAxesPerDim ||
+                  refuse(rule.axes_where, rule.axes.size(),
+                         "this logical axis rule lists", kMaxAxesPerDim);
+         });
 }
 
 void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {

@@ -2,12 +2,12 @@
 #include "io/topologies.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/hardware.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
@@ -16,13 +16,8 @@ namespace shardplan {
 namespace {
 
 // Names are ASCII, and so is what is compared with them.
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
 bool is_same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  return lower_case(a) == lower_case(b);
 }
 
 // Of an entry of a table: the name that is meant, as the table spells it;
@@ -42,7 +37,7 @@ struct Named {
   std::string_view name;
 };
 template <typename Entry>
-Named<Entry> find_named(std::span<const Entry> table, std::string_view name) {
+Named<Entry> find_spelled(std::span<const Entry> table, std::string_view name) {
   for (const Entry& entry : table) {
     const std::string_view own = spelled(entry, name);
     if (!own.empty()) return {&entry, own};
@@ -54,13 +49,10 @@ Named<Entry> find_named(std::span<const Entry> table, std::string_view name) {
 // many, so what does not fit 63 bits may be any such number.
 std::optional<int64_t> whole_number(std::string_view text) {
   if (text.empty() || text.front() == '0' ||
-      !std::all_of(text.begin(), text.end(), is_digit)) {
+      !std::ranges::all_of(text, is_digit)) {
     return std::nullopt;
   }
-  int64_t number = 0;
-  const auto [end, problem] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() ? number : INT64_MAX;
+  return parse_integer(text).value_or(INT64_MAX);
 }
 
 // "2xv5e-256" as 2 and "v5e-256"; without a number 1 and all of it.
@@ -70,7 +62,8 @@ struct Multiplied {
 };
 Multiplied split_times(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789");
-  if (end == 0 || end == std::string_view::npos || lower(text[end]) != 'x') {
+  if (end == 0 || end == std::string_view::npos ||
+      (text[end] != 'x' && text[end] != 'X')) {
     return {std::nullopt, text};
   }
   // "0x.." is not a number of anything: an unknown name.
@@ -94,7 +87,7 @@ std::optional<Sized> split_size(std::string_view name) {
 
 bool has_size(const TpuFamily& family, int64_t size) {
   const auto& sizes = family.sizes;
-  return std::find(sizes.begin(), sizes.end(), size) != sizes.end() ||
+  return std::ranges::find(sizes, size) != sizes.end() ||
          (family.step > 0 && size % family.step == 0 &&
           size <= family.most.value);
 }
@@ -140,13 +133,13 @@ class TopologyReader {
         parts_(split_times(text)) {}
 
   std::optional<NamedTopology> read() {
-    const auto machine = find_named(gpu_machines(), parts_.name);
+    const auto machine = find_spelled(gpu_machines(), parts_.name);
     if (machine.entry != nullptr) return read_machine(machine);
-    const auto plain = find_named(plain_accelerators(), parts_.name);
+    const auto plain = find_spelled(plain_accelerators(), parts_.name);
     if (plain.entry != nullptr) return read_plain(plain);
     const auto sized = split_size(parts_.name);
     if (sized) {
-      const auto family = find_named(tpu_families(), sized->family);
+      const auto family = find_spelled(tpu_families(), sized->family);
       if (family.entry != nullptr) return read_slice(family, sized->size);
     }
     return report_unknown(sized ? sized->family : parts_.name);
@@ -277,7 +270,7 @@ class TopologyReader {
       }
       const auto near = nearest(sized->family, families);
       if (near &&
-          has_size(*find_named(tpu_families(), *near).entry, sized->size)) {
+          has_size(*find_spelled(tpu_families(), *near).entry, sized->size)) {
         return with_times(*near + "-" + std::to_string(sized->size));
       }
     }
@@ -291,7 +284,7 @@ class TopologyReader {
     const auto near = nearest(parts_.name, names);
     if (!near) return std::nullopt;
     const bool needs_number =
-        find_named(gpu_machines(), *near).entry == nullptr;
+        find_spelled(gpu_machines(), *near).entry == nullptr;
     return needs_number && !parts_.times ? "8x" + *near : with_times(*near);
   }
 
@@ -304,7 +297,7 @@ class TopologyReader {
           .fact(std::string(ambiguous.why))
           .help(std::string(ambiguous.help));
     }
-    const auto family = find_named(tpu_families(), name);
+    const auto family = find_spelled(tpu_families(), name);
     if (family.entry != nullptr) {
       return diags_.error(Code::Usage, where_, shown + " has no size")
           .fact(units_text(*family.entry, family.name))
@@ -364,10 +357,8 @@ std::vector<std::string> topology_examples() {
 }
 
 std::string sizes_text(const TpuFamily& family) {
-  std::string text;
-  for (const int64_t size : family.sizes) {
-    text += (text.empty() ? "" : ", ") + std::to_string(size);
-  }
+  const std::string text = joined_of(
+      family.sizes, ", ", [](int64_t size) { return std::to_string(size); });
   if (family.step == 0) return text;
   return text + (text.empty() ? "" : " or ") + "a multiple of " +
          std::to_string(family.step) + " up to " +

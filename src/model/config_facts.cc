@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts that a config states, whatever its model type and spelling.
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <memory>
 #include <string_view>
@@ -130,7 +129,7 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   const bool hybrid = std::any_of(
       std::begin(kHybridKeys), std::end(kHybridKeys),
       [&](std::string_view key) { return config.find(key).has_value(); });
-  const auto end = static_cast<int64_t>(windows.size());
+  const auto end = std::ssize(windows);
   int64_t unknown = find_size(config, {"num_kv_shared_layers"}).value_or(0);
   if (hybrid && !types) unknown = end;
   std::fill(windows.begin() + std::max<int64_t>(0, end - unknown),
@@ -149,8 +148,8 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
   } else {
     windows = listed_windows(config, layers);
   }
-  const bool all_see_all = std::all_of(windows.begin(), windows.end(),
-                                       [](int64_t w) { return w == 0; });
+  const bool all_see_all =
+      std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
   return all_see_all ? std::vector<int64_t>() : windows;
 }
 

@@ -7,8 +7,6 @@
 
 #include "base/text.h"
 #include "report/output.h"
-#include "report/report.h"
-#include "report/style.h"
 
 namespace shardplan {
 namespace {
@@ -195,10 +193,9 @@ class Underlines {
     return shown(marks_[mark].text, style_);
   }
   bool reaches_furthest(size_t mark) const {
-    return std::all_of(view_.columns.begin(), view_.columns.end(),
-                       [&](const Columns& columns) {
-                         return columns.end <= view_.columns[mark].end;
-                       });
+    return std::ranges::all_of(view_.columns, [&](const Columns& columns) {
+      return columns.end <= view_.columns[mark].end;
+    });
   }
 
   void put_signs(Canvas& canvas) const {
@@ -320,9 +317,7 @@ std::vector<Block> blocks_of(const Diagnostic& diagnostic) {
   for (const Label& label : diagnostic.labels) {
     if (!label.where) continue;
     const SourceFile* file = label.where.file;
-    auto block =
-        std::find_if(blocks.begin(), blocks.end(),
-                     [&](const Block& other) { return other.file == file; });
+    auto block = std::ranges::find(blocks, file, &Block::file);
     const Place place = place_of(label.where);
     if (block == blocks.end()) {
       block = blocks.insert(block, {file, place, {}});
@@ -334,11 +329,10 @@ std::vector<Block> blocks_of(const Diagnostic& diagnostic) {
                           label.text, &label == main}});
   }
   for (Block& block : blocks) {
-    std::stable_sort(block.labels.begin(), block.labels.end(),
-                     [](const Placed& a, const Placed& b) {
-                       return std::pair(a.line, a.mark.begin) <
-                              std::pair(b.line, b.mark.begin);
-                     });
+    std::ranges::stable_sort(block.labels, [](const Placed& a,
+                                              const Placed& b) {
+      return std::pair(a.line, a.mark.begin) < std::pair(b.line, b.mark.begin);
+    });
   }
   return blocks;
 }
@@ -353,8 +347,7 @@ std::string parameters_text(const Diagnostic& diagnostic) {
     return printable(text).find(names.front()) != std::string::npos;
   };
   if (names_first(diagnostic.message) ||
-      std::any_of(diagnostic.facts.begin(), diagnostic.facts.end(),
-                  names_first)) {
+      std::ranges::any_of(diagnostic.facts, names_first)) {
     return {};
   }
   const size_t named = names.size() <= kNamed + 1 ? names.size() : kNamed;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -60,10 +61,7 @@ bool may_become_more(std::string_view word) {
   if (word.find('$') != std::string_view::npos || has_reference(word)) {
     return true;
   }
-  std::string lower(word);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string lower = lower_case(word);
   for (const char* sign : {"://", "www.", "mailto:", "xmpp:"}) {
     if (lower.find(sign) != std::string::npos) return true;
   }
@@ -72,7 +70,7 @@ bool may_become_more(std::string_view word) {
     const bool begins = at == 0 || !is_letter(lower[at - 1]);
     if (begins && at + 3 < lower.size() && is_digit(lower[at + 3])) return true;
   }
-  const bool emoji = std::count(word.begin(), word.end(), ':') > 1;
+  const bool emoji = std::ranges::count(word, ':') > 1;
   return emoji || has_commit_id(word);
 }
 

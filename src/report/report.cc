@@ -33,6 +33,26 @@ const Label* place_in_file(const Report& report, const Diagnostic& diagnostic) {
   return label != nullptr && is_in_file(report, *label) ? label : nullptr;
 }
 
+Column left(std::string key) {
+  std::string title = key;
+  std::ranges::replace(title, '_', ' ');
+  return left(std::move(key), std::move(title));
+}
+
+Column left(std::string key, std::string title) {
+  return {std::move(key), std::move(title)};
+}
+
+Column right(std::string key) {
+  Column column = left(std::move(key));
+  column.align = Align::Right;
+  return column;
+}
+
+Column right(std::string key, std::string title) {
+  return {std::move(key), std::move(title), Align::Right};
+}
+
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
   // Shared: a std::function is copied, and tables can be long.
   const auto kept = std::make_shared<const std::vector<Row>>(std::move(rows));
@@ -70,9 +90,7 @@ std::span<const Renderer> renderers() {
 
 const Renderer* find_renderer(std::string_view name) {
   const auto all = renderers();
-  const auto found = std::find_if(
-      all.begin(), all.end(),
-      [&](const Renderer& renderer) { return renderer.name == name; });
+  const auto found = std::ranges::find(all, name, &Renderer::name);
   return found == all.end() ? nullptr : &*found;
 }
 

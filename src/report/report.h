@@ -103,6 +103,12 @@ struct Column {
   // Text has it below the row, on a line of its own: a sentence, not a value.
   bool below = false;
 };
+// A column of texts, and one of numbers. Without a title it has the key's
+// words.
+Column left(std::string key);
+Column left(std::string key, std::string title);
+Column right(std::string key);
+Column right(std::string key, std::string title);
 
 // Placements are listed one by one for programs and folded for people.
 enum class Audience : uint8_t { Everyone, People, Programs };
@@ -121,18 +127,18 @@ struct NamedRows {
 };
 
 struct Table {
-  std::string id;
-  std::string title;  // printed above it in text and Markdown; may be empty
-  std::vector<Column> columns;
+  std::string id = {};
+  std::string title = {};  // printed above it in text and Markdown
+  std::vector<Column> columns = {};
   // Calls the sink once per row, in order, the same each time it is called.
-  std::function<void(const RowSink&)> rows;
+  std::function<void(const RowSink&)> rows = {};
+  Audience audience = Audience::Everyone;
   // The same rows, where they are such: for renderers of a million of them. Who
   // sets other rows resets it.
   std::optional<NamedRows> named = {};
   std::optional<Row> footer = {};  // for people: totals under a rule
-  Audience audience = Audience::Everyone;
-  bool show_header = true;  // text only
-  bool folded = false;      // Markdown: behind its title, until it is clicked
+  bool show_header = true;         // text only
+  bool folded = false;  // Markdown: behind its title, until it is clicked
 };
 
 // A table whose rows are already there.

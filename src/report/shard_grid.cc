@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -53,9 +54,9 @@ Selection select(size_t count, size_t most) {
 }
 
 size_t left_out(const Selection& selection, size_t count) {
-  return count - static_cast<size_t>(std::count_if(
-                     selection.begin(), selection.end(),
-                     [](const auto& index) { return index.has_value(); }));
+  return count -
+         static_cast<size_t>(std::ranges::count_if(
+             selection, [](const auto& index) { return index.has_value(); }));
 }
 
 std::string centred(std::string_view text, int width) {
@@ -219,13 +220,10 @@ void draw_grid(const DeviceSlices& map, DrawnDims dims,
 std::string leading_text(const DeviceSlices& map,
                          const std::vector<size_t>& dims,
                          const std::vector<size_t>& at) {
-  std::string text;
-  for (const size_t dim : dims) {
-    text += (text.empty() ? "" : ", ") + ("dimension " + std::to_string(dim)) +
-            " = " +
-            slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
-  }
-  return text;
+  return joined_of(dims, ", ", [&](const size_t dim) {
+    return ("dimension " + std::to_string(dim)) + " = " +
+           slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
+  });
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 // of the others. What does not fit is left out, and how much is said.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

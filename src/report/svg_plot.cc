@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <optional>
 
@@ -292,11 +291,10 @@ class Drawing {
       const std::vector<double>& points = plot_.series[s].points;
       order.push_back({s, points.empty() ? std::nullopt : y_of(points.back())});
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [](const Name& a, const Name& b) {
-                       return a.end.value_or(height_of_none()) <
-                              b.end.value_or(height_of_none());
-                     });
+    std::ranges::stable_sort(order, [](const Name& a, const Name& b) {
+      return a.end.value_or(height_of_none()) <
+             b.end.value_or(height_of_none());
+    });
     std::vector<double> at;
     for (size_t i = 0; i < order.size(); ++i) {
       const double wished = order[i].end.value_or(kTop + kPlotHeight);

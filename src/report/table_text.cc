@@ -51,9 +51,9 @@ std::string seconds_text(double seconds, const Style& style) {
   if (!std::isfinite(seconds)) return exact_text(seconds);
   if (size == 0) return "0 s";
   // What would round to 1000 of a unit is one of the next.
-  const auto unit = std::find_if(
-      units.begin(), units.end(),
-      [&](const Unit& candidate) { return size >= 0.9995 * candidate.size; });
+  const auto unit = std::ranges::find_if(units, [&](const Unit& candidate) {
+    return size >= 0.9995 * candidate.size;
+  });
   if (unit == units.end()) {
     return fmt::format("{:.1e} s", seconds);
   }
@@ -284,7 +284,7 @@ class Widths {
 
   void fit() {
     const std::vector<int> wanted = widths_;
-    const int widest = *std::max_element(wanted.begin(), wanted.end());
+    const int widest = *std::ranges::max_element(wanted);
     if (limit_to(wanted, widest)) return;
     int fits = kLeastElastic;  // or the best that can be done
     for (int above = std::max(widest, fits); above - fits > 1;) {
@@ -311,7 +311,7 @@ class Widths {
       return total() <= style_.width;
     };
     int fits = kLeastWrapped;  // or the best that can be done
-    const int widest = *std::max_element(wanted.begin(), wanted.end());
+    const int widest = *std::ranges::max_element(wanted);
     for (int above = std::max(widest, fits); above - fits > 1;) {
       const int limit = std::midpoint(fits, above);
       (limit_to(limit) ? fits : above) = limit;

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 
@@ -93,9 +92,8 @@ class Corrector {
     std::set<AxisName> used;
     for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
       AxisNames& axes = result_.spec.dims[dim];
-      const auto earlier = std::find_if(
-          axes.begin(), axes.end(),
-          [&](const AxisName& axis) { return used.contains(axis); });
+      const auto earlier = std::ranges::find_if(
+          axes, [&](const AxisName& axis) { return used.contains(axis); });
       if (earlier != axes.end()) {
         const std::string reason =
             "axis `" + *earlier + "` shards an earlier dimension";
@@ -135,9 +133,7 @@ namespace {
 
 std::vector<AxisNames> axes_by_size(const Mesh& mesh) {
   std::vector<Axis> axes = mesh.axes();
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
-    return a.size > b.size;
-  });
+  std::ranges::stable_sort(axes, std::ranges::greater(), &Axis::size);
   std::vector<AxisNames> choices;
   for (const Axis& axis : axes) choices.push_back({axis.name});
   return choices;
@@ -156,16 +152,15 @@ PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
 
   std::vector<size_t> dims(shape.size());
   std::iota(dims.begin(), dims.end(), size_t{0});
-  std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) {
+  std::ranges::stable_sort(dims, [&](size_t a, size_t b) {
     return options.smallest_first ? shape[a] < shape[b] : shape[a] > shape[b];
   });
   PartitionSpec spec;
   spec.dims.resize(shape.size());
   for (const size_t dim : dims) {
-    const auto fits =
-        std::find_if(left.begin(), left.end(), [&](const AxisNames& axes) {
-          return shape[dim] % shard_count(mesh, axes) == 0;
-        });
+    const auto fits = std::ranges::find_if(left, [&](const AxisNames& axes) {
+      return shape[dim] % shard_count(mesh, axes) == 0;
+    });
     if (fits == left.end()) continue;
     spec.dims[dim] = *fits;
     // An axis shards one dimension, so choices that contain it are gone, too.

@@ -3,12 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <unordered_map>
 #include <utility>
-
-#include "base/checked.h"
-#include "base/text.h"
 
 namespace shardplan {
 namespace {
@@ -118,7 +114,7 @@ void ClassSums::each_box(const Breakpoints& own,
   for (size_t axis = 0; axis < axes; ++axis) {
     const std::vector<int64_t>& starts = starts_[axis];
     for (const Run& run : runs_of(mesh_.axes()[axis], own)) {
-      const auto at = std::lower_bound(starts.begin(), starts.end(), run.first);
+      const auto at = std::ranges::lower_bound(starts, run.first);
       SHARDPLAN_CHECK(at != starts.end() && *at == run.first);
       cuts[axis].push_back(static_cast<size_t>(at - starts.begin()));
     }
@@ -197,10 +193,9 @@ int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
 namespace {
 
 bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
-  return std::any_of(
-      spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
-        return std::find(axes.begin(), axes.end(), axis) != axes.end();
-      });
+  return std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
+    return std::ranges::find(axes, axis) != axes.end();
+  });
 }
 
 // The byte sum of all placements with the given numbers of parameters, where
@@ -270,7 +265,7 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     });
   }
   sums.finish(bytes);
-  if (work != nullptr) *work += static_cast<int64_t>(classes->size()) + boxes;
+  if (work != nullptr) *work += std::ssize(*classes) + boxes;
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
   std::map<const PlacementCounts*, Int128> even_bytes;
   for (size_t i = 0; i < classes->size(); ++i) {
@@ -378,9 +373,8 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   for (const PlacementCounts& held : counts.of_stage) {
     of_stage.push_back(bytes_of(held));
   }
-  const Int128 most = of_stage.empty()
-                          ? bytes_of(counts.all)
-                          : *std::max_element(of_stage.begin(), of_stage.end());
+  const Int128 most = of_stage.empty() ? bytes_of(counts.all)
+                                       : *std::ranges::max_element(of_stage);
   if (most > INT64_MAX) {
     return diags.error(Code::InvalidMesh, {},
                        "the bytes of one device exceed 63 bits");
@@ -398,8 +392,7 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
     for (const auto& [bytes, devices] : *classes) {
       memory.classes.push_back({bytes, devices});
     }
-    std::sort(memory.classes.begin(), memory.classes.end(),
-              by_bytes_descending);
+    std::ranges::sort(memory.classes, by_bytes_descending);
     // What is cut over stages need not be largest on the fullest of them.
     SHARDPLAN_CHECK(memory.classes.front().bytes == memory.max ||
                     !of_stage.empty());
@@ -407,8 +400,7 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   } else if (of_stage.empty()) {
     memory.classes = {{memory.max, plan.mesh.devices()}};
   } else {
-    const int64_t devices =
-        plan.mesh.devices() / static_cast<int64_t>(of_stage.size());
+    const int64_t devices = plan.mesh.devices() / std::ssize(of_stage);
     std::map<int64_t, int64_t> devices_with;
     for (const Int128 bytes : of_stage) {
       devices_with[static_cast<int64_t>(bytes)] += devices;
@@ -416,8 +408,7 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
     for (const auto& [bytes, count] : devices_with) {
       memory.classes.push_back({bytes, count});
     }
-    std::sort(memory.classes.begin(), memory.classes.end(),
-              by_bytes_descending);
+    std::ranges::sort(memory.classes, by_bytes_descending);
   }
   memory.min = memory.classes.back().bytes;
   for (const DeviceClass& c : memory.classes) {
@@ -440,8 +431,7 @@ Balance balance(const Manifest& manifest, const Plan& plan,
 Balance balance(const Plan& plan, const StagedCounts& counts,
                 int64_t total_bytes, const DeviceMemory& memory) {
   Balance result;
-  const auto stages =
-      std::max<int64_t>(1, static_cast<int64_t>(counts.of_stage.size()));
+  const auto stages = std::max<int64_t>(1, std::ssize(counts.of_stage));
   Int128 with_replicas = 0;
   Int128 unsharded = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
@@ -534,10 +524,8 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
         0);
     result.push_back(std::move(entry));
   }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Repetition& a, const Repetition& b) {
-                     return a.extra_per_device > b.extra_per_device;
-                   });
+  std::ranges::stable_sort(result, std::ranges::greater(),
+                           &Repetition::extra_per_device);
   return result;
 }
 
@@ -626,8 +614,7 @@ std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
     }
   }
   for (size_t i = 0; stages != nullptr && i < groups.size(); ++i) {
-    groups[i].bytes_per_device +=
-        *std::max_element(of_stage[i].begin(), of_stage[i].end());
+    groups[i].bytes_per_device += *std::ranges::max_element(of_stage[i]);
   }
   return groups;
 }
@@ -676,10 +663,9 @@ std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding,
     if (g.name == "none") return INT32_MAX;
     return g.name == "axes" ? INT32_MAX - 1 : std::stoi(g.name);
   };
-  std::stable_sort(groups.begin(), groups.end(),
-                   [&](const GroupSum& a, const GroupSum& b) {
-                     return number(a) < number(b);
-                   });
+  std::ranges::stable_sort(groups, [&](const GroupSum& a, const GroupSum& b) {
+    return number(a) < number(b);
+  });
   return groups;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "resolve/name_resolution.h"
 
 namespace shardplan {
@@ -35,12 +36,9 @@ constexpr std::array<FrameworkSemantics, 7> kReadings = {{
 
 // "fsdp=4,tp=2"
 std::string sizes_text(const Mesh& mesh, const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) {
-    text += (text.empty() ? "" : ",") + axis + "=" +
-            std::to_string(mesh.size_of(axis));
-  }
-  return text;
+  return joined_of(axes, ",", [&](const AxisName& axis) {
+    return axis + "=" + std::to_string(mesh.size_of(axis));
+  });
 }
 
 // "3 ×3, 1"
@@ -126,8 +124,7 @@ class Reader {
     out_.spec.dims.resize(shape.size());
     const size_t rank = shape.size();
     if (spec.dims.size() > rank && !semantics_.cuts_to_rank) {
-      refuse("the spec is of " +
-             plural(static_cast<int64_t>(spec.dims.size()), "dimension") +
+      refuse("the spec is of " + plural(std::ssize(spec.dims), "dimension") +
              ", the array of " + count_text(static_cast<int64_t>(rank)));
     } else if (spec.dims.size() > rank) {
       remark("cut to " + plural(static_cast<int64_t>(rank), "dimension"));
@@ -233,7 +230,7 @@ class Reader {
       const AxisNames& axes = out_.spec.dims[dim];
       if (axes.empty()) continue;
       out_.shards.push_back(shards_of(axes, type.shape[dim]));
-      if (std::find(uneven.begin(), uneven.end(), dim) != uneven.end()) {
+      if (std::ranges::find(uneven, dim) != uneven.end()) {
         note(of_dim(dim) + " of " + std::to_string(type.shape[dim]) +
              " is cut into " + shards_text(out_.shards.back()));
       }
@@ -259,10 +256,9 @@ std::string without_digits(std::string_view name) {
   std::string result;
   bool in_number = false;
   for (const char c : name) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) result += c;
-    if (digit && !in_number) result += '*';
-    in_number = digit;
+    if (!is_digit(c)) result += c;
+    if (is_digit(c) && !in_number) result += '*';
+    in_number = is_digit(c);
   }
   return result;
 }
@@ -303,9 +299,7 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
   asked.type = &type;
   asked.written = &rule.spec;
   asked.spec = rule.spec;
-  if (rule.from_last) {
-    asked.spec = aligned_to_last(rule, type.shape.size());
-  }
+  if (rule.from_last) asked.spec = aligned_to_last(rule, type.shape.size());
   return asked;
 }
 
@@ -314,10 +308,7 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
 std::span<const FrameworkSemantics> framework_semantics() { return kReadings; }
 
 const FrameworkSemantics* find_framework_semantics(std::string_view name) {
-  for (const FrameworkSemantics& semantics : kReadings) {
-    if (semantics.name == name) return &semantics;
-  }
-  return nullptr;
+  return find_named(kReadings, name);
 }
 
 bool agree(const ReadOutcome& a, const ReadOutcome& b) {

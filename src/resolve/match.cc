@@ -2,7 +2,6 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -15,7 +14,6 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "resolve/name_groups.h"
 #include "resolve/number_lists.h"
 #include "resolve/python_regex.h"
 #include "resolve/told_numbers.h"
@@ -168,7 +166,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
   if (!set.Match(name, &found, &error) && error.kind != RE2::Set::kNoError) {
     return false;
   }
-  if (!std::is_sorted(found.begin(), found.end())) sort_numbers(found);
+  if (!std::ranges::is_sorted(found)) sort_numbers(found);
   return true;
 }
 
@@ -176,7 +174,7 @@ bool find_in(const RE2::Set& set, std::string_view name,
 
 void Matcher::Impl::find(std::string_view name, std::vector<int>& found) const {
   const UnrefusedAllocations re2;
-  if (set == nullptr || steps * static_cast<int64_t>(name.size()) > kFewSteps ||
+  if (set == nullptr || steps * std::ssize(name) > kFewSteps ||
       !find_in(*set, name, found)) {
     found.clear();
     find_one_by_one(name, 0, patterns.size(), found);
@@ -200,7 +198,7 @@ void Matcher::Impl::to_rules(std::vector<int>& found) const {
     const std::vector<int>& some = rules_of[static_cast<size_t>(pattern)];
     all.insert(all.end(), some.begin(), some.end());
   }
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   found = std::move(all);
 }
 
@@ -272,7 +270,6 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
 }
 
 size_t Matcher::rules() const { return impl_->rules; }
-
 
 std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
   // A proof takes as long as a few dozen names.
@@ -453,8 +450,8 @@ class SearchInParts {
     const int64_t growth = allocated_by_thread() - before;
     if (growth >= 0 && growth <= kGivenUp) return {growth, 2 * growth};
     // A full automaton starts afresh, or RE2 gives it up.
-    const int64_t steps = static_cast<int64_t>(name.size()) *
-                          matcher_.program_size(pattern, pattern + 1);
+    const int64_t steps =
+        std::ssize(name) * matcher_.program_size(pattern, pattern + 1);
     return {std::max(growth, kGivenUp), std::max(2 * growth, 32 * steps)};
   }
 
@@ -571,8 +568,7 @@ class SearchInParts {
       if (is_new) {
         const std::vector<int>& found = part.lists.list(list);
         steps_.push_back(
-            {of_[i], found,
-             steps_[of_[i]].found + static_cast<int64_t>(found.size())});
+            {of_[i], found, steps_[of_[i]].found + std::ssize(found)});
       }
       of_[i] = entry->second;
     }
@@ -592,7 +588,7 @@ class SearchInParts {
           list.insert(list.end(), steps_[at].list.rbegin(),
                       steps_[at].list.rend());
         }
-        std::reverse(list.begin(), list.end());
+        std::ranges::reverse(list);
         number = result.lists.number_of(list);
       }
       result.of.push_back(number);
@@ -653,7 +649,7 @@ std::optional<FoundSets> Matcher::find_sets(const Manifest& manifest, int jobs,
     number_of[list] = static_cast<uint32_t>(result.sets.size());
     result.sets.push_back(found->lists.list(list));
     impl_->to_rules(result.sets.back());
-    rules += static_cast<int64_t>(result.sets.back().size());
+    rules += std::ssize(result.sets.back());
     if (rules > kMostFound) return std::nullopt;
   }
   result.of.reserve(manifest.size());

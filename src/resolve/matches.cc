@@ -48,7 +48,7 @@ Matches matches_of(const FoundSets& found, size_t rules,
     }
   }
   for (RuleUse& use : matches.rules) {
-    std::sort(use.winners.begin(), use.winners.end());
+    std::ranges::sort(use.winners);
     use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
                       use.winners.end());
   }

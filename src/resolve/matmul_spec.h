@@ -10,7 +10,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "core/mesh.h"
 #include "core/spec.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 #include "core/name_classes.h"
 
@@ -17,7 +16,7 @@ class ToldBehind {
  public:
   ToldBehind(std::string_view text, const std::vector<uint32_t>& codes)
       : text_(text) {
-    const uint32_t most = *std::max_element(codes.begin(), codes.end());
+    const uint32_t most = *std::ranges::max_element(codes);
     told_.resize(most + size_t{1});
     for (const uint32_t code : codes) told_[code] = true;
   }
@@ -95,10 +94,10 @@ class NameGrouper {
         [&](size_t index, std::string_view digits) {
           const uint32_t code = number_code(digits);
           const auto& here = tellers[index];
-          const bool told = code != 0 && std::any_of(here.begin(), here.end(),
-                                                     [&](const ToldBehind* t) {
-                                                       return t->tells(code);
-                                                     });
+          const bool told =
+              code != 0 && std::ranges::any_of(here, [&](const ToldBehind* t) {
+                return t->tells(code);
+              });
           if (told) state = further(state, index, code);
         });
     return state;

@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <span>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "core/spec.h"
 
 namespace shardplan {
 namespace {
@@ -47,12 +44,11 @@ LogicalDim initial_dim(const std::optional<std::string>& label,
 bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
              FlaxVersion version) {
   const auto is_used = [&](const AxisName& axis) {
-    return std::any_of(dims.begin(), dims.end(), [&](const LogicalDim& dim) {
-      return std::find(dim.axes.begin(), dim.axes.end(), axis) !=
-             dim.axes.end();
+    return std::ranges::any_of(dims, [&](const LogicalDim& dim) {
+      return std::ranges::find(dim.axes, axis) != dim.axes.end();
     });
   };
-  return std::none_of(axes.begin(), axes.end(), [&](const AxisName& axis) {
+  return std::ranges::none_of(axes, [&](const AxisName& axis) {
     // None within a tuple.
     if (axis.empty()) return false;
     if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
@@ -61,8 +57,8 @@ bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
 }
 
 bool shares_nothing(const AxisNames& a, const AxisNames& b) {
-  return std::none_of(a.begin(), a.end(), [&](const AxisName& axis) {
-    return std::find(b.begin(), b.end(), axis) != b.end();
+  return std::ranges::none_of(a, [&](const AxisName& axis) {
+    return std::ranges::find(b, axis) != b.end();
   });
 }
 
@@ -73,8 +69,7 @@ std::string_view fallback_name(RulesFallback fallback) {
 }
 
 std::optional<RulesFallback> find_fallback(std::string_view name) {
-  const auto* const found =
-      std::find(kFallbacks.begin(), kFallbacks.end(), name);
+  const auto* const found = std::ranges::find(kFallbacks, name);
   if (found == kFallbacks.end()) return std::nullopt;
   return static_cast<RulesFallback>(found - kFallbacks.begin());
 }
@@ -120,7 +115,7 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
   const auto apply = [&](int number) {
     const LogicalRule& rule = rules[static_cast<size_t>(number) - 1];
     if (!rule.name && version == FlaxVersion::Current) return;
-    const auto found = std::find(labels.begin(), labels.end(), rule.name);
+    const auto found = std::ranges::find(labels, rule.name);
     if (found == labels.end()) return;
     LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
     const bool is_mapping = reading == LogicalReading::Mapping;
@@ -143,8 +138,7 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
 }
 
 bool is_placed(const LogicalMapping& mapping) {
-  return std::all_of(mapping.dims.begin(), mapping.dims.end(),
-                     [](const LogicalDim& dim) { return dim.placed; });
+  return std::ranges::all_of(mapping.dims, &LogicalDim::placed);
 }
 
 PartitionSpec spec_of(const LogicalMapping& mapping) {
@@ -173,8 +167,8 @@ std::string blocker_text(const LogicalMapping& mapping,
   for (const AxisName& axis : rule.axes) {
     for (size_t i = 0; i < labels.size(); ++i) {
       const LogicalDim& other = mapping.dims[i];
-      const bool has_it = std::find(other.axes.begin(), other.axes.end(),
-                                    axis) != other.axes.end();
+      const bool has_it =
+          std::ranges::find(other.axes, axis) != other.axes.end();
       if (!has_it || other.rule > number || !labels[i]) continue;
       return in_backticks(*labels[i]) + " has " + in_backticks(axis);
     }
@@ -193,14 +187,11 @@ std::string unplaced_reason(const LogicalMapping& mapping,
   for (const int number : blocked) {
     std::string text = blocker_text(
         mapping, labels, rules[static_cast<size_t>(number) - 1], number);
-    if (std::find(blockers.begin(), blockers.end(), text) == blockers.end()) {
+    if (std::ranges::find(blockers, text) == blockers.end()) {
       blockers.push_back(std::move(text));
     }
   }
-  std::string all;
-  for (const std::string& text : blockers) {
-    all += (all.empty() ? "" : ", ") + text;
-  }
+  const std::string all = joined(blockers, ", ");
   return "every rule for `" + label + "` names an axis that is in use: " + all;
 }
 
@@ -276,12 +267,10 @@ bool Vocabulary::is_ambiguous(std::string_view name) const {
     return false;
   }
   const std::span<const int> numbers = logical_.of(name);
-  return !numbers.empty() &&
-         std::none_of(numbers.begin(), numbers.end(), [&](int number) {
-           const auto rule = static_cast<size_t>(number) - 1;
-           return rules_.logical_rules[rule].axes ==
-                  AxisNames{std::string(name)};
-         });
+  return !numbers.empty() && std::ranges::none_of(numbers, [&](int number) {
+    const auto rule = static_cast<size_t>(number) - 1;
+    return rules_.logical_rules[rule].axes == AxisNames{std::string(name)};
+  });
 }
 
 AxisNames Vocabulary::others() const {
@@ -365,9 +354,8 @@ void Vocabulary::place_logical(const AxisLabels& labels,
   if (!mapping.repeated.empty()) {
     for (size_t i = 0; i < labels.size(); ++i) {
       if (!labels[i]) continue;
-      const bool repeats =
-          std::find(mapping.repeated.begin(), mapping.repeated.end(),
-                    *labels[i]) != mapping.repeated.end();
+      const bool repeats = std::ranges::find(mapping.repeated, *labels[i]) !=
+                           mapping.repeated.end();
       leave_out(i, Code::RepeatedLogicalAxis,
                 repeats ? "two dimensions have the logical axis " +
                               in_backticks(*labels[i])

@@ -15,10 +15,10 @@ namespace shardplan {
 // places.
 inline void sort_numbers(std::vector<int>& numbers) {
   if (numbers.empty()) return;
-  const int largest = *std::max_element(numbers.begin(), numbers.end());
+  const int largest = *std::ranges::max_element(numbers);
   const size_t words = static_cast<size_t>(largest) / 64 + 1;
   if (numbers.size() < words) {
-    std::sort(numbers.begin(), numbers.end());
+    std::ranges::sort(numbers);
     return;
   }
   std::vector<uint64_t> places(words);

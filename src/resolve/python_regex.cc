@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -73,9 +73,7 @@ std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
   for (size_t i = at + 1; i < end; ++i) {
     code = code * 8 + static_cast<uint32_t>(pattern[i] - '0');
   }
-  if (code > 0377) {
-    return problem(at, end, "the octal escape exceeds 0o377");
-  }
+  if (code > 0377) return problem(at, end, "the octal escape exceeds 0o377");
   at = end;
   return static_cast<char32_t>(code);
 }
@@ -220,9 +218,7 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
     const bool is_range =
         at + 1 < pattern.size() && pattern[at] == '-' && pattern[at + 1] != ']';
     if (!is_range) {
-      if (member.unspellable) {
-        result.ascii_only = pattern.substr(member_at, 2);
-      }
+      if (member.unspellable) result.ascii_only = pattern.substr(member_at, 2);
       result.re2 += member.code ? literal(*member.code) : member.ranges;
       continue;
     }
@@ -279,12 +275,10 @@ constexpr std::array<Unsupported, 8> kUnsupported = {{
 }};
 
 bool is_identifier(std::string_view name) {
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           (c >= '0' && c <= '9');
-  };
-  return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
-         std::all_of(name.begin(), name.end(), is_word);
+  return !name.empty() && !is_digit(name.front()) &&
+         std::ranges::all_of(name, [](char c) {
+           return is_letter(c) || c == '_' || is_digit(c);
+         });
 }
 
 class Translator {
@@ -399,11 +393,9 @@ class Translator {
   }
 
   static std::optional<int> bound(std::string_view digits) {
-    int value = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || value > kMaxRepeat) return std::nullopt;
-    return value;
+    const auto value = parse_integer(digits);
+    if (!value || *value > kMaxRepeat) return std::nullopt;
+    return static_cast<int>(*value);
   }
 
   // `{m}`, `{m,}`, `{,n}`, `{m,n}` repeat; any other brace is a character.
@@ -564,9 +556,7 @@ class Translator {
     }
     if (c == 'b' || c == 'B') {
       // RE2 finds `\B` between the bytes of one character, too.
-      if (!ascii_ || (c == 'B' && !plain_)) {
-        ascii_only_ = in_.substr(begin, 2);
-      }
+      if (!ascii_ || (c == 'B' && !plain_)) ascii_only_ = in_.substr(begin, 2);
       at_ += 2;
       return emit_anchor(c == 'b' ? "\\b" : "\\B");
     }
@@ -626,9 +616,7 @@ std::variant<TranslatedPattern, PatternProblem> translate_pattern(
     std::string_view pattern, bool plain_names) {
   // RE2 would take seconds.
   constexpr size_t kLongest = size_t{128} << 10U;
-  if (pattern.size() <= kLongest) {
-    return Translator(pattern, plain_names).run();
-  }
+  if (pattern.size() <= kLongest) return Translator(pattern, plain_names).run();
   PatternProblem problem;
   problem.end = pattern.size();
   problem.message = "it has " + count_text(std::ssize(pattern)) +

@@ -5,23 +5,17 @@
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
-#include "core/rules.h"
 #include "model/tensor_name.h"
-#include "model/units.h"
 #include "resolve/correct.h"
-#include "resolve/match.h"
 
 namespace shardplan {
 namespace {
@@ -73,7 +67,7 @@ std::vector<StoredDim> stored_dims(std::string_view name,
     if (stored.why.empty()) continue;
     result.push_back({unit.dim, stored.size, std::move(stored.why)});
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 
@@ -348,8 +342,8 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
   return diags
       .error(Code::UnsupportedPattern, rules.rules.front().where,
              "these rules take too long to be searched for in the names")
-      .fact(plural(static_cast<int64_t>(rules.rules.size()), "rule") + " for " +
-            plural(static_cast<int64_t>(manifest.size()), "name"))
+      .fact(plural(std::ssize(rules.rules), "rule") + " for " +
+            plural(std::ssize(manifest), "name"))
       .help(
           "use fewer rules, or patterns without large repetition counts "
           "behind `.*` and its like");
@@ -406,7 +400,7 @@ static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   const AxisNames mentioned = names.mentioned();
   const AxisNames in_specs = axes_in_specs(plan);
   const auto contains = [](const AxisNames& axes, const AxisName& axis) {
-    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+    return std::ranges::find(axes, axis) != axes.end();
   };
   for (const Axis& axis : plan.mesh.axes()) {
     if (axis.size > 1 && contains(mentioned, axis.name) &&
@@ -501,9 +495,9 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
 namespace {
 
 bool is_small_on(const Placement& placement) {
-  return std::any_of(
-      placement.corrections.begin(), placement.corrections.end(),
-      [](const Correction& c) { return c.code == Code::SmallParameter; });
+  return std::ranges::any_of(placement.corrections, [](const Correction& c) {
+    return c.code == Code::SmallParameter;
+  });
 }
 
 // One rule per placement of the plan, which asks for what that one asked for.
@@ -513,9 +507,7 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
-    if (std::find(known.begin(), known.end(), axis) == known.end()) {
-      known.push_back(axis);
-    }
+    if (std::ranges::find(known, axis) == known.end()) known.push_back(axis);
   }
   for (const Placement& placement : saved.placements) {
     Rule& rule = rules.rules.emplace_back();

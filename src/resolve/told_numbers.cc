@@ -6,8 +6,6 @@
 #include <bitset>
 #include <initializer_list>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -388,9 +386,8 @@ class NumberProof {
     if (!prove(kMostPositions)) return false;
     for (size_t i = 0; i < automaton_.characters.size(); ++i) {
       const Characters& characters = automaton_.characters[i];
-      const bool may_begin =
-          std::any_of(kBeforeNumber.begin(), kBeforeNumber.end(),
-                      [&](size_t c) { return characters.test(c); });
+      const bool may_begin = std::ranges::any_of(
+          kBeforeNumber, [&](size_t c) { return characters.test(c); });
       if (may_begin && !prove(i)) return false;
     }
     return true;
@@ -502,7 +499,7 @@ class NumberProof {
       if (count != 1) break;
       at = before;
     }
-    std::reverse(text.begin(), text.end());
+    std::ranges::reverse(text);
     return text;
   }
 
@@ -586,7 +583,7 @@ bool finds_every_length(const RE2& pattern) {
 }
 
 bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
+  return std::ranges::any_of(parts, [&](const char* part) {
     return text.find(part) != std::string_view::npos;
   });
 }

@@ -3,17 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <unordered_map>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/json.h"
 #include "syntax/packed_document.h"
 
@@ -146,13 +142,9 @@ std::optional<double> Node::number() const {
   if (digits.find_first_of("nN") != std::string_view::npos) {
     digits.remove_prefix(1);
   }
-  double value = 0;
-  const auto [stop, problem] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (problem != std::errc() || stop != digits.data() + digits.size()) {
-    return std::nullopt;  // beyond the range of a double
-  }
-  return negative ? -value : value;
+  const auto value = parse_real(digits);
+  if (!value) return std::nullopt;  // beyond the range of a double
+  return negative ? -*value : *value;
 }
 
 std::optional<bool> Node::boolean() const {
@@ -187,9 +179,8 @@ Span Node::key_span(size_t index) const {
 std::optional<Node> Node::find(std::string_view key) const {
   const auto& keys =
       document_->children_[document_->entries_[index_].children].keys;
-  const auto found =
-      std::find_if(keys.begin(), keys.end(),
-                   [&](const auto& each) { return each.text == key; });
+  const auto found = std::ranges::find_if(
+      keys, [&](const auto& each) { return each.text == key; });
   if (found == keys.end()) return std::nullopt;
   return item(static_cast<size_t>(found - keys.begin()));
 }
@@ -207,8 +198,7 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
         .error(Code::MalformedDocument, {&file, 0, 0},
                "the document is larger than 64 MiB, the limit for all but JSON "
                "manifests")
-        .fact("size: " + count_text(static_cast<int64_t>(text.size())) +
-              " bytes");
+        .fact("size: " + count_text(std::ssize(text)) + " bytes");
   }
   DocumentBuilder builder(std::move(source), diags);
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -248,7 +238,7 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
   int reported = 0;
   for (size_t i = 0; i < map.size() && reported < kMaxErrors; ++i) {
     const std::string_view key = map.key(i);
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (std::ranges::find(known, key) != known.end()) continue;
     all_known = false;
     ++reported;
     report_unknown_key(key, map.key_span(i), known, diags);

@@ -8,11 +8,11 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
@@ -117,10 +117,7 @@ std::optional<int64_t> JsonScanner::integer() const {
     }
     return value;
   }
-  const char* const end = text_.data() + text_.size();
-  const auto [stop, problem] = std::from_chars(text_.data(), end, value);
-  if (stop != end || problem != std::errc()) return std::nullopt;
-  return value;
+  return parse_integer(text_);
 }
 
 std::string_view JsonScanner::ahead() {

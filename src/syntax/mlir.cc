@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
 
 bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '$';
+  return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$';
 }
 
 int hex_digit(char c) {
@@ -80,12 +81,9 @@ std::string_view MlirCursor::word() {
 
 std::optional<int64_t> MlirCursor::integer() {
   const uint64_t begin = at_;
-  while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
-  const std::string_view digits = text_.substr(begin, at_ - begin);
-  int64_t value = 0;
-  const auto result =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.empty() || result.ec != std::errc()) {
+  while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  const auto value = parse_integer(text_.substr(begin, at_ - begin));
+  if (!value) {
     at_ = begin;
     return std::nullopt;
   }

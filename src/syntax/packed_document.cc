@@ -28,9 +28,7 @@ class Packer {
     if (!many) return;
     number(node.size());
     for (size_t i = 0; i < node.size(); ++i) {
-      if (node.is_map()) {
-        leaf(NodeKind::String, node.key(i), node.key_span(i));
-      }
+      if (node.is_map()) leaf(NodeKind::String, node.key(i), node.key_span(i));
       this->node(node.item(i));
     }
   }

@@ -11,8 +11,6 @@
 // distance from where the last one began.
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

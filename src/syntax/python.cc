@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -35,8 +33,7 @@ std::string escaped(std::string_view text) {
   const auto is_escaped = [](char c) {
     return c == '"' || c == '\\' || c == '#';
   };
-  if (is_plain_ascii(text) &&
-      std::none_of(text.begin(), text.end(), is_escaped)) {
+  if (is_plain_ascii(text) && std::ranges::none_of(text, is_escaped)) {
     return std::string(text);
   }
   std::string out;
@@ -186,8 +183,8 @@ class Parser {
     if (token.kind == PythonTokenKind::Operator) {
       return token.is("(") || token.is("[");
     }
-    return std::none_of(kWords.begin(), kWords.end(),
-                        [&](std::string_view word) { return token.is(word); });
+    return std::ranges::none_of(
+        kWords, [&](std::string_view word) { return token.is(word); });
   }
 
   // What may follow a value.
@@ -195,8 +192,8 @@ class Parser {
     static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
                                                               ":"};
     if (here().kind == PythonTokenKind::End) return true;
-    return std::any_of(kEnds.begin(), kEnds.end(),
-                       [&](std::string_view end) { return here().is(end); }) ||
+    return std::ranges::any_of(
+               kEnds, [&](std::string_view end) { return here().is(end); }) ||
            (here().kind != PythonTokenKind::Bad && begins_value());
   }
 
@@ -275,9 +272,7 @@ class Parser {
       value.where.end = here().where.end;
       ++at_;
     }
-    if (here().kind == PythonTokenKind::Formatted) {
-      return refuse_computed();
-    }
+    if (here().kind == PythonTokenKind::Formatted) return refuse_computed();
     return is_join() ? joined(std::move(value), depth) : value;
   }
 

@@ -2,43 +2,34 @@
 // What an expression may do to the objects that it names, for io/python/
 // program.h. In doubt it changes them.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/python_program.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
 
-template <size_t N>
-bool is_one_of(std::string_view word,
-               const std::array<std::string_view, N>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 // Methods that change a list or a dict.
 bool is_changing_method(std::string_view name) {
-  static constexpr std::array<std::string_view, 21> kMethods = {
-      "append",      "extend",      "insert",      "remove",   "pop",
-      "clear",       "sort",        "reverse",     "update",   "setdefault",
-      "popitem",     "add",         "discard",     "__iadd__", "__imul__",
-      "__setitem__", "__delitem__", "__setattr__", "__init__", "__ior__",
-      "move_to_end"};
-  return is_one_of(name, kMethods);
+  static constexpr std::string_view kMethods =
+      "append extend insert remove pop clear sort reverse update setdefault "
+      "popitem add discard __iadd__ __imul__ __setitem__ __delitem__ "
+      "__setattr__ __init__ __ior__ move_to_end";
+  return has_word(kMethods, name);
 }
 
 // Functions that change what they are given.
 bool is_changing_function(std::string_view name) {
-  static constexpr std::array<std::string_view, 15> kFunctions = {
-      "setattr",  "delattr", "shuffle",      "insort",  "insort_left",
-      "heappush", "heappop", "insort_right", "heapify", "heapreplace",
-      "iadd",     "iconcat", "setitem",      "delitem", "imul"};
-  return is_one_of(name, kFunctions);
+  static constexpr std::string_view kFunctions =
+      "setattr delattr shuffle insort insort_left heappush heappop "
+      "insort_right heapify heapreplace iadd iconcat setitem delitem imul";
+  return has_word(kFunctions, name);
 }
 
 // Calls that make a dict or an instance; others may return a table.
@@ -50,26 +41,25 @@ bool makes_holder(std::string_view callee) {
 
 // What reaches names by their text.
 bool is_reflection(std::string_view name) {
-  static constexpr std::array<std::string_view, 12> kWords = {
-      "globals", "vars",        "locals",  "exec",
-      "eval",    "setattr",     "delattr", "__dict__",
-      "modules", "__setattr__", "getattr", "import_module"};
-  return is_one_of(name, kWords);
+  static constexpr std::string_view kWords =
+      "globals vars locals exec eval setattr delattr __dict__ modules "
+      "__setattr__ getattr import_module";
+  return has_word(kWords, name);
 }
 
 bool is_in_place(const PythonToken& token) {
-  static constexpr std::array<std::string_view, 11> kOperators = {
-      "+=", "-=", "*=", "/=", "%=", "|=", "&=", "**=", "//=", ">>=", "<<="};
+  static constexpr std::string_view kOperators =
+      "+= -= *= /= %= |= &= **= //= >>= <<=";
   return token.kind == PythonTokenKind::Operator &&
-         is_one_of(token.text, kOperators);
+         has_word(kOperators, token.text);
 }
 
 // What is called with the bracket behind it; `in (..)` is no call.
 bool is_callee(const PythonToken& token) {
-  static constexpr std::array<std::string_view, 16> kWords = {
-      "in",     "not",   "and",   "or",  "is",    "if",     "elif", "else",
-      "return", "yield", "await", "for", "while", "assert", "del",  "lambda"};
-  return token.kind == PythonTokenKind::Name && !is_one_of(token.text, kWords);
+  static constexpr std::string_view kWords =
+      "in not and or is if elif else return yield await for while assert del "
+      "lambda";
+  return token.kind == PythonTokenKind::Name && !has_word(kWords, token.text);
 }
 
 bool is_text_token(const PythonToken& token) {
@@ -80,9 +70,7 @@ bool is_text_token(const PythonToken& token) {
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words(1);
   for (const char c : text) {
-    const bool is_part = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                         c == '_' || is_digit(c);
-    if (is_part) {
+    if (is_letter(c) || c == '_' || is_digit(c)) {
       words.back() += c;
     } else if (!words.back().empty()) {
       words.emplace_back();
@@ -187,9 +175,7 @@ bool PythonProgram::changes(size_t first, size_t after, size_t end,
 // Whether items of the attribute that ends here are assigned.
 bool PythonProgram::changes_attribute(size_t after, size_t end) const {
   size_t at = after;
-  while (at < end && tokens_[at].is("[")) {
-    at = std::min(end, past_[at]);
-  }
+  while (at < end && tokens_[at].is("[")) at = std::min(end, past_[at]);
   if (at >= end) return false;
   return is_in_place(tokens_[at]) || (at > after && tokens_[at].is("=")) ||
          (at > after && tokens_[at].is(".") && at + 1 < end &&
@@ -354,7 +340,7 @@ void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
   const std::vector<std::string> words = words_of(token.where.text());
   const bool is_change =
       token.where.text().find(":=") != std::string_view::npos ||
-      std::any_of(words.begin(), words.end(), is_changing_method);
+      std::ranges::any_of(words, is_changing_method);
   for (const std::string& word : words) {
     PythonObject* object = is_change ? find(scope, word) : nullptr;
     if (object != nullptr && object->is_tracked()) {
@@ -425,17 +411,15 @@ void PythonProgram::settle_calls() {
     // Functions that change a parameter, and classes that do so when made.
     std::set<std::string> changing;
     for (const auto& [name, scope] : run_functions_) {
-      const bool changes_one = std::any_of(
-          scope->parameters.begin(), scope->parameters.end(),
+      const bool changes_one = std::ranges::any_of(
+          scope->parameters,
           [](const PythonObject* each) { return each->change.has_value(); });
       if (!changes_one) continue;
       changing.insert(name);
       if (name.starts_with("__")) changing.insert(scope->outer->name);
     }
     for (const Given& given : given_) {
-      if (given.object->change || !changing.contains(given.callee)) {
-        continue;
-      }
+      if (given.object->change || !changing.contains(given.callee)) continue;
       const Doubt doubt{"by `" + given.callee + "`"};
       spoil(given.object,
             problem_of(given.is_by_name ? "the table"
@@ -523,9 +507,9 @@ std::vector<PythonProblem> PythonProgram::remarks(
         given.is_by_name || is_python_reader(given.callee) ||
         !given.object->is_sequence() ||
         given.object->kind != PythonKind::List ||
-        std::any_of(
-            run_functions_.begin(), run_functions_.end(),
-            [&](const auto& each) { return each.first == given.callee; });
+        std::ranges::any_of(run_functions_, [&](const auto& each) {
+          return each.first == given.callee;
+        });
     if (is_known || !parts.contains(given.object) ||
         !callees.insert(given.callee).second) {
       continue;

@@ -2,23 +2,20 @@
 #include "syntax/python_program.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
 
 // Decorators that leave what a function returns as it is.
 bool is_plain_decorator(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kPlain = {
-      "staticmethod", "classmethod", "property",       "cached_property",
-      "lru_cache",    "cache",       "abstractmethod", "override",
-      "typechecked",  "jaxtyped",    "final",          "overload",
-      "deprecated",   "wraps"};
-  return std::find(kPlain.begin(), kPlain.end(), last_word(name)) !=
-         kPlain.end();
+  static constexpr std::string_view kPlain =
+      "staticmethod classmethod property cached_property lru_cache cache "
+      "abstractmethod override typechecked jaxtyped final overload deprecated "
+      "wraps";
+  return has_word(kPlain, last_word(name));
 }
 
 }  // namespace
@@ -31,9 +28,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
       past_(past_python_brackets(tokens)),
       answers_(answers),
       forced_(forced) {
-  for (const size_t at : literals) {
-    literals_.insert(tokens[at].where.begin);
-  }
+  for (const size_t at : literals) literals_.insert(tokens[at].where.begin);
   statements_ = python_statements(tokens);
   scopes_.push_back(std::make_unique<Scope>());
   run(statements_, *scopes_.front(), nullptr);
@@ -253,9 +248,7 @@ void PythonProgram::run_simple(const PythonStatement& statement, Scope& scope,
                           std::string_view("=!<>:").find(tokens_[i].text[0]) ==
                               std::string_view::npos;
     const bool shifts = tokens_[i].is("<<=") || tokens_[i].is(">>=");
-    if (in_place || shifts) {
-      return assign_in_place(statement, i, scope, doubt);
-    }
+    if (in_place || shifts) return assign_in_place(statement, i, scope, doubt);
   }
   // A table that is pasted alone.
   if (literals_.contains(first.where.begin)) {
@@ -495,8 +488,8 @@ void PythonProgram::assign(const PythonStatement& statement,
     run_lambda(value_begin, statement.end, tokens_[first_equals - 1].text,
                scope);
   }
-  const bool is_rules = std::any_of(
-      targets.begin(), targets.end(), [&](const std::pair<size_t, size_t>& at) {
+  const bool is_rules =
+      std::ranges::any_of(targets, [&](const std::pair<size_t, size_t>& at) {
         return says_rules(span_of(at.first, at.second).text());
       });
   note_calls(value_begin, statement.end, value, is_rules);
@@ -676,7 +669,7 @@ bool PythonProgram::run_method(const PythonStatement& statement, Scope& scope) {
     return changed();
   }
   if (method == "reverse" && count == 0) {
-    std::reverse(items.begin(), items.end());
+    std::ranges::reverse(items);
     return changed();
   }
   return false;

@@ -105,9 +105,8 @@ class StatementReader {
         "if",   "elif",   "else",    "for", "while", "try",
         "with", "except", "finally", "def", "class", "async"};
     const PythonToken& first = tokens_[line.begin];
-    const bool is_word =
-        std::any_of(kWords.begin(), kWords.end(),
-                    [&](std::string_view word) { return first.is(word); });
+    const bool is_word = std::ranges::any_of(
+        kWords, [&](std::string_view word) { return first.is(word); });
     const bool is_match = (first.is("match") || first.is("case")) &&
                           line.end > line.begin + 2 &&
                           tokens_[line.end - 1].is(":");

@@ -18,8 +18,7 @@ constexpr std::array<std::string_view, 22> kOperators = {
     "+=",  "-=",  "*=",  "/=",  "%=",  "|=", "&=", "**", "//", "<<", ">>"};
 
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         static_cast<unsigned char>(c) >= 0x80;
+  return is_letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
@@ -84,8 +83,8 @@ class Tokenizer {
           std::string(text_.substr(begin_, at_ - begin_)));
     } else {
       const std::string_view rest = text_.substr(at_);
-      const auto* const found = std::find_if(
-          kOperators.begin(), kOperators.end(),
+      const auto* const found = std::ranges::find_if(
+          kOperators,
           [&](std::string_view op) { return rest.starts_with(op); });
       at_ += found == kOperators.end() ? 1 : found->size();
       add(PythonTokenKind::Operator,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/python_program.h"
 
 namespace shardplan {
@@ -22,10 +23,9 @@ bool is_class_name(std::string_view callee) {
 
 // Callees that are read: classes such as PartitionSpec, and copies.
 bool has_known_meaning(std::string_view callee) {
-  static constexpr std::array<std::string_view, 6> kKnown = {
-      "tuple", "list", "dict", "deepcopy", "copy", "get_moe_partition_spec"};
-  return is_class_name(callee) || std::find(kKnown.begin(), kKnown.end(),
-                                            last_word(callee)) != kKnown.end();
+  static constexpr std::string_view kKnown =
+      "tuple list dict deepcopy copy get_moe_partition_spec";
+  return is_class_name(callee) || has_word(kKnown, last_word(callee));
 }
 
 // The name that an object is another one for, on all ways: `P = PartitionSpec`.
@@ -52,71 +52,25 @@ std::optional<std::string> name_behind(const PythonObject& object, int depth) {
 }  // namespace
 
 bool says_rules(std::string_view name) {
-  std::string lower;
-  for (const char c : name) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower.find("rule") != std::string::npos;
+  return lower_case(name).find("rule") != std::string::npos;
 }
 
 bool is_python_maker(std::string_view callee) {
-  static constexpr std::array<std::string_view, 9> kMakers = {
-      "sorted", "reversed", "map",       "filter",   "zip",
-      "set",    "dict",     "frozenset", "enumerate"};
-  return std::find(kMakers.begin(), kMakers.end(), callee) != kMakers.end();
+  static constexpr std::string_view kMakers =
+      "sorted reversed map filter zip set dict frozenset enumerate";
+  return has_word(kMakers, callee);
 }
 
 bool is_python_reader(std::string_view callee) {
-  static constexpr std::array<std::string_view, 47> kReaders = {
-      "match_partition_rules",
-      "make_shard_and_gather_fns",
-      "named_tree_map",
-      "logical_axis_rules",
-      "axis_rules",
-      "set_logical_axis_rules",
-      "logical_to_mesh",
-      "logical_to_mesh_axes",
-      "logical_to_mesh_sharding",
-      "get_partition_spec",
-      "get_partition_specs",
-      "with_logical_constraint",
-      "len",
-      "print",
-      "enumerate",
-      "zip",
-      "isinstance",
-      "str",
-      "repr",
-      "type",
-      "id",
-      "hash",
-      "iter",
-      "sorted",
-      "reversed",
-      "sum",
-      "any",
-      "all",
-      "min",
-      "max",
-      "map",
-      "filter",
-      "range",
-      "bool",
-      "set",
-      "frozenset",
-      "dumps",
-      "pprint",
-      "info",
-      "debug",
-      "warning",
-      "freeze",
-      "dict",
-      "partial",
-      "asdict",
-      "copy",
-      "deepcopy"};
-  const std::string_view last = last_word(callee);
-  return std::find(kReaders.begin(), kReaders.end(), last) != kReaders.end();
+  static constexpr std::string_view kReaders =
+      "match_partition_rules make_shard_and_gather_fns named_tree_map "
+      "logical_axis_rules axis_rules set_logical_axis_rules logical_to_mesh "
+      "logical_to_mesh_axes logical_to_mesh_sharding get_partition_spec "
+      "get_partition_specs with_logical_constraint len print enumerate zip "
+      "isinstance str repr type id hash iter sorted reversed sum any all min "
+      "max map filter range bool set frozenset dumps pprint info debug warning "
+      "freeze dict partial asdict copy deepcopy";
+  return has_word(kReaders, last_word(callee));
 }
 
 // Values.
@@ -171,9 +125,7 @@ PythonObject* PythonProgram::unknown(size_t begin, size_t end, Scope& scope,
   object->is_derived =
       is_table || tokens_[begin].is("[") || tokens_[begin].is("(");
   object->is_literal = literals_.contains(object->where.begin);
-  if (object->is_literal) {
-    literal_objects_.emplace(object->where.begin, object);
-  }
+  if (object->is_literal) literal_objects_.emplace(object->where.begin, object);
   return object;
 }
 
@@ -520,7 +472,7 @@ namespace {
 bool is_dict_operator(const PythonToken& token) {
   static constexpr std::array<std::string_view, 8> kWords = {
       "|", "**", "or", "and", "not", "if", "else", "["};
-  return std::find(kWords.begin(), kWords.end(), token.text) != kWords.end() &&
+  return std::ranges::find(kWords, token.text) != kWords.end() &&
          token.kind != PythonTokenKind::String;
 }
 
@@ -533,10 +485,9 @@ bool is_class_or_none(const PythonObject& object, std::string_view name,
            last_word(object.text) == name;
   }
   return !object.items.empty() && depth < kMaxCopyDepth &&
-         std::all_of(object.items.begin(), object.items.end(),
-                     [&](const PythonItem& item) {
-                       return is_class_or_none(*item.value, name, depth + 1);
-                     });
+         std::ranges::all_of(object.items, [&](const PythonItem& item) {
+           return is_class_or_none(*item.value, name, depth + 1);
+         });
 }
 
 // What makes another plan of dictionaries than the one that is written out: an
@@ -655,10 +606,9 @@ std::optional<PythonProblem> python_dict_change(
     const bool is_plan =
         now == nullptr || places.contains(now->where.begin) ||
         (now->is_opaque && now->text.empty() &&
-         std::any_of(now->items.begin(), now->items.end(),
-                     [&](const PythonItem& item) {
-                       return places.contains(item.value->where.begin);
-                     }));
+         std::ranges::any_of(now->items, [&](const PythonItem& item) {
+           return places.contains(item.value->where.begin);
+         }));
     if (is_plan) continue;
     return PythonProblem{now->where,
                          in_backticks(dict->name) +

@@ -2,8 +2,6 @@
 
 #include "syntax/tokens.h"
 
-#include <cstdint>
-
 #include <fmt/format.h>
 
 #include "base/text.h"

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include <yaml-cpp/parser.h>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/document.h"
 #include "syntax/tokens.h"
 
@@ -44,7 +43,7 @@ bool is_blank(char c) {
 }
 
 bool one_of(std::string_view text, std::span<const std::string_view> words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
+  return std::ranges::find(words, text) != words.end();
 }
 
 bool is_null_word(std::string_view text) {
@@ -486,13 +485,7 @@ bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
 // Booleans and nulls of YAML 1.1 and 1.2.
 bool is_reserved(std::string_view text) {
-  static constexpr std::array<std::string_view, 9> kWords = {
-      "y", "yes", "n", "no", "on", "off", "true", "false", "null"};
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+  return has_word("y yes n no on off true false null", lower_case(text));
 }
 
 }  // namespace
@@ -510,7 +503,7 @@ std::string yaml_string(std::string_view text) {
 
 std::string yaml_word(std::string_view text) {
   const bool plain = !text.empty() && starts_name(text.front()) &&
-                     std::all_of(text.begin(), text.end(), [](char c) {
+                     std::ranges::all_of(text, [](char c) {
                        return starts_name(c) || is_digit(c);
                      });
   return plain && !is_reserved(text) ? std::string(text) : yaml_string(text);

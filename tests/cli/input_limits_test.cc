@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "base/source.h"
-#include "base/work.h"
 #include "cli/commands.h"
+#include "core/work.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/words.h"
 

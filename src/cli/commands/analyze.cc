@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/workload/step.h"
 #include "cli/options.h"
@@ -29,12 +28,10 @@ Table memory_table(const Session& session) {
   const int64_t even = ceil_div(total, session.plan.mesh.devices());
   const auto most =
       static_cast<double>(std::max<int64_t>({session.memory.max, even, 1}));
-  Table table;
-  table.id = "parameters";
-  table.title = "Memory per device";
-  table.columns = {{"state", "", Align::Left},
-                   {"bytes_per_device", "", Align::Right},
-                   {"share", "", Align::Left}};
+  Table table = {
+      "parameters",
+      "Memory per device",
+      {left("state", ""), right("bytes_per_device", ""), left("share", "")}};
   table.show_header = false;
   table.audience = Audience::People;
   std::vector<Row> rows;
@@ -52,35 +49,31 @@ Table memory_table(const Session& session) {
 }
 
 Table devices_table(const Session& session) {
-  Table table;
-  table.id = "devices";
-  table.title = "Devices that differ";
-  table.columns = {{"devices", "devices", Align::Right},
-                   {"bytes_per_device", "per device", Align::Right}};
-  table.audience = session.memory.classes.size() > 1 ? Audience::Everyone
-                                                     : Audience::Programs;
-  table.rows = [&session](const RowSink& sink) {
-    for (const DeviceClass& c : session.memory.classes) {
-      sink(Row{Count{c.devices}, ByteSize{c.bytes}});
-    }
-  };
-  return table;
+  return {"devices",
+          "Devices that differ",
+          {right("devices"), right("bytes_per_device", "per device")},
+          [&session](const RowSink& sink) {
+            for (const DeviceClass& c : session.memory.classes) {
+              sink(Row{Count{c.devices}, ByteSize{c.bytes}});
+            }
+          },
+          session.memory.classes.size() > 1 ? Audience::Everyone
+                                            : Audience::Programs};
 }
 
 Table imbalance_table(const Session& session) {
   const Imbalance measures = imbalance(session.memory);
-  Table table;
-  table.id = "imbalance";
-  table.title = "Imbalance";
-  table.columns = {{"measure", "measure"}, {"value", "value", Align::Right}};
-  table.audience = session.memory.classes.size() > 1 ? Audience::Everyone
-                                                     : Audience::Programs;
-  table.rows = rows_of(
-      {{std::string("total_variation"), Ratio{measures.total_variation}},
-       {std::string("total_distance"), Ratio{measures.total_distance}},
-       {std::string("chi_square"), Ratio{measures.chi_square}},
-       {std::string("kl_divergence"), Ratio{measures.kl_divergence}}});
-  return table;
+  return {
+      "imbalance",
+      "Imbalance",
+      {left("measure"), right("value")},
+      rows_of(
+          {{std::string("total_variation"), Ratio{measures.total_variation}},
+           {std::string("total_distance"), Ratio{measures.total_distance}},
+           {std::string("chi_square"), Ratio{measures.chi_square}},
+           {std::string("kl_divergence"), Ratio{measures.kl_divergence}}}),
+      session.memory.classes.size() > 1 ? Audience::Everyone
+                                        : Audience::Programs};
 }
 
 // Why a class is replicated, as `--why` has it; empty where a rule says so.
@@ -106,30 +99,29 @@ std::string code_of_cause(const Session& session, const Placement& placement) {
 }
 
 Table repetition_table(const Session& session) {
-  Table table;
-  table.id = "repetition";
-  table.title = "Replicated, largest first";
-  table.columns = {{"parameter", "parameter", Align::Left, true},
-                   {"count", "tensors", Align::Right},
-                   {"over", "over"},
-                   {"replicas", "copies", Align::Right},
-                   {"extra_bytes_per_device", "extra per device", Align::Right},
-                   {"code", ""},
-                   {"cause", "", Align::Left, true, true}};
-  table.rows = [&session](const RowSink& sink) {
-    const std::vector<std::string> labels =
-        class_labels(session.folding,
-                     [&](size_t i) { return session.model.manifest.name(i); });
-    for (const Repetition& r : repetitions(session.plan, session.folding,
-                                           session.lint_how.stages.get())) {
-      const ParameterClass& c = session.folding.classes[r.parameter_class];
-      sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
-               Count{r.replicas}, size_of(r.extra_per_device),
-               code_of_cause(session, session.plan.placements[c.kind]),
-               Prose{cause(session, session.plan.placements[c.kind])}});
-    }
-  };
-  return table;
+  return {
+      "repetition",
+      "Replicated, largest first",
+      {{"parameter", "parameter", Align::Left, true},
+       right("count", "tensors"),
+       left("over"),
+       right("replicas", "copies"),
+       right("extra_bytes_per_device", "extra per device"),
+       left("code", ""),
+       {"cause", "", Align::Left, true, true}},
+      [&session](const RowSink& sink) {
+        const std::vector<std::string> labels = class_labels(
+            session.folding,
+            [&](size_t i) { return session.model.manifest.name(i); });
+        for (const Repetition& r : repetitions(session.plan, session.folding,
+                                               session.lint_how.stages.get())) {
+          const ParameterClass& c = session.folding.classes[r.parameter_class];
+          sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
+                   Count{r.replicas}, size_of(r.extra_per_device),
+                   code_of_cause(session, session.plan.placements[c.kind]),
+                   Prose{cause(session, session.plan.placements[c.kind])}});
+        }
+      }};
 }
 
 // The first rows of a table, for people, and a last one for the rest.
@@ -155,43 +147,38 @@ Table shortened(const Table& full) {
 }
 
 Table axes_table(const Session& session) {
-  Table table;
-  table.id = "axes";
-  table.title = "What each mesh axis saves";
-  table.columns = {
-      {"axis", "axis"},
-      {"size", "size", Align::Right},
-      {"sharded_tensors", "tensors sharded", Align::Right},
-      {"saved_bytes_per_device", "saved per device", Align::Right}};
-  table.rows = [&session](const RowSink& sink) {
-    for (const AxisSaving& saving : axis_savings(
-             session.plan, staged_counts(session.plan.placement_of,
-                                         session.plan.placements.size(),
-                                         session.lint_how.stages.get()))) {
-      sink(Row{saving.axis, Count{saving.size}, Count{saving.sharded_tensors},
-               size_of(saving.saved_per_device)});
-    }
-  };
-  return table;
+  return {
+      "axes",
+      "What each mesh axis saves",
+      {left("axis"), right("size"), right("sharded_tensors", "tensors sharded"),
+       right("saved_bytes_per_device", "saved per device")},
+      [&session](const RowSink& sink) {
+        for (const AxisSaving& saving : axis_savings(
+                 session.plan, staged_counts(session.plan.placement_of,
+                                             session.plan.placements.size(),
+                                             session.lint_how.stages.get()))) {
+          sink(Row{saving.axis, Count{saving.size},
+                   Count{saving.sharded_tensors},
+                   size_of(saving.saved_per_device)});
+        }
+      }};
 }
 
 Table group_table(const char* id, const char* title, const char* key,
                   std::vector<GroupSum> groups) {
-  Table table;
-  table.id = id;
-  table.title = title;
-  table.columns = {{key, key, Align::Left, true},
-                   {"tensors", "tensors", Align::Right},
-                   {"elements", "elements", Align::Right},
-                   {"bytes", "bytes", Align::Right},
-                   {"bytes_per_device", "per device", Align::Right}};
-  table.rows = [groups = std::move(groups)](const RowSink& sink) {
-    for (const GroupSum& g : groups) {
-      sink(Row{g.name, Count{g.tensors}, Count{g.elements}, ByteSize{g.bytes},
-               ByteSize{g.bytes_per_device}});
-    }
-  };
-  return table;
+  return {id,
+          title,
+          {{key, key, Align::Left, true},
+           right("tensors"),
+           right("elements"),
+           right("bytes"),
+           right("bytes_per_device", "per device")},
+          [groups = std::move(groups)](const RowSink& sink) {
+            for (const GroupSum& g : groups) {
+              sink(Row{g.name, Count{g.tensors}, Count{g.elements},
+                       ByteSize{g.bytes}, ByteSize{g.bytes_per_device}});
+            }
+          }};
 }
 
 void add_for_people_and_programs(Report& report, Table table) {

@@ -33,10 +33,9 @@ namespace {
 
 // "7 rules", "7 rules, 5 logical axis rules"
 std::string rules_text(const Session& session) {
-  const auto rules = static_cast<int64_t>(session.plan.rules.size());
+  const auto rules = std::ssize(session.plan.rules);
   const auto logical =
-      session.rules ? static_cast<int64_t>(session.rules->logical_rules.size())
-                    : 0;
+      session.rules ? std::ssize(session.rules->logical_rules) : 0;
   if (logical == 0) return plural(rules, "rule");
   return (rules > 0 ? plural(rules, "rule") + ", " : std::string()) +
          plural(logical, "logical axis rule");
@@ -59,9 +58,8 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   std::string found = counts_text(diags);
   const bool clean = found.empty();
   if (clean) found = "No problems";
-  found +=
-      " in " + rules_text(session) + " and " +
-      plural(static_cast<int64_t>(session.model.manifest.size()), "parameter");
+  found += " in " + rules_text(session) + " and " +
+           plural(std::ssize(session.model.manifest), "parameter");
   if (diags.allowed() > 0) {
     found += "; " + plural(diags.allowed(), "finding") + " allowed";
   }
@@ -197,12 +195,8 @@ Table fixes_table(const std::vector<AppliedFix>& applied) {
   }
   Table table{"fixes",
               "",
-              {{"code", "code"},
-               {"file", "file"},
-               {"line", "line", Align::Right},
-               {"text", "fix"},
-               {"bytes_per_device", "per device", Align::Right},
-               {"applied", "applied"}},
+              {left("code"), left("file"), right("line"), left("text", "fix"),
+               right("bytes_per_device", "per device"), left("applied")},
               rows_of(std::move(rows))};
   table.audience = Audience::Programs;
   return table;
@@ -265,9 +259,7 @@ Exit run_fix(Context& context) {
       return true;
     });
   }
-  if (!write_fixes(*run, context.host, context.diags)) {
-    return Exit::CouldNotRun;
-  }
+  if (!write_fixes(*run, context.host, context.diags)) return Exit::CouldNotRun;
   report->tables.push_back(fixes_table(run->applied));
   std::vector<std::string> lines = fixed_lines(run->applied);
   if (lines.empty()) lines.emplace_back("No fix is an edit of a rules file.");
@@ -290,7 +282,7 @@ Cell fullest_device(const JudgedTarget& target) {
 // "2 errors, 1 warning in 3 of 12 targets"
 std::string targets_verdict(const Diagnostics& diags,
                             const std::vector<JudgedTarget>& judged) {
-  const auto all = static_cast<int64_t>(judged.size());
+  const auto all = std::ssize(judged);
   int64_t found = 0;
   int64_t broken = 0;
   int64_t allowed = 0;
@@ -313,7 +305,7 @@ std::string targets_verdict(const Diagnostics& diags,
 // `target` in front of each row.
 Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
   Table table = parts.front().second;
-  table.columns.insert(table.columns.begin(), {"target", "target"});
+  table.columns.insert(table.columns.begin(), left("target"));
   table.named.reset();  // these are others
   table.rows = [parts](const RowSink& sink) {
     for (const auto& [target, part] : parts) {
@@ -341,11 +333,11 @@ Table judged_table(const std::vector<JudgedTarget>& judged) {
   Table table{"targets",
               "",
               {{"target", "target", Align::Left, true},
-               {"devices", "devices", Align::Right},
-               {"memory_per_device", "per device", Align::Right},
-               {"errors", "errors", Align::Right},
-               {"warnings", "warnings", Align::Right},
-               {"failed", "failed"}},
+               right("devices"),
+               right("memory_per_device", "per device"),
+               right("errors"),
+               right("warnings"),
+               left("failed")},
               rows_of(std::move(rows))};
   return table;
 }
@@ -391,8 +383,8 @@ Exit check_targets(Context& context) {
   std::vector<JudgedTarget> judged(asked->targets.size());
   SharedHost host(context.host, std::make_shared<std::mutex>());
   Pieces pieces(context.progress, "target", judged.size());
-  parallel_for(static_cast<int64_t>(judged.size()),
-               thread_count(context.options.planning.jobs), [&](int64_t i) {
+  parallel_for(std::ssize(judged), thread_count(context.options.planning.jobs),
+               [&](int64_t i) {
                  const Target& target = asked->targets[static_cast<size_t>(i)];
                  pieces.begin(target.name);
                  std::vector<Setting> settings =
@@ -418,10 +410,10 @@ Exit check_targets(Context& context) {
   report.main_file = asked->config.files.front();
   report.diagnostics_are_the_answer = true;
   const auto count = [&](auto&& is_one) {
-    return Count{std::count_if(judged.begin(), judged.end(), is_one)};
+    return Count{std::ranges::count_if(judged, is_one)};
   };
   report.summary = {
-      {"targets", Count{static_cast<int64_t>(judged.size())}},
+      {"targets", Count{std::ssize(judged)}},
       {"failed", count([](const JudgedTarget& target) {
          return target.diags.has_errors();
        })},
@@ -479,17 +471,16 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
 
 const std::vector<Flag>& check_flags() {
   static const std::vector<Flag> kFlags = {
-      {"fix", 0, Takes::Nothing, "", "Diagnostics",
-       "apply the fixes that are edits of the rules files", "check", false,
-       false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
+      {"fix", Takes::Nothing, "", "Diagnostics",
+       "apply the fixes that are edits of the rules files", "check",
+       [](auto&, auto& o, auto&) {
          o.check.fix = true;
          o.planning.fixes_together = true;
-       }},
-      {"diff", 0, Takes::Nothing, "", "Diagnostics",
-       "with --fix: show the edits, and write nothing", "check", false, false,
-       nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.check.diff = true; }},
+       },
+       false, false},
+      {"diff", Takes::Nothing, "", "Diagnostics",
+       "with --fix: show the edits, and write nothing", "check",
+       [](auto&, auto& o, auto&) { o.check.diff = true; }, false, false},
   };
   return kFlags;
 }

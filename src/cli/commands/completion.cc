@@ -7,6 +7,7 @@
 
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -20,8 +21,7 @@ namespace shardplan::cli {
 namespace {
 
 std::vector<std::string> command_names() {
-  std::vector<std::string> names;
-  for (const Command& command : commands()) names.emplace_back(command.name);
+  std::vector<std::string> names = all_names(commands());
   names.emplace_back("help");
   return names;
 }
@@ -46,11 +46,7 @@ std::vector<std::string> rule_set_names() {
 
 // What `diff --semantics` takes two of.
 std::vector<std::string> reading_names() {
-  std::vector<std::string> names;
-  for (const FrameworkSemantics& each : framework_semantics()) {
-    names.emplace_back(each.name);
-  }
-  return names;
+  return all_names(framework_semantics());
 }
 
 // Words that a flag's value may be; empty for free text and for files.
@@ -202,9 +198,7 @@ std::string zsh_flag(const Flag& flag) {
   const std::string rest =
       "[" + zsh_escaped(flag.help) + "]" + value + "' \\\n";
   std::string text = "        '" + star + "--" + std::string(flag.name) + rest;
-  if (flag.letter != 0) {
-    text += "        '" + star + "-" + flag.letter + rest;
-  }
+  if (flag.letter != 0) text += "        '" + star + "-" + flag.letter + rest;
   return text;
 }
 

@@ -6,21 +6,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/rule_diff.h"
 #include "cli/commands/semantics.h"
@@ -272,9 +268,9 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
   table.id = "differences";
   table.audience = Audience::People;
   table.show_header = false;
-  table.columns = {{"change", ""}, {"parameter", "", Align::Left, true},
-                   {"what", ""},   {"before", ""},
-                   {"arrow", ""},  {"after", ""}};
+  table.columns = {left("change", ""), {"parameter", "", Align::Left, true},
+                   left("what", ""),   left("before", ""),
+                   left("arrow", ""),  left("after", "")};
   table.rows = rows_of(std::move(rows));
   return table;
 }
@@ -296,10 +292,7 @@ std::optional<std::array<Side, 2>> read_sides(
     const auto side = static_cast<size_t>(i);
     read.at(side) = read_side(sides.at(side).file, found.at(side));
   });
-  for (const Diagnostics& of_side : found) {
-    diags.keep_sources(of_side);
-    for (const Diagnostic& each : of_side.all()) diags.add(each);
-  }
+  for (const Diagnostics& of_side : found) diags.add_all(of_side);
   if (!read[0] || !read[1]) return std::nullopt;
   return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};
 }
@@ -346,12 +339,9 @@ std::string mesh_line(const Mesh& mesh) {
 namespace {
 
 // How flags that only rules take are known to those who give plans.
-constexpr std::array<std::string_view, 6> kOfRules = {
-    "dialect", "table", "axes", "jobs", "names", "fail-on"};
+constexpr std::string_view kOfRules = "dialect table axes jobs names fail-on";
 
-bool is_of_rules(std::string_view flag) {
-  return std::find(kOfRules.begin(), kOfRules.end(), flag) != kOfRules.end();
-}
+bool is_of_rules(std::string_view flag) { return has_word(kOfRules, flag); }
 
 // Neither a shipped set nor a folder is a plan; a file is what it holds.
 std::optional<RuleSide> read_argument(const std::string& path,
@@ -424,7 +414,7 @@ Exit run_diff(Context& context) {
   const std::vector<std::string>& arguments = context.options.arguments;
   std::vector<std::string> named = context.options.diff.names;
   named.insert(named.end(), arguments.begin(), arguments.end());
-  if (std::count(named.begin(), named.end(), "-") > 1) {
+  if (std::ranges::count(named, "-") > 1) {
     context.diags.error(Code::Usage, {}, "standard input can be read once only")
         .help("give all but one as files");
     return Exit::CouldNotRun;
@@ -487,13 +477,9 @@ void set_semantics(const Setting& setting, Options& options,
   for (const std::string& name : names) {
     if (find_framework_semantics(name) != nullptr) continue;
     fine = false;
-    auto problem = diags.error(Code::Usage, setting.where,
-                               "unknown reading " + in_backticks(name));
-    if (const auto near = nearest(name, known)) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list readings` shows all");
-    }
+    suggest(diags.error(Code::Usage, setting.where,
+                        "unknown reading " + in_backticks(name)),
+            name, known, "`shardplan list readings` shows all");
   }
   if (fine) options.diff.semantics = names;
 }
@@ -502,37 +488,31 @@ void set_semantics(const Setting& setting, Options& options,
 
 const std::vector<Flag>& diff_flags() {
   static const std::vector<Flag> kFlags = {
-      {"semantics", 0, Takes::Text, "A,B", "Inputs",
+      {"semantics", Takes::Text, "A,B", "Inputs",
        "compare two readings of one model's rules: eformer, flax, maxtext, "
        "easylm, dtensor, hf, gspmd",
-       "diff", false, false, nullptr, set_semantics},
-      {"names", 0, Takes::File, "MODEL", "Inputs",
+       "diff", set_semantics, false, false},
+      {"names", Takes::File, "MODEL", "Inputs",
        "of rules: a model whose names and logical axes are tried; may repeat",
-       "diff", true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.names.push_back(path_of(s));
-       }},
-      {"before", 0, Takes::File, "FILE|@NAME", "Inputs",
+       "diff",
+       [](auto& s, auto& o, auto&) { o.diff.names.push_back(path_of(s)); },
+       true, false},
+      {"before", Takes::File, "FILE|@NAME", "Inputs",
        "rules before a change, with MODEL and --after; may repeat", "diff",
-       true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.before.push_back(path_of(s));
-       }},
-      {"after", 0, Takes::File, "FILE|@NAME", "Inputs",
-       "the same after it; may repeat", "diff", true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.diff.after.push_back(path_of(s));
-       }},
-      {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
+       [](auto& s, auto& o, auto&) { o.diff.before.push_back(path_of(s)); },
+       true, false},
+      {"after", Takes::File, "FILE|@NAME", "Inputs",
+       "the same after it; may repeat", "diff",
+       [](auto& s, auto& o, auto&) { o.diff.after.push_back(path_of(s)); },
+       true, false},
+      {"fail-on", Takes::Text, "LIST", "Diagnostics",
        "what fails: memory>1%, replicated>0, new-errors, new-warnings, "
        "lost-axes, any-change (of rules alone the last two); default "
        "new-errors, for gate new-errors,lost-axes,memory>10%",
-       "diff gate", false, true, nullptr, set_fail_on},
-      {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
-       "exit with 1 when they differ", "diff", false, false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.diff.exit_code = true;
-       }},
+       "diff gate", set_fail_on},
+      {"exit-code", Takes::Nothing, "", "Diagnostics",
+       "exit with 1 when they differ", "diff",
+       [](auto&, auto& o, auto&) { o.diff.exit_code = true; }, false, false},
   };
   return kFlags;
 }

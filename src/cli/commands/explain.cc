@@ -4,16 +4,12 @@
 // a collective.
 #include "cli/commands/explain.h"
 
-#include <algorithm>
-#include <array>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
@@ -71,8 +67,7 @@ std::string plain(std::string_view page, bool colour) {
   std::string text;
   bool fenced = false;
   while (!page.empty()) {
-    const std::string_view line = page.substr(0, page.find('\n'));
-    page.remove_prefix(std::min(page.size(), line.size() + 1));
+    const std::string_view line = next_line(page);
     if (line.starts_with("```")) {
       fenced = !fenced;
       const std::string_view title = fence_title(line);
@@ -91,9 +86,7 @@ std::string plain(std::string_view page, bool colour) {
 Exit run_explain(Context& context) {
   const Options& options = context.options;
   std::vector<std::string> subjects;
-  for (const std::string& word : options.arguments) {
-    subjects.push_back(word);
-  }
+  for (const std::string& word : options.arguments) subjects.push_back(word);
   if (options.explain.matmul != nullptr) subjects.emplace_back("--matmul");
   if (options.explain.algorithm) subjects.emplace_back("--algorithm");
   if (subjects.size() > 1) {
@@ -128,13 +121,9 @@ Exit run_explain(Context& context) {
       names.push_back(code_id(info.code));
       names.emplace_back(info.name);
     }
-    auto problem = context.diags.error(Code::Usage, {},
-                                       "unknown code " + in_backticks(word));
-    if (const auto near = nearest(word, names)) {
-      problem.help("did you mean `" + *near + "`?");
-    } else {
-      problem.help("`shardplan list codes` shows all codes");
-    }
+    suggest(context.diags.error(Code::Usage, {},
+                                "unknown code " + in_backticks(word)),
+            word, names, "`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;
   }
   const auto page = page_of(*code);
@@ -148,38 +137,40 @@ Exit run_explain(Context& context) {
 
 const std::vector<Flag>& explain_flags() {
   static const std::vector<Flag> kFlags = {
-      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
+      {"matmul", Takes::Text, "SPECS", "Inputs",
        "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
-       "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "explain",
+       [](auto& s, auto& o, auto&) {
          o.explain.matmul = std::make_shared<SourceFile>("--matmul", s.value);
-       }},
-      {"algorithm", 0, Takes::Choice, "NAME", "Inputs",
+       },
+       false, false},
+      {"algorithm", Takes::Choice, "NAME", "Inputs",
        "of collectives: whose schedule to draw over --ranks (explain), or to "
        "run "
        "where it can (simulate)",
-       "explain simulate", false, true, algorithm_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "explain simulate",
+       [](auto& s, auto& o, auto&) {
          o.explain.algorithm = s.value;
          o.simulate.algorithm = s.value;
-       }},
-      {"ranks", 0, Takes::Text, "N", "Inputs",
-       "how many ranks the schedule has", "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       },
+       false, true, algorithm_names},
+      {"ranks", Takes::Text, "N", "Inputs", "how many ranks the schedule has",
+       "explain",
+       [](auto& s, auto& o, auto& d) {
          o.explain.ranks = integer_of(s, 1, kMaxDevices, d);
-       }},
-      {"kind", 0, Takes::Choice, "COLLECTIVE", "Inputs",
-       "what the schedule does (default all-reduce)", "explain", false, false,
-       collective_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.explain.kind = s.value;
-       }},
-      {"inner", 0, Takes::Text, "K", "Inputs",
+       },
+       false, false},
+      {"kind", Takes::Choice, "COLLECTIVE", "Inputs",
+       "what the schedule does (default all-reduce)", "explain",
+       [](auto& s, auto& o, auto&) { o.explain.kind = s.value; }, false, false,
+       collective_names},
+      {"inner", Takes::Text, "K", "Inputs",
        "how many neighbouring ranks the fast axis has, for hierarchical",
-       "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       "explain",
+       [](auto& s, auto& o, auto& d) {
          o.explain.inner = integer_of(s, 1, kMaxDevices, d);
-       }},
+       },
+       false, false},
   };
   return kFlags;
 }
@@ -189,12 +180,10 @@ void validate_explain(std::span<const Setting> given, const Options& options,
   if (options.planning.parity && !options.explain.matmul) {
     diags.error(Code::Usage, {}, "`--parity` needs `--matmul`");
   }
-  constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
-                                                            "inner", "expand"};
+  constexpr std::string_view kOfSchedules = "ranks kind inner expand";
   for (const Setting& setting : given) {
     if (options.explain.algorithm ||
-        std::find(kOfSchedules.begin(), kOfSchedules.end(),
-                  setting.flag->name) == kOfSchedules.end()) {
+        !has_word(kOfSchedules, setting.flag->name)) {
       continue;
     }
     diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");

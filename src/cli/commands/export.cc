@@ -4,13 +4,11 @@
 #include "io/export.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/checked.h"
+#include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/export.h"
 #include "cli/flags.h"
@@ -28,8 +26,9 @@ namespace {
 bool rules_suffice(const Context& context, const Session& session) {
   const Plan& plan = session.plan;
   if (context.options.planning.unmatched != Unmatched::Error &&
-      std::any_of(plan.placements.begin(), plan.placements.end(),
-                  [&](const Placement& p) { return plan.is_unmatched(p); })) {
+      std::ranges::any_of(plan.placements, [&](const Placement& p) {
+        return plan.is_unmatched(p);
+      })) {
     return false;
   }
   ResolveOptions plain;
@@ -82,10 +81,7 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
   if (planning.pattern != nullptr) {
     lines.push_back("pattern: " + std::string(planning.pattern->text()));
   }
-  std::string rules;
-  for (const std::string& path : planning.rules) {
-    rules += (rules.empty() ? "" : ", ") + path;
-  }
+  std::string rules = joined(planning.rules, ", ");
   // The shipped set that was chosen, `@llama` of `rules/models/llama.yaml`.
   if (rules.empty() && planning.pattern == nullptr && session.rules) {
     // A file may be listed more than once.
@@ -107,10 +103,8 @@ std::vector<std::string> origin_of(const PlanRequest& planning,
 
 Exit run_export(Context& context) {
   if (!context.options.exporting.to) {
-    std::string names;
-    for (const ExportTarget& target : export_targets()) {
-      names += (names.empty() ? "" : ", ") + std::string(target.name);
-    }
+    const std::string names =
+        joined_of(export_targets(), ", ", &ExportTarget::name);
     context.diags.error(Code::Usage, {}, "`export` needs `--to`")
         .help("one of " + names);
     return Exit::CouldNotRun;
@@ -142,23 +136,15 @@ Exit run_export(Context& context) {
 
 namespace {
 
-std::vector<std::string> target_names() {
-  std::vector<std::string> names;
-  for (const ExportTarget& target : export_targets()) {
-    names.emplace_back(target.name);
-  }
-  return names;
-}
+std::vector<std::string> target_names() { return all_names(export_targets()); }
 
 }  // namespace
 
 const std::vector<Flag>& export_flags() {
   static const std::vector<Flag> kFlags = {
-      {"to", 0, Takes::Choice, "TARGET", "Output", "what to write", "export",
-       false, false, target_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.exporting.to = s.value;
-       }},
+      {"to", Takes::Choice, "TARGET", "Output", "what to write", "export",
+       [](auto& s, auto& o, auto&) { o.exporting.to = s.value; }, false, false,
+       target_names},
   };
   return kFlags;
 }

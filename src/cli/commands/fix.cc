@@ -2,17 +2,12 @@
 #include "cli/commands/fix.h"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "advise/rule_edit.h"
 #include "advise/what_if.h"
-#include "base/text.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 
@@ -24,7 +19,7 @@ OverlayHost::OverlayHost(Host& host, std::map<std::string, std::string> files)
 std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
   const auto found = files_.find(path);
   if (found == files_.end()) return PassingHost::file_info(path);
-  return FileInfo{false, static_cast<int64_t>(found->second.size())};
+  return FileInfo{false, std::ssize(found->second)};
 }
 
 std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
@@ -106,7 +101,7 @@ bool is_standard_input(const Fix& fix) {
 }
 
 bool only_inserts(const Fix& fix) {
-  return std::all_of(fix.edits.begin(), fix.edits.end(), [](const auto& edit) {
+  return std::ranges::all_of(fix.edits, [](const auto& edit) {
     return edit.where.begin == edit.where.end;
   });
 }
@@ -149,10 +144,9 @@ std::vector<Choice> choose(const Diagnostics& diags,
 bool is_a_file_of(const PlanRequest& planning, const SourceFile& source) {
   const std::string& name = source.name();
   return name == kStandardInput ||
-         std::any_of(planning.rules.begin(), planning.rules.end(),
-                     [&](const std::string& path) {
-                       return name == path || name.starts_with(path + "/");
-                     });
+         std::ranges::any_of(planning.rules, [&](const std::string& path) {
+           return name == path || name.starts_with(path + "/");
+         });
 }
 
 // All texts as they will be, by path.
@@ -175,11 +169,10 @@ std::map<std::string, std::string> texts_with(
     }
   }
   for (auto& [file, all] : edits) {
-    std::stable_sort(all.begin(), all.end(),
-                     [](const TextEdit& a, const TextEdit& b) {
-                       return std::pair(a.where.begin, a.where.end) <
-                              std::pair(b.where.begin, b.where.end);
-                     });
+    std::ranges::stable_sort(all, [](const TextEdit& a, const TextEdit& b) {
+      return std::pair(a.where.begin, a.where.end) <
+             std::pair(b.where.begin, b.where.end);
+    });
     texts[file->name()] = edited(file->text(), all);
   }
   return texts;
@@ -214,7 +207,7 @@ bool is_better(const FixRun& run, const std::vector<Choice>& chosen,
     return false;
   }
   const FindingsLeft left(checked.diags, checked.session->plan);
-  return std::all_of(chosen.begin(), chosen.end(), [&](const Choice& choice) {
+  return std::ranges::all_of(chosen, [&](const Choice& choice) {
     return left.is_gone(*choice.finding, run.session.plan);
   });
 }

@@ -8,11 +8,8 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -59,7 +56,7 @@ std::string windows_text(const std::vector<int64_t>& windows) {
             std::to_string(count);
   }
   if (text.empty()) text = "none on any";
-  return text + " of " + plural(static_cast<int64_t>(windows.size()), "layer");
+  return text + " of " + plural(std::ssize(windows), "layer");
 }
 
 // "kv on 12, conv+delta on 36 of 48 layers"; empty where all layers keep keys
@@ -76,9 +73,8 @@ std::string kept_text(const LayerStates& state) {
     }
     std::string text = names.empty() ? "nothing" : joined(names, "+");
     if (!kind.known) text = "unknown";
-    const auto entry =
-        std::find_if(layers.begin(), layers.end(),
-                     [&](const auto& each) { return each.first == text; });
+    const auto entry = std::ranges::find_if(
+        layers, [&](const auto& each) { return each.first == text; });
     if (entry == layers.end()) {
       layers.emplace_back(std::move(text), 1);
     } else {
@@ -93,8 +89,7 @@ std::string kept_text(const LayerStates& state) {
   for (const auto& [names, count] : layers) {
     text += (text.empty() ? "" : ", ") + names + " on " + std::to_string(count);
   }
-  return text + " of " +
-         plural(static_cast<int64_t>(state.layers.size()), "layer");
+  return text + " of " + plural(std::ssize(state.layers), "layer");
 }
 
 // Empty where nothing is known.
@@ -114,9 +109,9 @@ std::optional<Table> facts_table(const Manifest& manifest) {
   std::vector<int64_t> windows = facts.windows;
   // What layers without a window keep is said below.
   if (!facts.state.layers.empty()) {
-    std::replace(windows.begin(), windows.end(), kUnknownWindow, int64_t{0});
-    const bool none = std::all_of(windows.begin(), windows.end(),
-                                  [](int64_t w) { return w == 0; });
+    std::ranges::replace(windows, kUnknownWindow, int64_t{0});
+    const bool none =
+        std::ranges::all_of(windows, [](int64_t w) { return w == 0; });
     if (none) windows.clear();
   }
   if (!windows.empty()) {
@@ -131,13 +126,10 @@ std::optional<Table> facts_table(const Manifest& manifest) {
     rows.push_back({"quantised", std::string(method), "names"});
   }
   if (rows.empty()) return std::nullopt;
-  Table table;
-  table.id = "facts";
-  table.title = "Facts";
-  table.columns = {
-      {"fact", "fact"}, {"value", "value", Align::Right}, {"from", "from"}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return Table{"facts",
+               "Facts",
+               {left("fact"), right("value"), left("from")},
+               rows_of(std::move(rows))};
 }
 
 Table dtypes_table(const Manifest& manifest) {
@@ -160,26 +152,21 @@ Table dtypes_table(const Manifest& manifest) {
     rows.push_back({std::string(dtype_name(dtype)), Count{sum.tensors},
                     Count{sum.elements}, ByteSize{sum.bytes}});
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+  std::ranges::stable_sort(rows, [](const Row& a, const Row& b) {
     return std::get<ByteSize>(a[3]).value > std::get<ByteSize>(b[3]).value;
   });
-  Table table;
-  table.id = "dtypes";
-  table.title = "By dtype";
-  table.columns = {{"dtype", "dtype"},
-                   {"tensors", "tensors", Align::Right},
-                   {"elements", "elements", Align::Right},
-                   {"bytes", "bytes", Align::Right}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"dtypes",
+          "By dtype",
+          {left("dtype"), right("tensors"), right("elements"), right("bytes")},
+          rows_of(std::move(rows))};
 }
 
 std::vector<Column> parameter_columns() {
   return {{"parameter", "parameter", Align::Left, true},
-          {"dtype", "dtype"},
-          {"shape", "shape"},
-          {"elements", "elements", Align::Right},
-          {"bytes", "bytes", Align::Right}};
+          left("dtype"),
+          left("shape"),
+          right("elements"),
+          right("bytes")};
 }
 
 Row parameter_row(std::string name, const TensorType& type) {
@@ -235,7 +222,7 @@ Table inspect_folded_table(
   Table table;
   table.audience = Audience::People;
   table.columns = parameter_columns();
-  table.columns.insert(table.columns.begin() + 1, {"count", "", Align::Right});
+  table.columns.insert(table.columns.begin() + 1, right("count", ""));
   table.rows = rows_of(std::move(rows));
   return table;
 }
@@ -249,17 +236,14 @@ Table layers_table(const Manifest& manifest, const Layers& layers) {
 }
 
 Table parameters_table(const Manifest& manifest, Audience audience) {
-  Table table;
-  table.id = "parameters";
-  table.title = "Parameters";
-  table.audience = audience;
-  table.columns = parameter_columns();
-  table.rows = [&manifest](const RowSink& sink) {
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      sink(parameter_row(std::string(manifest.name(i)), manifest.type(i)));
-    }
-  };
-  return table;
+  return {
+      "parameters", "Parameters", parameter_columns(),
+      [&manifest](const RowSink& sink) {
+        for (size_t i = 0; i < manifest.size(); ++i) {
+          sink(parameter_row(std::string(manifest.name(i)), manifest.type(i)));
+        }
+      },
+      audience};
 }
 
 // The `count` largest of `size` things, by bytes, the earlier of equals first.
@@ -280,13 +264,8 @@ std::vector<size_t> largest_of(size_t size,
 }
 
 Table largest_table(std::vector<Row> rows, Audience audience) {
-  Table table;
-  table.id = "largest";
-  table.title = "Largest tensors";
-  table.audience = audience;
-  table.columns = parameter_columns();
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"largest", "Largest tensors", parameter_columns(),
+          rows_of(std::move(rows)), audience};
 }
 
 Table largest_tensors(const Manifest& manifest, Audience audience) {
@@ -326,11 +305,8 @@ Table folded_buffers(const Manifest& manifest) {
 }
 
 Table buffers_table(const Manifest& manifest, Audience audience) {
-  Table table;
-  table.id = "buffers";
-  table.title = kBuffersTitle;
+  Table table = {"buffers", kBuffersTitle, parameter_columns()};
   table.audience = audience;
-  table.columns = parameter_columns();
   table.columns[0] = {"buffer", "buffer", Align::Left, true};
   table.rows = [&manifest](const RowSink& sink) {
     for (const Manifest::Buffer& buffer : manifest.buffers()) {
@@ -343,15 +319,13 @@ Table buffers_table(const Manifest& manifest, Audience audience) {
 std::string inspect_headline(const Manifest& manifest, bool exact) {
   const int64_t elements = manifest.total_elements();
   std::string line =
-      manifest.title + ": " +
-      plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
+      manifest.title + ": " + plural(std::ssize(manifest), "parameter") + ", " +
       (exact ? std::to_string(elements) : short_count_text(elements)) +
       " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
-    line += "; " +
-            plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-            " of " + size_text(manifest.buffer_bytes(), exact) + " beside them";
+    line += "; " + plural(std::ssize(manifest.buffers()), "buffer") + " of " +
+            size_text(manifest.buffer_bytes(), exact) + " beside them";
   }
   return line;
 }
@@ -361,12 +335,11 @@ void add_inspect_summary(const Manifest& manifest, Report& report) {
       manifest.model_name.empty() ? manifest.title : manifest.model_name;
   report.summary = {{"name", name},
                     {"format", manifest.format},
-                    {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+                    {"tensors", Count{std::ssize(manifest)}},
                     {"total_parameters", Count{manifest.total_elements()}},
                     {"total_bytes", ByteSize{manifest.total_bytes()}},
                     {"buffers", Count{manifest.buffer_elements()}},
-                    {"buffer_tensors",
-                     Count{static_cast<int64_t>(manifest.buffers().size())}},
+                    {"buffer_tensors", Count{std::ssize(manifest.buffers())}},
                     {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
 }
 
@@ -423,13 +396,11 @@ Exit run_inspect(Context& context) {
 
 const std::vector<Flag>& inspect_flags() {
   static const std::vector<Flag> kFlags = {
-      {"shard", 0, Takes::Text, "NAME", "Inputs",
+      {"shard", Takes::Text, "NAME", "Inputs",
        "draw which device holds which slice of one parameter; takes rules and "
        "a mesh, or a plan",
-       "inspect", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.inspect.shard = s.value;
-       }},
+       "inspect", [](auto& s, auto& o, auto&) { o.inspect.shard = s.value; },
+       false, false},
   };
   return kFlags;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan list TOPIC`: what the program's tables hold.
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -36,7 +36,7 @@ Table named_table(std::string id, std::string title, std::vector<Row> rows) {
   table.id = std::move(id);
   table.title = std::move(title);
   // Prose is not shortened: it wraps.
-  table.columns = {{"name", "name"}, {"summary", ""}};
+  table.columns = {left("name"), left("summary", "")};
   table.rows = rows_of(std::move(rows));
   table.show_header = false;
   return table;
@@ -78,8 +78,7 @@ std::vector<Table> list_commands() {
 std::string first_sentence(std::string_view text) {
   std::string comment;
   while (text.starts_with("#")) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::string_view line = next_line(text);
     const size_t begin = line.find_first_not_of("# ");
     if (begin == line.npos || line.find("SPDX") != line.npos) continue;
     comment += (comment.empty() ? "" : " ") + std::string(line.substr(begin));
@@ -144,27 +143,23 @@ std::vector<Table> list_architectures() {
     const std::string forward = all->computes ? "yes" : "no";
     const Names schemes{name_schemes_of(name)};
     short_rows.push_back({name, forward, state_text(*all), quantised_text(*all),
-                          Count{static_cast<int64_t>(schemes.values.size())}});
+                          Count{std::ssize(schemes.values)}});
     rows.push_back({name, forward, state_text(*all),
                     Names{known_quantisations(*all)}, schemes,
                     Names{all->model_types}, std::move(classes)});
   }
-  Table people;
-  people.id = "architecture_support";
-  people.title = "What is known of each";
+  Table people = {"architecture_support",
+                  "What is known of each",
+                  {left("name"), left("forward"), left("state"),
+                   left("quantisations", "quantised"), right("schemes")}};
   people.audience = Audience::People;
-  people.columns = {{"name", "name"},
-                    {"forward", "forward"},
-                    {"state", "state"},
-                    {"quantisations", "quantised"},
-                    {"schemes", "schemes", Align::Right}};
   people.rows = rows_of(std::move(short_rows));
   Table programs = people;
   programs.audience = Audience::Programs;
-  programs.columns = {{"name", "name"},       {"forward", "forward"},
-                      {"state", "state"},     {"quantisations", "quantised"},
-                      {"schemes", "schemes"}, {"model_types", "model types"},
-                      {"classes", "classes"}};
+  programs.columns = {left("name"),    left("forward"),
+                      left("state"),   left("quantisations", "quantised"),
+                      left("schemes"), left("model_types"),
+                      left("classes")};
   programs.rows = rows_of(std::move(rows));
   return {named_table("architectures", "", std::move(summaries)),
           std::move(people), std::move(programs)};
@@ -180,16 +175,15 @@ std::vector<Table> list_schemes() {
       architectures.values.push_back(architecture);
     }
     short_rows.push_back(
-        {name, scheme->summary,
-         Count{static_cast<int64_t>(architectures.values.size())}});
+        {name, scheme->summary, Count{std::ssize(architectures.values)}});
     rows.push_back({name, scheme->summary, std::move(architectures)});
   }
   Table people = named_table("schemes", "", {});
-  people.columns.push_back({"architectures", "architectures", Align::Right});
+  people.columns.push_back(right("architectures"));
   people.audience = Audience::People;
   people.rows = rows_of(std::move(short_rows));
   Table programs = named_table("schemes", "", {});
-  programs.columns.push_back({"architectures", "architectures"});
+  programs.columns.push_back(left("architectures"));
   programs.audience = Audience::Programs;
   programs.rows = rows_of(std::move(rows));
   return {std::move(people), std::move(programs)};
@@ -219,7 +213,7 @@ std::vector<Table> list_algorithms() {
   Table people = named_table("algorithms", "", named_rows(algorithms()));
   people.audience = Audience::People;
   Table programs = named_table("algorithms", "", std::move(rows));
-  programs.columns.push_back({"kinds", "kinds"});
+  programs.columns.push_back(left("kinds"));
   programs.audience = Audience::Programs;
   return {people, programs};
 }
@@ -231,12 +225,10 @@ std::vector<Table> list_codes() {
                     std::string(severity_name(info.severity)),
                     std::string(info.summary)});
   }
-  Table table;
-  table.id = "codes";
-  table.columns = {{"code", "code"},
-                   {"name", "name"},
-                   {"severity", "default"},
-                   {"summary", ""}};
+  Table table = {"codes",
+                 "",
+                 {left("code"), left("name"), left("severity", "default"),
+                  left("summary", "")}};
   table.rows = rows_of(std::move(rows));
   return {table};
 }
@@ -289,30 +281,20 @@ std::vector<Table> list_ops() {
                         op.many_results ? "one or more" : "one"});
     add_attributes(op);
   }
-  Table table;
-  table.id = "ops";
-  table.title = "Operations";
-  table.columns = {{"name", "name"},
-                   {"operands", "operands"},
-                   {"summary", "result"},
-                   {"factors", "may be sharded"}};
+  Table table = {"ops",
+                 "Operations",
+                 {left("name"), left("operands"), left("summary", "result"),
+                  left("factors", "may be sharded")}};
   table.rows = rows_of(std::move(rows));
-  Table composed;
-  composed.id = "composites";
-  composed.title = "Put together from these";
-  composed.columns = {{"name", "name"},
-                      {"operands", "operands"},
-                      {"summary", "result"},
-                      {"results", "results"}};
+  Table composed = {"composites",
+                    "Put together from these",
+                    {left("name"), left("operands"), left("summary", "result"),
+                     left("results")}};
   composed.rows = rows_of(std::move(together));
-  Table given;
-  given.id = "attributes";
-  given.title = "Attributes";
-  given.columns = {{"op", "operation"},
-                   {"name", "attribute"},
-                   {"kind", "kind"},
-                   {"need", "needed"},
-                   {"summary", ""}};
+  Table given = {"attributes",
+                 "Attributes",
+                 {left("op", "operation"), left("name", "attribute"),
+                  left("kind"), left("need", "needed"), left("summary", "")}};
   given.rows = rows_of(std::move(attributes));
   return {table, composed, given};
 }
@@ -348,23 +330,15 @@ constexpr Topic kTopics[] = {
 
 const Topic* find_topic(std::string_view name) {
   if (name == "operations") name = "ops";
-  for (const Topic& topic : kTopics) {
-    if (topic.name == name) return &topic;
-  }
-  return nullptr;
+  return find_named(kTopics, name);
 }
 
 // Null, with the reason reported, when there is none of that name.
 const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   const Topic* topic = find_topic(name);
   if (topic != nullptr) return topic;
-  auto problem =
-      diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name));
-  if (const auto near = nearest(name, topic_names())) {
-    problem.help("did you mean `" + *near + "`?");
-  } else {
-    problem.help("`shardplan list` shows the topics");
-  }
+  suggest(diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name)),
+          name, topic_names(), "`shardplan list` shows the topics");
   return nullptr;
 }
 
@@ -418,11 +392,7 @@ constexpr std::array<std::string_view, 1> kSchemeFolders = {"schemes"};
 
 }  // namespace
 
-std::vector<std::string> topic_names() {
-  std::vector<std::string> names;
-  for (const Topic& topic : kTopics) names.emplace_back(topic.name);
-  return names;
-}
+std::vector<std::string> topic_names() { return all_names(kTopics); }
 
 Exit run_list(Context& context) {
   Report report;

@@ -62,7 +62,7 @@ bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
 bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
   int64_t times = options.planning.model == "-" ? 1 : 0;
   for (const auto* paths : {&options.diff.before, &options.diff.after}) {
-    times += std::count(paths->begin(), paths->end(), "-");
+    times += std::ranges::count(*paths, "-");
   }
   if (times <= 1) return true;
   diags.error(Code::Usage, {}, "standard input can be read once only")
@@ -106,7 +106,7 @@ void add_reasons(const BothSides& diff, Diagnostics& diags) {
     diags.keep_sources(side->diags);
     for (const Diagnostic& diagnostic : side->diags.all()) {
       if (!prevents_running(diagnostic.code) ||
-          std::any_of(told.begin(), told.end(), [&](const Diagnostic* other) {
+          std::ranges::any_of(told, [&](const Diagnostic* other) {
             return is_same_finding(*other, diagnostic);
           })) {
         continue;
@@ -167,9 +167,8 @@ void add_findings(const BothSides& diff, Diagnostics& diags) {
 
 template <typename Test>
 int64_t count_changes(const BothSides& diff, Test test) {
-  return std::count_if(diff.rule_changes.begin(), diff.rule_changes.end(),
-                       test) +
-         std::count_if(diff.changes.begin(), diff.changes.end(), test);
+  return std::ranges::count_if(diff.rule_changes, test) +
+         std::ranges::count_if(diff.changes, test);
 }
 
 // Of the model, placed differently.
@@ -193,10 +192,9 @@ int64_t count_all(const BothSides& diff) {
 // "3 changes of rules; 64 of 291 parameters are placed differently; 1 change
 // fails."
 std::string model_diff_note(const BothSides& diff) {
-  const auto rules = static_cast<int64_t>(diff.rule_changes.size());
+  const auto rules = std::ssize(diff.rule_changes);
   const int64_t moved = moved_parameters(diff);
-  const auto size =
-      static_cast<int64_t>(diff.after.session->model.manifest.size());
+  const auto size = std::ssize(diff.after.session->model.manifest);
   std::string text = rules == 0 ? "No rule or label changed"
                                 : plural(rules, "change") + " of rules";
   text += "; " + count_text(moved) + " of " + plural(size, "parameter") +
@@ -286,9 +284,7 @@ Report report_of_diff(const Context& context, const BothSides& diff,
                       const GateView& view, const FailOn& fail_on) {
   Report report = gate_report(view);
   report.command = context.options.command;
-  for (Table& table : report.tables) {
-    table.folded = false;
-  }
+  for (Table& table : report.tables) table.folded = false;
   // What parameters take alone stands among the changes.
   if (diff.after.memory && !diff.categories.empty()) {
     report.tables.push_back(

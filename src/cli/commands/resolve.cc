@@ -54,11 +54,9 @@ Exit run_resolve(Context& context) {
 
 const std::vector<Flag>& resolve_flags() {
   static const std::vector<Flag> kFlags = {
-      {"why", 0, Takes::Text, "NAME", "Inputs",
-       "show how one parameter got its spec", "resolve", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.resolve.why = s.value;
-       }},
+      {"why", Takes::Text, "NAME", "Inputs",
+       "show how one parameter got its spec", "resolve",
+       [](auto& s, auto& o, auto&) { o.resolve.why = s.value; }, false, false},
   };
   return kFlags;
 }

@@ -75,15 +75,13 @@ std::string counts_text(const RuleSet& before, const RuleSet& after) {
 }
 
 int64_t count_of(const std::vector<RuleSetChange>& changes, ChangeKind kind) {
-  return std::count_if(
-      changes.begin(), changes.end(),
-      [&](const RuleSetChange& change) { return change.kind == kind; });
+  return std::ranges::count(changes, kind, &RuleSetChange::kind);
 }
 
 int64_t count_lost(const std::vector<RuleSetChange>& changes) {
-  return std::count_if(
-      changes.begin(), changes.end(),
-      [](const RuleSetChange& change) { return !change.lost.empty(); });
+  return std::ranges::count_if(changes, [](const RuleSetChange& change) {
+    return !change.lost.empty();
+  });
 }
 
 // "Changes: 3 of labels, 2 of rules; 1 loses axes."
@@ -92,7 +90,7 @@ std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
   if (changes.empty()) return "No rule or label changed.";
   const int64_t labels = count_of(changes, ChangeKind::Label);
   const int64_t rules = count_of(changes, ChangeKind::Rule);
-  const int64_t others = static_cast<int64_t>(changes.size()) - labels - rules;
+  const int64_t others = std::ssize(changes) - labels - rules;
   std::vector<std::string> parts;
   if (labels > 0) parts.push_back(count_text(labels) + " of labels");
   if (rules > 0) parts.push_back(count_text(rules) + " of rules");
@@ -131,13 +129,13 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
       compare_rules({*before, *after, named, jobs}, context.diags);
   if (!found) return Exit::CouldNotRun;
   const std::vector<RuleSetChange>& changes = found->changes;
-  const int64_t failing = std::count_if(
-      changes.begin(), changes.end(),
+  const int64_t failing = std::ranges::count_if(
+      changes,
       [&](const RuleSetChange& change) { return fails(change, fail_on); });
 
   Report report;
   report.command = context.options.command;
-  const auto total = static_cast<int64_t>(changes.size());
+  const auto total = std::ssize(changes);
   report.summary = {{"changes", Count{total}},
                     {"labels", Count{count_of(changes, ChangeKind::Label)}},
                     {"rules", Count{count_of(changes, ChangeKind::Rule)}},

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/tables.h"
@@ -161,11 +162,8 @@ std::vector<uint32_t> semantics_kinds_of(
 // "2048 × 256"
 std::string shape_words(const Shape& shape) {
   if (shape.empty()) return "scalar";
-  std::string text;
-  for (const int64_t size : shape) {
-    text += (text.empty() ? "" : " × ") + std::to_string(size);
-  }
-  return text;
+  return joined_of(shape, " × ",
+                   [](int64_t size) { return std::to_string(size); });
 }
 
 // A small table under what is asked for: a line per reading. The reasons are
@@ -182,10 +180,8 @@ Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
       shape_words(placement.type.shape) + "  " +
       (placement.requested ? "asked for " + spec_text(*placement.requested)
                            : "without a rule");
-  table.columns = {{"reading", "reading"},
-                   {"spec", "spec"},
-                   {"bytes_per_device", "per device", Align::Right},
-                   {"why", "why"}};
+  table.columns = {left("reading"), left("spec"),
+                   right("bytes_per_device", "per device"), left("why")};
   std::vector<Row> rows;
   for (const SemanticsSide& side : comparison.sides) {
     const ReadOutcome& read = side.model.of(parameter);
@@ -227,8 +223,8 @@ void add_semantics_tables(const SemanticsComparison& comparison, bool expand,
 
 void add_semantics_summary(const SemanticsComparison& comparison,
                            Report& report) {
-  const auto total = static_cast<int64_t>(comparison.manifest.size());
-  const auto disagree = static_cast<int64_t>(comparison.disagreements.size());
+  const auto total = std::ssize(comparison.manifest);
+  const auto disagree = std::ssize(comparison.disagreements);
   report.summary = {{"tensors", Count{total}},
                     {"disagree", Count{disagree}},
                     {"agree", Count{total - disagree}},
@@ -259,8 +255,8 @@ std::string side_text(const SemanticsSide& side, bool exact) {
 
 std::string semantics_last_line(const SemanticsComparison& comparison,
                                 bool exact) {
-  const auto total = static_cast<int64_t>(comparison.manifest.size());
-  const auto disagree = static_cast<int64_t>(comparison.disagreements.size());
+  const auto total = std::ssize(comparison.manifest);
+  const auto disagree = std::ssize(comparison.disagreements);
   return count_text(disagree) + " placed differently, " +
          count_text(total - disagree) +
          " the same: " + side_text(comparison.sides[0], exact) + "; " +
@@ -273,11 +269,10 @@ Report report_of(const Context& context,
   Report report;
   report.command = context.options.command;
   add_semantics_summary(comparison, report);
-  report.headline = {
-      comparison.manifest.title + ": " +
-      plural(static_cast<int64_t>(comparison.manifest.size()), "parameter") +
-      "    mesh " + mesh_text(mesh) + " (" + plural(mesh.devices(), "device") +
-      ")"};
+  report.headline = {comparison.manifest.title + ": " +
+                     plural(std::ssize(comparison.manifest), "parameter") +
+                     "    mesh " + mesh_text(mesh) + " (" +
+                     plural(mesh.devices(), "device") + ")"};
   report.tables = {disagreements_table(comparison)};
   add_semantics_tables(comparison, context.options.output.expand, report);
   report.closing = {

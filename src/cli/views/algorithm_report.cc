@@ -10,8 +10,8 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
-#include "comm/collective.h"
 #include "report/shard_grid.h"
 
 namespace shardplan::cli {
@@ -35,7 +35,7 @@ ChartCell cell_of(const Step& step, int rank, const Style& style) {
   }
   std::map<std::pair<SentNumbers, bool>, SentNumbers> targets_of;
   for (auto& [target, chunks] : chunks_to) {
-    std::sort(chunks.begin(), chunks.end());
+    std::ranges::sort(chunks);
     targets_of[{chunks, target.second}].push_back(target.first);
   }
   ChartCell cell;
@@ -307,36 +307,26 @@ std::string legend_of(CollectiveKind kind) {
 }
 
 Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
-  Table table;
-  table.id = "steps";
-  table.columns = {{"step", "step", Align::Right},
-                   {"source", "source", Align::Right},
-                   {"target", "target", Align::Right},
-                   {"first_chunk", "first chunk", Align::Right},
-                   {"chunk_count", "chunks", Align::Right},
-                   {"reduce", "added"}};
-  table.audience = Audience::Programs;
-  table.rows = [schedule](const RowSink& sink) {
-    for (size_t step = 0; step < schedule->steps.size(); ++step) {
-      for (const Transfer& t : schedule->steps[step]) {
-        sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
-                 Count{t.target}, Count{t.first_chunk}, Count{t.chunk_count},
-                 YesNo{t.reduce}});
-      }
-    }
-  };
-  return table;
+  return {
+      "steps",
+      "",
+      {right("step"), right("source"), right("target"), right("first_chunk"),
+       right("chunk_count", "chunks"), left("reduce", "added")},
+      [schedule](const RowSink& sink) {
+        for (size_t step = 0; step < schedule->steps.size(); ++step) {
+          for (const Transfer& t : schedule->steps[step]) {
+            sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
+                     Count{t.target}, Count{t.first_chunk},
+                     Count{t.chunk_count}, YesNo{t.reduce}});
+          }
+        }
+      },
+      Audience::Programs};
 }
 
 }  // namespace
 
-std::vector<std::string> algorithm_names() {
-  std::vector<std::string> names;
-  for (const Algorithm& algorithm : algorithms()) {
-    names.emplace_back(algorithm.name);
-  }
-  return names;
-}
+std::vector<std::string> algorithm_names() { return all_names(algorithms()); }
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;
@@ -356,7 +346,7 @@ std::optional<Report> algorithm_report(const ExplainRequest& request,
   const Sent sent = sent_by(*question, *schedule);
   const std::string name(question->algorithm->name);
   const std::string kind(collective_name(question->kind));
-  const auto steps = static_cast<int64_t>(schedule->steps.size());
+  const auto steps = std::ssize(schedule->steps);
 
   Report report;
   report.command = "explain";

@@ -2,7 +2,6 @@
 #include "cli/views/budget_tables.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -73,12 +72,10 @@ std::string kind_name(StateKind kind) {
 
 Table breakdown_table(const Session& session, const Budget& budget,
                       bool whole) {
-  Table table;
-  table.id = "breakdown";
-  table.title = "Memory per device";
-  table.columns = {{"category", "", Align::Left},
-                   {"bytes_per_device", "", Align::Right},
-                   {"share", "", Align::Left}};
+  Table table = {
+      "breakdown",
+      "Memory per device",
+      {left("category", ""), right("bytes_per_device", ""), left("share", "")}};
   table.show_header = false;
   table.audience = Audience::People;
   const BudgetClass& fullest = budget.classes.front();
@@ -111,85 +108,62 @@ Table breakdown_table(const Session& session, const Budget& budget,
 }
 
 Table device_class_table(const Budget& budget) {
-  Table table;
-  table.id = "device_classes";
-  table.title = "Classes of devices: " + legend(budget);
   const ColumnsOf<BudgetClass> columns = {
       {{"class", "class", Align::Left, true},
-       [](const BudgetClass& c) {
-         return c.label.empty() ? Cell() : Cell(c.label);
-       }},
-      {{"devices", "devices", Align::Right},
-       [](const BudgetClass& c) { return Count{c.devices}; }},
-      {{"bytes_per_device", "per device", Align::Right},
-       [](const BudgetClass& c) { return ByteSize{c.total}; }},
-      {{"shares", "", Align::Left},
-       [&budget](const BudgetClass& c) {
+       [](auto& c) { return c.label.empty() ? Cell() : Cell(c.label); }},
+      {right("devices"), [](auto& c) { return Count{c.devices}; }},
+      {right("bytes_per_device", "per device"),
+       [](auto& c) { return ByteSize{c.total}; }},
+      {left("shares", ""),
+       [&budget](auto& c) {
          return stacked_bar(c, budget.classes.front().total);
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::People;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    if (budget.classes.size() < 2) return;
-    for (const BudgetClass& c : budget.classes) sink(row_of(columns, c));
-  };
-  return table;
+  const std::span<const BudgetClass> all = budget.classes;
+  return table_of("device_classes", "Classes of devices: " + legend(budget),
+                  columns, all.size() < 2 ? all.first(0) : all,
+                  Audience::People);
 }
 
 Table memory_rows(const Budget& budget) {
-  Table table;
-  table.id = "memory";
-  table.title = "Memory by class and category";
   struct Share {
     const BudgetClass& of;
     size_t number;  // of the class
     size_t category;
   };
   const ColumnsOf<Share> columns = {
-      {{"class", "class"},
-       [](const Share& s) { return Count{static_cast<int64_t>(s.number)}; }},
-      {{"label", "label"}, [](const Share& s) { return s.of.label; }},
-      {{"devices", "devices", Align::Right},
-       [](const Share& s) { return Count{s.of.devices}; }},
-      {{"category", "category"},
-       [](const Share& s) { return category_id(s.category); }},
-      {{"bytes_per_device", "per device", Align::Right},
-       [](const Share& s) { return ByteSize{s.of.bytes[s.category]}; }},
+      {left("class"),
+       [](auto& s) { return Count{static_cast<int64_t>(s.number)}; }},
+      {left("label"), [](auto& s) { return s.of.label; }},
+      {right("devices"), [](auto& s) { return Count{s.of.devices}; }},
+      {left("category"), [](auto& s) { return category_id(s.category); }},
+      {right("bytes_per_device", "per device"),
+       [](auto& s) { return ByteSize{s.of.bytes[s.category]}; }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    for (size_t i = 0; i < budget.classes.size(); ++i) {
-      for (size_t category = 0; category < kCategories; ++category) {
-        sink(row_of(columns, {budget.classes[i], i, category}));
-      }
+  std::vector<Share> shares;
+  for (size_t i = 0; i < budget.classes.size(); ++i) {
+    for (size_t category = 0; category < kCategories; ++category) {
+      shares.push_back({budget.classes[i], i, category});
     }
-  };
-  return table;
+  }
+  return table_of("memory", "Memory by class and category", columns, shares,
+                  Audience::Programs);
 }
 
 Table memory_totals(const Budget& budget) {
-  Table table;
-  table.id = "memory_totals";
-  table.title = "Memory over all devices";
   const ColumnsOf<size_t> columns = {
-      {{"category", "category"}, category_id},
-      {{"stored_bytes", "stored", Align::Right},
+      {left("category"), category_id},
+      {right("stored_bytes", "stored"),
        [&budget](size_t i) { return wide_bytes(budget.totals[i].on_devices); }},
-      {{"replicated_bytes", "replicas x logical", Align::Right},
+      {right("replicated_bytes", "replicas x logical"),
        [&budget](size_t i) {
          return wide_bytes(budget.totals[i].with_replicas);
        }},
-      {{"padding_bytes", "padding", Align::Right},
+      {right("padding_bytes", "padding"),
        [&budget](size_t i) { return wide_bytes(budget.totals[i].padding); }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [columns](const RowSink& sink) {
-    for (size_t i = 0; i < kCategories; ++i) sink(row_of(columns, i));
-  };
-  return table;
+  return table_of("memory_totals", "Memory over all devices", columns,
+                  numbers_below(kCategories), Audience::Programs);
 }
 
 namespace {
@@ -204,36 +178,30 @@ std::string optimizer_text(const StateOptions& state, const LeafSum& sum) {
 
 Table state_table(const Budget& budget, const StateOptions& state,
                   bool for_people) {
-  Table table;
-  table.id = for_people ? "state_for_people" : "state";
-  table.title = "Training state";
   ColumnsOf<LeafSum> columns = {
-      {{"role", "role"},
-       [](const LeafSum& sum) { return std::string(sum.role); }},
-      {{"category", "category"},
-       [](const LeafSum& sum) { return kind_name(sum.kind); }},
-      {{"dtype", "dtype"},
-       [](const LeafSum& sum) { return std::string(dtype_name(sum.dtype)); }},
-      {{"tensors", "tensors", Align::Right},
-       [](const LeafSum& sum) { return Count{sum.tensors}; }},
-      {{"logical_bytes", "bytes", Align::Right},
-       [](const LeafSum& sum) { return wide_bytes(sum.logical); }},
-      {{"bytes_per_device", "per device", Align::Right},
-       [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
-      {{"padding_bytes", "padding", Align::Right},
-       [](const LeafSum& sum) { return wide_bytes(sum.padding); }},
-      {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
-       [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
+      {left("role"), [](auto& sum) { return std::string(sum.role); }},
+      {left("category"), [](auto& sum) { return kind_name(sum.kind); }},
+      {left("dtype"),
+       [](auto& sum) { return std::string(dtype_name(sum.dtype)); }},
+      {right("tensors"), [](auto& sum) { return Count{sum.tensors}; }},
+      {right("logical_bytes", "bytes"),
+       [](auto& sum) { return wide_bytes(sum.logical); }},
+      {right("bytes_per_device", "per device"),
+       [](auto& sum) { return ByteSize{sum.bytes_per_device}; }},
+      {right("padding_bytes", "padding"),
+       [](auto& sum) { return wide_bytes(sum.padding); }},
+      {right("unsharded_bytes_per_device", "not sharded by ZeRO"),
+       [](auto& sum) { return ByteSize{sum.unsharded}; }},
   };
   if (!state.groups.empty()) {
     columns.insert(columns.begin() + 2,
-                   {{"group", "group", Align::Right}, [](const LeafSum& sum) {
+                   {right("group"), [](auto& sum) {
                       return sum.group
                                  ? Cell{Count{static_cast<int64_t>(*sum.group)}}
                                  : Cell{};
                     }});
     columns.insert(columns.begin() + 3,
-                   {{"optimizer", "optimizer"}, [&state](const LeafSum& sum) {
+                   {left("optimizer"), [&state](auto& sum) {
                       return optimizer_text(state, sum);
                     }});
   }
@@ -243,64 +211,45 @@ Table state_table(const Budget& budget, const StateOptions& state,
              each.column.id == "unsharded_bytes_per_device";
     });
   }
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    for (const LeafSum& sum : budget.leaves) sink(row_of(columns, sum));
-  };
-  return table;
+  return table_of(for_people ? "state_for_people" : "state", "Training state",
+                  columns, budget.leaves, audience_of(for_people));
 }
 
 Table gathered_table(const Budget& budget, bool for_people) {
-  Table table;
-  table.id = for_people ? "gathered" : "gathered_layers";
-  table.title = "Layers as gathered for use";
   const ColumnsOf<GatheredClass> columns = {
-      {{"layer", "layer", Align::Left, true},
-       [](const GatheredClass& c) { return c.label; }},
-      {{"layers", "layers", Align::Right},
-       [](const GatheredClass& c) { return Count{c.groups}; }},
-      {{"sharded_bytes_per_device", "sharded", Align::Right},
-       [](const GatheredClass& c) { return ByteSize{c.sharded}; }},
-      {{"gathered_bytes_per_device", "gathered", Align::Right},
-       [](const GatheredClass& c) { return ByteSize{c.gathered}; }},
+      {{"layer", "layer", Align::Left, true}, [](auto& c) { return c.label; }},
+      {right("layers"), [](auto& c) { return Count{c.groups}; }},
+      {right("sharded_bytes_per_device", "sharded"),
+       [](auto& c) { return ByteSize{c.sharded}; }},
+      {right("gathered_bytes_per_device", "gathered"),
+       [](auto& c) { return ByteSize{c.gathered}; }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, for_people, columns](const RowSink& sink) {
-    for (const GatheredClass& c : budget.gathered) {
-      if (!for_people || c.gathered > 0) sink(row_of(columns, c));
-    }
-  };
-  return table;
+  std::vector<GatheredClass> shown = budget.gathered;
+  if (for_people) {
+    std::erase_if(shown, [](const auto& c) { return c.gathered <= 0; });
+  }
+  return table_of(for_people ? "gathered" : "gathered_layers",
+                  "Layers as gathered for use", columns, shown,
+                  audience_of(for_people));
 }
 
 Table stages_table(const Budget& budget) {
-  Table table;
-  table.id = "stages";
-  table.title = "Stages";
   const auto range_of = [&budget](size_t i) -> const auto& {
     return budget.stages->ranges[i];
   };
   const ColumnsOf<size_t> columns = {
-      {{"stage", "stage", Align::Right},
-       [](size_t i) { return Count{static_cast<int64_t>(i)}; }},
-      {{"label", "label"},
-       [&budget](size_t i) { return budget.stage_labels[i]; }},
-      {{"first_layer", "first layer", Align::Right},
+      {right("stage"), [](size_t i) { return Count{static_cast<int64_t>(i)}; }},
+      {left("label"), [&budget](size_t i) { return budget.stage_labels[i]; }},
+      {right("first_layer"),
        [range_of](size_t i) { return Count{range_of(i).first}; }},
-      {{"layers", "layers", Align::Right},
+      {right("layers"),
        [range_of](size_t i) {
          return Count{range_of(i).second - range_of(i).first};
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&budget, columns](const RowSink& sink) {
-    const size_t stages = budget.stages ? budget.stages->ranges.size() : 0;
-    for (size_t i = 0; i < stages; ++i) sink(row_of(columns, i));
-  };
-  return table;
+  const size_t stages = budget.stages ? budget.stages->ranges.size() : 0;
+  return table_of("stages", "Stages", columns, numbers_below(stages),
+                  Audience::Programs);
 }
 
 Cell headroom_cell(const Fit& fit) {
@@ -347,23 +296,19 @@ std::string training_note(const Budget::Part& trained,
 }
 
 Table training_table(const Budget& budget) {
-  Table table;
-  table.id = "training";
-  table.title = "Trained and frozen";
-  table.columns = {{"part", "part"},
-                   {"parameters", "parameters", Align::Right},
-                   {"elements", "elements", Align::Right},
-                   {"bytes", "bytes", Align::Right}};
-  table.audience = Audience::Programs;
-  table.rows = [&budget](const RowSink& sink) {
-    const auto add = [&](const char* name, const Budget::Part& part) {
-      sink(Row{std::string(name), Count{part.parameters}, Count{part.elements},
-               ByteSize{part.bytes}});
-    };
-    add("trained", budget.trained);
-    add("frozen", budget.frozen);
-  };
-  return table;
+  return {
+      "training",
+      "Trained and frozen",
+      {left("part"), right("parameters"), right("elements"), right("bytes")},
+      [&budget](const RowSink& sink) {
+        const auto add = [&](const char* name, const Budget::Part& part) {
+          sink(Row{std::string(name), Count{part.parameters},
+                   Count{part.elements}, ByteSize{part.bytes}});
+        };
+        add("trained", budget.trained);
+        add("frozen", budget.frozen);
+      },
+      Audience::Programs};
 }
 
 std::vector<std::string> budget_notes(const Context& context,
@@ -432,9 +377,7 @@ namespace {
 std::string kind_text(const KvLayer& layer) {
   std::string text =
       layer.window > 0 ? "window " + count_text(layer.window) : "all tokens";
-  if (layer.every > 1) {
-    text = "one for " + count_text(layer.every) + " tokens";
-  }
+  if (layer.every > 1) text = "one for " + count_text(layer.every) + " tokens";
   if (layer.source != 0) text = "tokens of the encoder";
   if (layer.latent > 0) text += ", latent";
   if (!layer.name.empty()) text += ", " + std::string(layer.name);
@@ -495,53 +438,45 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
     };
   };
   const ColumnsOf<KvRow> columns = {
-      {{"kind", "layers that cache"},
-       [](const KvRow& row) {
+      {left("kind", "layers that cache"),
+       [](auto& row) {
          return row.kind == nullptr
                     ? std::string("one layer before its window cuts")
                     : kind_text(row.kind->layer);
        }},
-      {{"layers", "layers", Align::Right},
-       [](const KvRow& row) {
+      {right("layers"),
+       [](auto& row) {
          return Count{row.kind == nullptr ? 1 : row.kind->layers};
        }},
-      {{"kv_heads", "KV heads", Align::Right},
+      {right("kv_heads", "KV heads"),
        of_heads([](const KvRow& row) { return Count{row.kind->layer.heads}; })},
-      {{"heads_per_device", "here", Align::Right},
+      {right("heads_per_device", "here"),
        of_heads([](const KvRow& row) { return Count{row.share.heads}; })},
-      {{"copies", "copies", Align::Right}, of_kind([groups](const KvRow& row) {
+      {right("copies"), of_kind([groups](const KvRow& row) {
          return Count{groups * row.share.copies};
        })},
-      {{"sequences_per_device", "seqs", Align::Right},
+      {right("sequences_per_device", "seqs"),
        of_kind([](const KvRow& row) { return Count{row.share.sequences}; })},
-      {{"tokens", "tokens", Align::Right},
+      {right("tokens"),
        of_kind([](const KvRow& row) { return Count{row.share.tokens}; })},
-      {{"bytes_per_token", "per token", Align::Right},
+      {right("bytes_per_token", "per token"),
        of_kind([&request](const KvRow& row) {
          return ByteSize{token_bytes(*row.kind, row.share, request.dtype)};
        })},
-      {{"bytes_per_device", "per device", Align::Right},
-       [&request](const KvRow& row) {
+      {right("bytes_per_device", "per device"),
+       [&request](auto& row) {
          if (row.kind == nullptr) return ByteSize{row.prefill_bytes};
          return ByteSize{kv_bytes(row.share, request.dtype).value_or(0) *
                          row.kind->layers};
        }},
   };
-  Table table;
-  table.id = "kv_cache";
-  table.title = "KV cache";
-  table.columns = columns_of(columns);
-  std::vector<Row> rows;
-  for (const KvRow& subject : subjects) {
-    rows.push_back(row_of(columns, subject));
-  }
-  if (rows.size() > 1) {
+  Table table = table_of("kv_cache", "KV cache", columns, subjects);
+  if (subjects.size() > 1) {
     Row footer(table.columns.size());
     footer.back() =
         ByteSize{kv_bytes_per_device(layers, sharding, request).value_or(0)};
     table.footer = std::move(footer);
   }
-  table.rows = rows_of(std::move(rows));
   return table;
 }
 
@@ -549,13 +484,12 @@ namespace {
 
 // How many layers keep a state of that name.
 int64_t layers_with(const LayerStates& state, std::string_view name) {
-  return std::count_if(
-      state.layers.begin(), state.layers.end(), [&](uint32_t kind) {
-        const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
-        return std::any_of(kept.begin(), kept.end(), [&](const KeptTensor& k) {
-          return k.per == KeptTensor::Per::Sequence && k.name == name;
-        });
-      });
+  return std::ranges::count_if(state.layers, [&](uint32_t kind) {
+    const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
+    return std::ranges::any_of(kept, [&](const KeptTensor& k) {
+      return k.per == KeptTensor::Per::Sequence && k.name == name;
+    });
+  });
 }
 
 // What all devices hold together may be more than fits.
@@ -587,7 +521,7 @@ Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
   for (const KvKind& kind : kv_kinds(layers)) {
     const KvLayer& layer = kind.layer;
     const DType dtype = layer.dtype.value_or(request.dtype);
-    auto one = std::find_if(states.begin(), states.end(), [&](const Named& s) {
+    auto one = std::ranges::find_if(states, [&](const Named& s) {
       return s.name == layer.name && s.dtype == dtype;
     });
     if (one == states.end()) {
@@ -605,36 +539,26 @@ Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
     one->sequences = share.sequences;
   }
   const ColumnsOf<Named> columns = {
-      {{"state", "state"}, [](const Named& s) { return s.name; }},
-      {{"dtype", "dtype"},
-       [](const Named& s) { return std::string(dtype_name(s.dtype)); }},
-      {{"layers", "layers", Align::Right},
-       [](const Named& s) { return Count{s.layers}; }},
-      {{"elements_per_sequence", "elements", Align::Right},
-       [](const Named& s) { return Count{s.elements}; }},
-      {{"bytes_per_sequence", "per sequence", Align::Right},
-       [](const Named& s) { return ByteSize{s.bytes}; }},
-      {{"sequences_per_device", "seqs", Align::Right},
-       [](const Named& s) { return Count{s.sequences}; }},
-      {{"bytes_per_device", "per device", Align::Right},
-       [](const Named& s) { return ByteSize{s.here}; }},
+      {left("state"), [](auto& s) { return s.name; }},
+      {left("dtype"), [](auto& s) { return std::string(dtype_name(s.dtype)); }},
+      {right("layers"), [](auto& s) { return Count{s.layers}; }},
+      {right("elements_per_sequence", "elements"),
+       [](auto& s) { return Count{s.elements}; }},
+      {right("bytes_per_sequence", "per sequence"),
+       [](auto& s) { return ByteSize{s.bytes}; }},
+      {right("sequences_per_device", "seqs"),
+       [](auto& s) { return Count{s.sequences}; }},
+      {right("bytes_per_device", "per device"),
+       [](auto& s) { return ByteSize{s.here}; }},
   };
-  Table table;
-  table.id = "recurrent_state";
-  table.title = "Recurrent state";
-  table.columns = columns_of(columns);
-  std::vector<Row> rows;
-  int64_t here = 0;
-  for (const Named& state : states) {
-    rows.push_back(row_of(columns, state));
-    here = plus(here, 1, state.here);
-  }
-  if (rows.size() > 1) {
+  Table table = table_of("recurrent_state", "Recurrent state", columns, states);
+  if (states.size() > 1) {
+    int64_t here = 0;
+    for (const Named& state : states) here = plus(here, 1, state.here);
     Row footer(table.columns.size());
     footer.back() = ByteSize{here};
     table.footer = std::move(footer);
   }
-  table.rows = rows_of(std::move(rows));
   return table;
 }
 
@@ -663,16 +587,13 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
                                   const KvRequest& request) {
   const KvSharding sharding = kv_sharding(mesh, axes);
   std::string line = "KV cache in " + std::string(dtype_name(request.dtype));
-  if (request.block > 1) {
-    line += ", pages of " + plural(request.block, "token");
-  }
+  if (request.block > 1) line += ", pages of " + plural(request.block, "token");
   line += ": heads " + over_text(mesh, axes.heads) + " (" + axes.heads_from +
           "), batch " + over_text(mesh, axes.batch) + ", context " +
           over_text(mesh, axes.sequence);
   std::vector<std::string> notes = {std::move(line)};
-  const bool has_heads =
-      std::any_of(layers.begin(), layers.end(),
-                  [](const KvLayer& layer) { return layer.latent == 0; });
+  const bool has_heads = std::ranges::any_of(
+      layers, [](const KvLayer& layer) { return layer.latent == 0; });
   const int64_t cut = sharding.heads * sharding.batch * sharding.sequence;
   if (has_heads && axes.heads.empty() && cut < mesh.devices()) {
     notes.emplace_back(

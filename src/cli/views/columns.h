@@ -4,6 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "report/report.h"
@@ -34,6 +37,28 @@ Row row_of(const ColumnsOf<Subject>& columns, const Subject& subject) {
     row.push_back(each.cell(subject));
   }
   return row;
+}
+
+inline Audience audience_of(bool for_people) {
+  return for_people ? Audience::People : Audience::Programs;
+}
+
+// 0, 1, .. as subjects.
+inline std::vector<size_t> numbers_below(size_t count) {
+  std::vector<size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  return numbers;
+}
+
+// A row for each subject, in order.
+template <typename Subject, typename Subjects>
+Table table_of(std::string id, std::string title,
+               const ColumnsOf<Subject>& columns, const Subjects& subjects,
+               Audience audience = Audience::Everyone) {
+  std::vector<Row> rows;
+  for (const Subject& each : subjects) rows.push_back(row_of(columns, each));
+  return {std::move(id), std::move(title), columns_of(columns),
+          rows_of(std::move(rows)), audience};
 }
 
 }  // namespace shardplan::cli

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "base/text.h"
 
@@ -64,8 +63,8 @@ class Remarks {
 
   static bool contains_sentence(const Remark& remark,
                                 const std::string& sentence) {
-    return std::find(remark.sentences.begin(), remark.sentences.end(),
-                     sentence) != remark.sentences.end();
+    return std::ranges::find(remark.sentences, sentence) !=
+           remark.sentences.end();
   }
 
   static std::string with_targets(const Remark& remark,

@@ -176,17 +176,17 @@ Table people_table(std::string id, std::string title,
   table.id = std::move(id);
   table.title = std::move(title);
   if (!view.expand && changes.size() > kMostChanges) {
-    table.title += " (" + count_text(static_cast<int64_t>(changes.size())) +
+    table.title += " (" + count_text(std::ssize(changes)) +
                    " changes; --expand shows all)";
   }
   table.audience = Audience::People;
   table.show_header = false;
-  table.columns = {{"sign", ""},
+  table.columns = {left("sign", ""),
                    {"what", "change", Align::Left, true},
-                   {"before", "before"},
-                   {"arrow", ""},
-                   {"after", "after"},
-                   {"per_device", "per device", Align::Right},
+                   left("before"),
+                   left("arrow", ""),
+                   left("after"),
+                   right("per_device"),
                    {"why", "why", Align::Left, false, true}};
   std::vector<Row> rows;
   const std::set<const GateChange*> shown = shown_of(changes, view.expand);
@@ -199,8 +199,7 @@ Table people_table(std::string id, std::string title,
 }
 
 bool any_fails(const std::vector<GateChange>& changes) {
-  return std::any_of(changes.begin(), changes.end(),
-                     [](const GateChange& change) { return change.fails; });
+  return std::ranges::any_of(changes, &GateChange::fails);
 }
 
 // What changes alike is shown once: the same words for several targets.
@@ -239,11 +238,10 @@ std::vector<Group> groups_of(const GateView& view) {
     }
     groups[entry->second].names.push_back(target.name);
   }
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const Group& a, const Group& b) {
-                     if (a.fails != b.fails) return a.fails;
-                     return a.bytes > b.bytes;
-                   });
+  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
+    if (a.fails != b.fails) return a.fails;
+    return a.bytes > b.bytes;
+  });
   return groups;
 }
 
@@ -252,10 +250,9 @@ std::vector<const GateChange*> by_weight(
     const std::vector<GateChange>& changes) {
   std::vector<const GateChange*> all;
   for (const GateChange& change : changes) all.push_back(&change);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const GateChange* a, const GateChange* b) {
-                     return a->fails && !b->fails;
-                   });
+  std::ranges::stable_sort(all, [](const GateChange* a, const GateChange* b) {
+    return a->fails && !b->fails;
+  });
   return all;
 }
 
@@ -274,16 +271,12 @@ Cell coverage_note(const CollectiveCoverage& collectives) {
 }
 
 Table targets_table(const GateView& view) {
-  Table table;
-  table.id = "targets";
+  Table table = {
+      "targets",
+      "",
+      {left("target"), left("changed"), right("errors"), right("warnings"),
+       left("failed"), left("collectives"), left("collectives_note")}};
   table.audience = Audience::Programs;
-  table.columns = {{"target", "target"},
-                   {"changed", "changed"},
-                   {"errors", "errors", Align::Right},
-                   {"warnings", "warnings", Align::Right},
-                   {"failed", "failed"},
-                   {"collectives", "collectives"},
-                   {"collectives_note", "collectives note"}};
   std::vector<Row> rows;
   for (const GateTarget& target : view.targets) {
     const CollectiveCoverage& collectives = target.collectives;
@@ -301,10 +294,8 @@ constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
                                                        "upper"};
 
 Table memory_changes_table(const GateView& view) {
-  Table table;
-  table.id = "memory_changes";
+  Table table = {"memory_changes", "", {left("target"), left("category")}};
   table.audience = Audience::Programs;
-  table.columns = {{"target", "target"}, {"category", "category"}};
   for (const char* side : {"_before", "_after"}) {
     for (const std::string_view end : kEndNames) {
       const std::string name = std::string(end) + side;
@@ -331,10 +322,8 @@ bool is_bracket(const CategoryChange& change) {
 }
 
 Table changes_table(const GateView& view) {
-  Table table;
-  table.id = "gate_changes";
+  Table table = {"gate_changes", "", gate_columns()};
   table.audience = Audience::Programs;
-  table.columns = gate_columns();
   std::vector<const std::vector<GateChange>*> all = {view.changes};
   for (const GateTarget& target : view.targets) all.push_back(target.changes);
   table.rows = [all](const RowSink& sink) {
@@ -364,7 +353,7 @@ Totals totals_of(const GateView& view) {
 
 // "2 of 12 targets change, 1 of them fails"
 std::string last_line(const GateView& view, const Totals& totals) {
-  const auto all = static_cast<int64_t>(view.targets.size());
+  const auto all = std::ssize(view.targets);
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
     return (all == 1 ? "The one target is"
                      : "All " + count_text(all) + " targets are") +
@@ -395,8 +384,7 @@ void add_people_tables(const GateView& view, Report& report) {
                                       std::min<size_t>(3, group.names.size()))),
         ", ");
     if (group.names.size() > 3) {
-      title += " and " + plural(static_cast<int64_t>(group.names.size()) - 3,
-                                "more target");
+      title += " and " + plural(std::ssize(group.names) - 3, "more target");
     }
     if (group.fails) title += ": fails";
     const auto changes = by_weight(*group.first->changes);
@@ -480,20 +468,13 @@ std::vector<std::string> same_targets(const GateView& view) {
 }  // namespace
 
 std::vector<Column> gate_columns() {
-  return {{"target", "target"},
-          {"kind", "kind"},
-          {"what", "what"},
-          {"before", "before"},
-          {"after", "after"},
-          {"file", "file"},
-          {"line", "line", Align::Right},
-          {"side", "side"},
-          {"fails", "fails"},
-          {"why", "why"},
-          {"lost", "lost"},
-          {"gained", "gained"},
-          {"parameters", "parameters", Align::Right},
-          {"bytes_per_device", "per device", Align::Right}};
+  return {left("target"),      left("kind"),
+          left("what"),        left("before"),
+          left("after"),       left("file"),
+          right("line"),       left("side"),
+          left("fails"),       left("why"),
+          left("lost"),        left("gained"),
+          right("parameters"), right("bytes_per_device", "per device")};
 }
 
 Row gate_row(const GateChange& change) {
@@ -520,17 +501,13 @@ Row gate_row(const GateChange& change) {
 
 Table category_table(const std::vector<CategoryChange>& categories,
                      bool exact) {
-  const bool brackets =
-      std::any_of(categories.begin(), categories.end(), is_bracket);
-  Table table;
-  table.id = "category_changes";
-  table.title = brackets ? "A training step, on the fullest device, estimated"
-                         : "Memory of the fullest device";
+  const bool brackets = std::ranges::any_of(categories, is_bracket);
+  Table table = {"category_changes",
+                 brackets ? "A training step, on the fullest device, estimated"
+                          : "Memory of the fullest device",
+                 {left("category", ""), right("before"), right("after"),
+                  right("delta", "change")}};
   table.audience = Audience::People;
-  table.columns = {{"category", ""},
-                   {"before", "before", Align::Right},
-                   {"after", "after", Align::Right},
-                   {"delta", "change", Align::Right}};
   std::vector<Row> rows;
   const auto add = [&](const std::string& title, const CategoryChange& change,
                        size_t end) {
@@ -581,15 +558,13 @@ Report gate_report(const GateView& view) {
   const Totals totals = totals_of(view);
   Report report;
   report.command = "gate";
-  report.summary = {
-      {"targets", Count{static_cast<int64_t>(view.targets.size())}},
-      {"changed", Count{totals.changed}},
-      {"failed", Count{totals.failed}},
-      {"base", view.base},
-      {"head", view.head}};
-  report.headline = {
-      view.base + " → " + view.head + "    " +
-      plural(static_cast<int64_t>(view.targets.size()), "target")};
+  report.summary = {{"targets", Count{std::ssize(view.targets)}},
+                    {"changed", Count{totals.changed}},
+                    {"failed", Count{totals.failed}},
+                    {"base", view.base},
+                    {"head", view.head}};
+  report.headline = {view.base + " → " + view.head + "    " +
+                     plural(std::ssize(view.targets), "target")};
   report.tables = {targets_table(view), changes_table(view),
                    memory_changes_table(view)};
   add_people_tables(view, report);

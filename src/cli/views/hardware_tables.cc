@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
@@ -53,10 +54,8 @@ class ProfileNumbers {
 
   void sizes(std::string quantity,
              const Sourced<std::vector<int64_t>>& number) {
-    std::string text;
-    for (const int64_t size : number.value) {
-      text += (text.empty() ? "" : " x ") + std::to_string(size);
-    }
+    std::string text = joined_of(
+        number.value, " x ", [](int64_t size) { return std::to_string(size); });
     add(std::move(quantity), number, shardplan::Numbers{number.value}, "",
         std::move(text));
   }
@@ -128,9 +127,8 @@ const Sourced<double>* bf16_rate(const HardwareProfile& profile) {
 }
 
 const LinkTier* fastest_link(const HardwareProfile& profile) {
-  const auto fastest = std::max_element(
-      profile.links.begin(), profile.links.end(),
-      [](const LinkTier& a, const LinkTier& b) {
+  const auto fastest = std::ranges::max_element(
+      profile.links, [](const LinkTier& a, const LinkTier& b) {
         return a.bytes_per_second.value < b.bytes_per_second.value;
       });
   return fastest == profile.links.end() ? nullptr : &*fastest;
@@ -187,8 +185,8 @@ std::string si_text(double value, std::string_view unit) {
        {1e-3, "m"},
        {1e-6, "u"},
        {1e-9, "n"}}};
-  const auto* chosen = std::find_if(
-      kPrefixes.begin(), kPrefixes.end(),
+  const auto* chosen = std::ranges::find_if(
+      kPrefixes,
       // Rounding to four digits must not reach the next prefix.
       [&](const auto& prefix) { return value >= prefix.first * 0.99995; });
   if (chosen == kPrefixes.end()) --chosen;
@@ -206,25 +204,25 @@ std::vector<Table> hardware_overview(
   }
   Table shown;
   shown.id = "hardware_overview";
-  shown.columns = {{"name", "name"},
-                   {"title", ""},
-                   {"hbm_bytes", "HBM", Align::Right},
-                   {"hbm_usable_bytes", "usable", Align::Right},
-                   {"bf16", "bf16", Align::Right},
-                   {"fastest_link", "fastest link"}};
+  shown.columns = {left("name"),
+                   left("title", ""),
+                   right("hbm_bytes", "HBM"),
+                   right("hbm_usable_bytes", "usable"),
+                   right("bf16"),
+                   left("fastest_link")};
   shown.rows = rows_of(std::move(people));
   shown.audience = Audience::People;
   Table written;
   written.id = "hardware";
   written.columns = {
-      {"name", "name"},
-      {"title", "title"},
-      {"vendor", "vendor"},
-      {"hbm_bytes", "hbm_bytes"},
-      {"hbm_usable_bytes", "hbm_usable_bytes"},
-      {"bf16_flops_per_second", "bf16_flops_per_second"},
-      {"fastest_link", "fastest_link"},
-      {"fastest_link_bytes_per_second", "fastest_link_bytes_per_second"}};
+      left("name"),
+      left("title"),
+      left("vendor"),
+      left("hbm_bytes", "hbm_bytes"),
+      left("hbm_usable_bytes", "hbm_usable_bytes"),
+      left("bf16_flops_per_second", "bf16_flops_per_second"),
+      left("fastest_link", "fastest_link"),
+      left("fastest_link_bytes_per_second", "fastest_link_bytes_per_second")};
   written.rows = rows_of(std::move(programs));
   written.audience = Audience::Programs;
   return {shown, written};
@@ -243,20 +241,13 @@ Table hardware_numbers_table(const std::vector<HardwareProfile>& profiles) {
                       source != nullptr ? Cell(source->read) : Cell()});
     }
   }
-  Table table;
-  table.id = "hardware_numbers";
-  table.columns = {{"profile", "profile"},
-                   {"quantity", "quantity"},
-                   {"value", "value"},
-                   {"unit", "unit"},
-                   {"estimated", "estimated"},
-                   {"note", "note"},
-                   {"source", "source"},
-                   {"url", "url"},
-                   {"read", "read"}};
-  table.rows = rows_of(std::move(rows));
-  table.audience = Audience::Programs;
-  return table;
+  return {"hardware_numbers",
+          "",
+          {left("profile"), left("quantity"), left("value"), left("unit"),
+           left("estimated"), left("note"), left("source"), left("url"),
+           left("read")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 std::vector<Table> hardware_details(const HardwareProfile& profile,
@@ -271,10 +262,8 @@ std::vector<Table> hardware_details(const HardwareProfile& profile,
   }
   Table numbers;
   numbers.id = "numbers";
-  numbers.columns = {{"quantity", "quantity"},
-                     {"value", "value", Align::Right},
-                     {"source", "source"},
-                     {"note", ""}};
+  numbers.columns = {left("quantity"), right("value"), left("source"),
+                     left("note", "")};
   numbers.rows = rows_of(std::move(rows));
   numbers.audience = Audience::People;
 
@@ -287,7 +276,7 @@ std::vector<Table> hardware_details(const HardwareProfile& profile,
   Table sources;
   sources.id = "sources";
   sources.title = "Sources";
-  sources.columns = {{"source", "source"}, {"read", "read"}, {"title", ""}};
+  sources.columns = {left("source"), left("read"), left("title", "")};
   sources.rows = rows_of(std::move(cited));
   sources.audience = Audience::People;
   return {numbers, sources};

@@ -149,9 +149,7 @@ bool check_ranks(const Product& product, Diagnostics& diags) {
 AxisNames only_in(const AxisNames& axes, const AxisNames& others) {
   AxisNames result;
   for (const AxisName& axis : axes) {
-    if (std::find(others.begin(), others.end(), axis) == others.end()) {
-      result.push_back(axis);
-    }
+    if (std::ranges::find(others, axis) == others.end()) result.push_back(axis);
   }
   return result;
 }
@@ -207,9 +205,8 @@ class Needs {
     add("all-reduce", output_.partial,
         "each device holds a partial sum; leaves " + spec_text(output_.spec));
     // An axis that an illegal operand has twice may be in the result, too.
-    const bool free = std::none_of(
-        output_.spec.dims.begin(), output_.spec.dims.end(),
-        [&](const AxisNames& axes) {
+    const bool free =
+        std::ranges::none_of(output_.spec.dims, [&](const AxisNames& axes) {
           return std::find_first_of(axes.begin(), axes.end(),
                                     output_.partial.begin(),
                                     output_.partial.end()) != axes.end();
@@ -248,13 +245,11 @@ class Needs {
 };
 
 Table needs_table(const Product& product, const MatmulOutput& output) {
-  Table table;
-  table.id = "needs";
-  table.title = "What it needs";
-  table.columns = {
-      {"what", "what"}, {"axes", "over"}, {"why", "why", Align::Left, true}};
-  table.rows = rows_of(Needs(product, output).rows());
-  return table;
+  return {
+      "needs",
+      "What it needs",
+      {left("what"), left("axes", "over"), {"why", "why", Align::Left, true}},
+      rows_of(Needs(product, output).rows())};
 }
 
 std::string parity_text(const PartitionSpec& original,

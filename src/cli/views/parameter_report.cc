@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "cli/views/tables.h"
 #include "core/plan.h"
@@ -49,8 +50,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   auto report = diags.error(Code::Usage, {},
                             "the model has no parameter " + in_backticks(name));
   if (!found.empty()) {
-    report.fact("as a pattern it matches " +
-                plural(static_cast<int64_t>(found.size()), "name"));
+    report.fact("as a pattern it matches " + plural(std::ssize(found), "name"));
     report.help("a parameter of that name's kind exists: " +
                 in_backticks(manifest.name(found.front())));
     return report;
@@ -65,9 +65,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
       return report;
     }
   }
-  if (const auto near = nearest(name, candidates)) {
-    report.help("did you mean " + in_backticks(*near) + "?");
-  }
+  suggest(report, name, candidates);
   return report;
 }
 
@@ -82,10 +80,9 @@ const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
 AxisNames repeating_axes(const Mesh& mesh, const PartitionSpec& spec) {
   AxisNames axes;
   for (const Axis& axis : mesh.axes()) {
-    const bool used = std::any_of(
-        spec.dims.begin(), spec.dims.end(), [&](const AxisNames& names) {
-          return std::find(names.begin(), names.end(), axis.name) !=
-                 names.end();
+    const bool used =
+        std::ranges::any_of(spec.dims, [&](const AxisNames& names) {
+          return std::ranges::find(names, axis.name) != names.end();
         });
     if (axis.size > 1 && !used) axes.push_back(axis.name);
   }
@@ -108,41 +105,33 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
                     Names{axes}, Count{shards}, Count{p.local_shape[dim]},
                     Count{stored - shape[dim]}});
   }
-  Table table;
-  table.id = "dimensions";
-  table.columns = {{"dim", "dimension", Align::Right},
-                   {"size", "size", Align::Right},
-                   {"axes", "axes"},
-                   {"shards", "shards", Align::Right},
-                   {"local_size", "rows of a shard", Align::Right},
-                   {"padding", "padding", Align::Right}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {
+      "dimensions",
+      "",
+      {right("dim", "dimension"), right("size"), left("axes"), right("shards"),
+       right("local_size", "rows of a shard"), right("padding")},
+      rows_of(std::move(rows))};
 }
 
 Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
-  Table table;
-  table.id = "shards";
-  table.columns = {{"device", "device"},
-                   {"coordinates", "coordinates"},
-                   {"begin", "begin"},
-                   {"end", "end"},
-                   {"padding", "padding"}};
-  table.audience = Audience::Programs;
-  table.rows = [&p, &mesh, policy](const RowSink& sink) {
-    for (int64_t device = 0; device < mesh.devices(); ++device) {
-      HeldSlice held = held_slice(p, mesh, policy, device);
-      Numbers begin;
-      Numbers end;
-      for (const Slice& slice : held.slices) {
-        begin.values.push_back(slice.begin);
-        end.values.push_back(slice.end);
-      }
-      sink(Row{Count{device}, Numbers{std::move(held.coordinates)}, begin, end,
-               Numbers{std::move(held.padding)}});
-    }
-  };
-  return table;
+  return {"shards",
+          "",
+          {left("device"), left("coordinates"), left("begin"), left("end"),
+           left("padding")},
+          [&p, &mesh, policy](const RowSink& sink) {
+            for (int64_t device = 0; device < mesh.devices(); ++device) {
+              HeldSlice held = held_slice(p, mesh, policy, device);
+              Numbers begin;
+              Numbers end;
+              for (const Slice& slice : held.slices) {
+                begin.values.push_back(slice.begin);
+                end.values.push_back(slice.end);
+              }
+              sink(Row{Count{device}, Numbers{std::move(held.coordinates)},
+                       begin, end, Numbers{std::move(held.padding)}});
+            }
+          },
+          Audience::Programs};
 }
 
 // What is rows and what is columns in the drawing.
@@ -161,10 +150,7 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
   std::vector<std::string> notes;
   const AxisNames repeating = repeating_axes(plan.mesh, p.spec);
   if (!repeating.empty()) {
-    std::string axes;
-    for (const AxisName& axis : repeating) {
-      axes += (axes.empty() ? "" : ", ") + axis;
-    }
+    const std::string axes = joined(repeating, ", ");
     notes.push_back("every shard is on " + plural(p.replicas, "device") +
                     ", along " + axes);
   }
@@ -290,7 +276,7 @@ void add_rules(const Session& session, size_t parameter,
   RuleRows out(session, rows);
   for (int rule = 1; rule <= static_cast<int>(session.plan.rules.size());
        ++rule) {
-    if (!std::binary_search(found.begin(), found.end(), rule - 1)) {
+    if (!std::ranges::binary_search(found, rule - 1)) {
       out.not_found(rule);
     } else {
       out.found(rule, rule == placement.rule ? "decides"
@@ -360,13 +346,13 @@ constexpr size_t kWhyColumns = 5;
 
 // A reason is a sentence: it has a line of its own, which nothing shortens.
 Table why_for_people(std::vector<Row> rows) {
-  Table table;
-  table.id = "why_shown";
-  table.columns = {{"step", ""},
-                   {"subject", "", Align::Left, true},
-                   {"detail", ""},
-                   {"outcome", ""},
-                   {"reason", "", Align::Left, true, true}};
+  Table table = {"why_shown",
+                 "",
+                 {left("step", ""),
+                  {"subject", "", Align::Left, true},
+                  left("detail", ""),
+                  left("outcome", ""),
+                  {"reason", "", Align::Left, true, true}}};
   table.show_header = false;
   table.audience = Audience::People;
   table.rows = rows_of(std::move(rows));
@@ -382,13 +368,12 @@ Table why_for_programs(std::vector<Row> rows) {
     }
     row.pop_back();
   }
-  Table table;
-  table.id = "why";
-  table.columns = {
-      {"step", ""}, {"subject", ""}, {"detail", ""}, {"outcome", ""}};
-  table.audience = Audience::Programs;
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return {"why",
+          "",
+          {left("step", ""), left("subject", ""), left("detail", ""),
+           left("outcome", "")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "cli/views/simulate_report.h"
-#include "cli/views/tables.h"
 
 namespace shardplan::cli {
 namespace {
@@ -24,8 +23,8 @@ void append_uncompared(const SimulateInput& input,
                        std::span<const ExpectedError> expected,
                        Report& report) {
   for (const int output : input.graph.outputs) {
-    const bool compared = std::any_of(
-        expected.begin(), expected.end(),
+    const bool compared = std::ranges::any_of(
+        expected,
         [output](const ExpectedError& each) { return each.value == output; });
     if (compared) continue;
     report.notes.push_back(fmt::format("`{}` is not in `{}`: not compared",
@@ -46,9 +45,7 @@ std::string given_text(const SimulateInput& input) {
 }
 
 Table inputs_table(const SimulateInput& input) {
-  Table table;
-  table.id = "inputs";
-  table.columns = {{"value", "input"}, {"from", "from"}};
+  Table table = {"inputs", "", {left("value", "input"), left("from")}};
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const GivenInput& each : input.given) {
@@ -63,13 +60,10 @@ Table inputs_table(const SimulateInput& input) {
 
 void append_expected(const SimulateInput& input,
                      std::span<const ExpectedError> expected, Report& report) {
-  Table table;
-  table.id = "expected";
-  table.columns = {{"value", "value"},
-                   {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right},
-                   {"exact", "exact", Align::Right},
-                   {"tolerance", "tolerance", Align::Right}};
+  Table table = {"expected",
+                 "",
+                 {left("value"), right("unsharded"), right("sharded"),
+                  right("exact"), right("tolerance")}};
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const ExpectedError& error : expected) {
@@ -86,11 +80,11 @@ void append_expected(const SimulateInput& input,
                       name, file));
       continue;
     }
-    report.closing.push_back(fmt::format("`{}` is within {} of `{}`", name,
-                                       error.exact < kExpectedTolerance
-                                           ? std::string("1e-5")
-                                           : fmt::format("{:.2g}", error.exact),
-                                       file));
+    report.closing.push_back(fmt::format(
+        "`{}` is within {} of `{}`", name,
+        error.exact < kExpectedTolerance ? std::string("1e-5")
+                                         : fmt::format("{:.2g}", error.exact),
+        file));
     if (error.agrees() && error.exact >= kExpectedTolerance) {
       report.closing.back() += fmt::format(
           "; rounding in the recording explains {:.2g}", error.tolerance);

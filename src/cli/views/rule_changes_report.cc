@@ -178,8 +178,8 @@ ChangeText contest_text(const RuleSetChange& change,
   text.detail =
       (is_one ? before_and_after(change) + " " : "") + array_text(change);
   // A rule is passed over as a whole.
-  const bool is_whole = std::any_of(
-      change.lost.begin(), change.lost.end(),
+  const bool is_whole = std::ranges::any_of(
+      change.lost,
       [&](const AxisName& axis) { return !contains(change.contested, axis); });
   if (is_whole) {
     text.detail += ", since its rule names " + quoted_names(change.contested);
@@ -474,60 +474,46 @@ std::string_view from_name(From from) {
 
 const ColumnsOf<ChangeRow>& change_columns() {
   static const ColumnsOf<ChangeRow> kColumns = {
-      {{"target", "target"}, [](const ChangeRow&) { return Cell(); }},
-      {{"kind", "kind"},
-       [](const ChangeRow& r) {
-         return Cell(std::string(kind_name(r.change.kind)));
-       }},
-      {{"what", "what"},
-       [](const ChangeRow& r) { return some_text(r.change.what); }},
-      {{"before", "before"},
-       [](const ChangeRow& r) {
+      {left("target"), [](const ChangeRow&) { return Cell(); }},
+      {left("kind"),
+       [](auto& r) { return Cell(std::string(kind_name(r.change.kind))); }},
+      {left("what"), [](auto& r) { return some_text(r.change.what); }},
+      {left("before"),
+       [](auto& r) {
          return side_cell(r.change.before, r.change.text_before);
        }},
-      {{"after", "after"},
-       [](const ChangeRow& r) {
-         return side_cell(r.change.after, r.change.text_after);
-       }},
-      {{"file", "file"},
-       [](const ChangeRow& r) { return file_cell(cause_of(r.change)); }},
-      {{"line", "line"},
-       [](const ChangeRow& r) { return line_cell(cause_of(r.change)); }},
-      {{"fails", "fails"},
-       [](const ChangeRow& r) { return Cell(YesNo{r.fails}); }},
-      {{"change", "change"},
-       [](const ChangeRow& r) {
-         return Cell(std::string(how_name(r.change.how)));
-       }},
-      {{"of_values", "of values"},
-       [](const ChangeRow& r) { return Cell(YesNo{r.change.of_values}); }},
-      {{"occurrence", "occurrence"},
-       [](const ChangeRow& r) { return Cell(Count{r.change.occurrence}); }},
-      {{"lost", "lost"},
-       [](const ChangeRow& r) { return Cell(Names{r.change.lost}); }},
-      {{"gained", "gained"},
-       [](const ChangeRow& r) { return Cell(Names{r.change.gained}); }},
-      {{"matters", "matters where"},
-       [](const ChangeRow& r) { return Cell(Names{r.change.matters}); }},
-      {{"by", "by"}, [](const ChangeRow& r) { return some_text(r.change.by); }},
-      {{"crossed", "crossed"},
-       [](const ChangeRow& r) { return Cell(Count{r.change.crossed}); }},
-      {{"witness", "witness"},
-       [](const ChangeRow& r) { return some_text(r.change.witness); }},
-      {{"witness_from", "witness from"},
-       [](const ChangeRow& r) {
+      {left("after"),
+       [](auto& r) { return side_cell(r.change.after, r.change.text_after); }},
+      {left("file"), [](auto& r) { return file_cell(cause_of(r.change)); }},
+      {left("line"), [](auto& r) { return line_cell(cause_of(r.change)); }},
+      {left("fails"), [](auto& r) { return Cell(YesNo{r.fails}); }},
+      {left("change"),
+       [](auto& r) { return Cell(std::string(how_name(r.change.how))); }},
+      {left("of_values"),
+       [](auto& r) { return Cell(YesNo{r.change.of_values}); }},
+      {left("occurrence"),
+       [](auto& r) { return Cell(Count{r.change.occurrence}); }},
+      {left("lost"), [](auto& r) { return Cell(Names{r.change.lost}); }},
+      {left("gained"), [](auto& r) { return Cell(Names{r.change.gained}); }},
+      {left("matters", "matters where"),
+       [](auto& r) { return Cell(Names{r.change.matters}); }},
+      {left("by"), [](auto& r) { return some_text(r.change.by); }},
+      {left("crossed"), [](auto& r) { return Cell(Count{r.change.crossed}); }},
+      {left("witness"), [](auto& r) { return some_text(r.change.witness); }},
+      {left("witness_from"),
+       [](auto& r) {
          return some_text(std::string(from_name(r.change.from)));
        }},
-      {{"witness_of", "witness of"},
-       [](const ChangeRow& r) { return some_text(r.change.witness_of); }},
-      {{"file_before", "file before"},
-       [](const ChangeRow& r) { return file_cell(r.change.before_where); }},
-      {{"line_before", "line before"},
-       [](const ChangeRow& r) { return line_cell(r.change.before_where); }},
-      {{"file_after", "file after"},
-       [](const ChangeRow& r) { return file_cell(r.change.after_where); }},
-      {{"line_after", "line after"},
-       [](const ChangeRow& r) { return line_cell(r.change.after_where); }}};
+      {left("witness_of"),
+       [](auto& r) { return some_text(r.change.witness_of); }},
+      {left("file_before"),
+       [](auto& r) { return file_cell(r.change.before_where); }},
+      {left("line_before"),
+       [](auto& r) { return line_cell(r.change.before_where); }},
+      {left("file_after"),
+       [](auto& r) { return file_cell(r.change.after_where); }},
+      {left("line_after"),
+       [](auto& r) { return line_cell(r.change.after_where); }}};
   return kColumns;
 }
 
@@ -535,16 +521,14 @@ const ColumnsOf<ChangeRow>& change_columns() {
 
 Table rule_changes_table(const std::vector<RuleSetChange>& changes,
                          const FailOn& fail_on) {
-  Table table;
-  table.id = "gate_changes";
-  table.audience = Audience::Programs;
-  table.columns = columns_of(change_columns());
-  table.rows = [&changes, fail_on](const RowSink& sink) {
-    for (const RuleSetChange& change : changes) {
-      sink(row_of(change_columns(), ChangeRow{change, fails(change, fail_on)}));
-    }
-  };
-  return table;
+  return {"gate_changes", "", columns_of(change_columns()),
+          [&changes, fail_on](const RowSink& sink) {
+            for (const RuleSetChange& change : changes) {
+              sink(row_of(change_columns(),
+                          ChangeRow{change, fails(change, fail_on)}));
+            }
+          },
+          Audience::Programs};
 }
 
 GateChange gate_change(const RuleSetChange& found) {

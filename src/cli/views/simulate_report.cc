@@ -9,11 +9,9 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -95,15 +93,15 @@ std::vector<CollectiveGroup> grouped(const Program& program,
 }
 
 Table collectives_table(const Program& program, const Simulation& outcome) {
-  Table table;
-  table.id = "collectives";
-  table.columns = {{"kind", "collective"},
-                   {"axis", "axis"},
-                   {"count", "count", Align::Right},
-                   {"algorithm", "algorithm"},
-                   {"bytes_per_device", "sent per device", Align::Right},
-                   {"cause", "why"},
-                   {"at", "for", Align::Left, true}};
+  Table table = {"collectives",
+                 "",
+                 {left("kind", "collective"),
+                  left("axis"),
+                  right("count"),
+                  left("algorithm"),
+                  right("bytes_per_device", "sent per device"),
+                  left("cause", "why"),
+                  {"at", "for", Align::Left, true}}};
   std::vector<Row> rows;
   for (CollectiveGroup& g : grouped(program, outcome)) {
     rows.push_back({std::string(collective_name(g.first->kind)),
@@ -119,29 +117,28 @@ Table collectives_table(const Program& program, const Simulation& outcome) {
 
 Table activations_table(const SimulateInput& input, const Program& program,
                         bool expand) {
-  Table table;
-  table.id = "activations";
-  table.title = "Activations";
-  table.columns = {{"value", "value", Align::Left, true},
-                   {"shape", "shape"},
-                   {"spec", "spec"},
-                   {"from", "from", Align::Left, true}};
-  table.audience = expand ? Audience::Everyone : Audience::Programs;
-  table.rows = [&input, &program](const RowSink& sink) {
-    for (size_t v = 0; v < input.graph.values.size(); ++v) {
-      const Value& value = input.graph.values[v];
-      if (value.kind == Value::Kind::Parameter) continue;
-      std::string from = input.placed.from[v];
-      if (from.empty()) from = "partitioner";
-      const Layout& layout = program.layouts[v];
-      if (!layout.partial.empty()) {
-        from += fmt::format(", partial sums over {}",
-                            fmt::join(layout.partial, ","));
-      }
-      sink(Row{value.name, Dims{value.shape}, layout.spec, std::move(from)});
-    }
-  };
-  return table;
+  return {"activations",
+          "Activations",
+          {{"value", "value", Align::Left, true},
+           left("shape"),
+           left("spec"),
+           {"from", "from", Align::Left, true}},
+          [&input, &program](const RowSink& sink) {
+            for (size_t v = 0; v < input.graph.values.size(); ++v) {
+              const Value& value = input.graph.values[v];
+              if (value.kind == Value::Kind::Parameter) continue;
+              std::string from = input.placed.from[v];
+              if (from.empty()) from = "partitioner";
+              const Layout& layout = program.layouts[v];
+              if (!layout.partial.empty()) {
+                from += fmt::format(", partial sums over {}",
+                                    fmt::join(layout.partial, ","));
+              }
+              sink(Row{value.name, Dims{value.shape}, layout.spec,
+                       std::move(from)});
+            }
+          },
+          expand ? Audience::Everyone : Audience::Programs};
 }
 
 using Summary = std::vector<std::pair<std::string, Cell>>;
@@ -241,8 +238,8 @@ Summary simulation_summary(const SimulateInput& input,
 }
 
 bool has(const Simulation& outcome, Unseen::Kind kind) {
-  return std::any_of(outcome.unseen.begin(), outcome.unseen.end(),
-                     [&](const Unseen& each) { return each.kind == kind; });
+  return std::ranges::any_of(
+      outcome.unseen, [&](const Unseen& each) { return each.kind == kind; });
 }
 
 std::string verdict_line(const SimulateInput& input,
@@ -450,52 +447,37 @@ std::optional<double> growth_of(const Simulation& outcome) {
          static_cast<double>(probes.size() - 1);
 }
 
-// About `kMostRows` of `count`, evenly apart, with the first and the last.
-std::vector<size_t> chosen_rows(size_t count, bool all) {
-  std::vector<size_t> rows;
-  const size_t most = all ? count : std::min(count, kMostRows);
-  for (size_t i = 0; i < most; ++i) {
-    rows.push_back(most == count ? i : i * (count - 1) / (most - 1));
+// About `kMostRows` of them, evenly apart, with the first and the last.
+std::vector<ProbeError> chosen_probes(const std::vector<ProbeError>& probes,
+                                      bool all) {
+  if (all || probes.size() <= kMostRows) return probes;
+  std::vector<ProbeError> chosen;
+  for (size_t i = 0; i < kMostRows; ++i) {
+    chosen.push_back(probes[i * (probes.size() - 1) / (kMostRows - 1)]);
   }
-  return rows;
+  return chosen;
 }
 
 Table errors_table(const Graph& graph, const Simulation& outcome,
                    bool for_people, bool expand) {
-  Table table;
-  table.id = "error_by_layer";
-  table.title = "Error by layer";
   const ColumnsOf<ProbeError> columns = {
       {{"value", "value", Align::Left, true},
-       [&graph](const ProbeError& probe) { return name_of(graph, probe); }},
-      {{"unsharded", "unsharded", Align::Right},
-       [for_people](const ProbeError& probe) {
-         return cell(probe.unsharded, for_people);
-       }},
-      {{"sharded", "sharded", Align::Right},
-       [for_people](const ProbeError& probe) {
-         return cell(probe.sharded, for_people);
-       }},
-      {{"amplification", "ratio", Align::Right},
-       [for_people](const ProbeError& probe) {
+       [&graph](auto& probe) { return name_of(graph, probe); }},
+      {right("unsharded"),
+       [for_people](auto& probe) { return cell(probe.unsharded, for_people); }},
+      {right("sharded"),
+       [for_people](auto& probe) { return cell(probe.sharded, for_people); }},
+      {right("amplification", "ratio"),
+       [for_people](auto& probe) {
          return cell(amplification_of(probe), for_people);
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  std::vector<Row> rows;
-  for (const size_t i :
-       chosen_rows(outcome.probes.size(), expand || !for_people)) {
-    rows.push_back(row_of(columns, outcome.probes[i]));
-  }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return table_of("error_by_layer", "Error by layer", columns,
+                  chosen_probes(outcome.probes, expand || !for_people),
+                  audience_of(for_people));
 }
 
 Table variants_table(std::span<const Variant> variants, bool for_people) {
-  Table table;
-  table.id = "precision";
-  table.title = "Precision at the last layer";
   // Of the last probe; without any the cell is empty.
   const auto of_last = [for_people](double (*number)(const ProbeError&)) {
     return [for_people, number](const Variant& variant) {
@@ -504,39 +486,31 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
     };
   };
   const ColumnsOf<Variant> columns = {
-      {{"mesh", "mesh"}, [](const Variant& v) { return MeshCell{v.mesh}; }},
-      {{"algorithm", "algorithm"},
-       [](const Variant& v) { return v.algorithm; }},
-      {{"dtype", "kept in"},
-       [](const Variant& v) { return std::string(storage_name(v.storage)); }},
-      {{"reduce_dtype", "summed in"},
-       [](const Variant& v) { return std::string(storage_name(v.reduce)); }},
-      {{"unsharded", "unsharded", Align::Right},
+      {left("mesh"), [](auto& v) { return MeshCell{v.mesh}; }},
+      {left("algorithm"), [](auto& v) { return v.algorithm; }},
+      {left("dtype", "kept in"),
+       [](auto& v) { return std::string(storage_name(v.storage)); }},
+      {left("reduce_dtype", "summed in"),
+       [](auto& v) { return std::string(storage_name(v.reduce)); }},
+      {right("unsharded"),
        of_last([](const ProbeError& probe) { return probe.unsharded; })},
-      {{"sharded", "sharded", Align::Right},
+      {right("sharded"),
        of_last([](const ProbeError& probe) { return probe.sharded; })},
-      {{"amplification", "ratio", Align::Right}, of_last(amplification_of)},
-      {{"growth_per_layer", "per layer", Align::Right},
-       [for_people](const Variant& v) {
+      {right("amplification", "ratio"), of_last(amplification_of)},
+      {right("growth_per_layer", "per layer"),
+       [for_people](auto& v) {
          const std::optional<double> growth = growth_of(v.outcome);
          return growth ? cell(*growth, for_people) : Cell();
        }},
   };
-  table.columns = columns_of(columns);
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  std::vector<Row> rows;
-  for (const Variant& variant : variants) {
-    rows.push_back(row_of(columns, variant));
-  }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  return table_of("precision", "Precision at the last layer", columns, variants,
+                  audience_of(for_people));
 }
 
 template <typename Part>
 bool differ(std::span<const Variant> variants, const Part& part) {
-  return std::any_of(variants.begin(), variants.end(), [&](const Variant& v) {
-    return part(v) != part(variants[0]);
-  });
+  return std::ranges::any_of(
+      variants, [&](const Variant& v) { return part(v) != part(variants[0]); });
 }
 
 // What tells a variant from the others: "tp=16, ring, summed in bf16".
@@ -607,7 +581,7 @@ std::vector<Table> error_tables(const Graph& graph, const Simulation& outcome,
 }
 
 std::vector<Table> precision_tables(std::span<const Variant> variants) {
-  if (std::none_of(variants.begin(), variants.end(), last_probe)) return {};
+  if (std::ranges::none_of(variants, last_probe)) return {};
   return {variants_table(variants, true), variants_table(variants, false)};
 }
 
@@ -656,16 +630,14 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
     names.push_back(name_of(graph, probe));
   }
   plot.x_labels = short_names(names);
-  const bool numbered = std::all_of(
-      plot.x_labels.begin(), plot.x_labels.end(), [](const std::string& label) {
+  const bool numbered =
+      std::ranges::all_of(plot.x_labels, [](const std::string& label) {
         return label.find_first_not_of("0123456789") == std::string::npos;
       });
   plot.x_title = numbered ? "layer" : "value";
   std::vector<Storage> seen;
   for (const Variant& variant : variants) {
-    if (std::find(seen.begin(), seen.end(), variant.storage) != seen.end()) {
-      continue;
-    }
+    if (std::ranges::find(seen, variant.storage) != seen.end()) continue;
     seen.push_back(variant.storage);
     std::string name = "unsharded";
     if (differ(variants, [](const Variant& v) { return v.storage; })) {

@@ -110,35 +110,31 @@ Shown shown_of(const std::vector<SweepPoint>& points,
 
 std::vector<Column> people_columns(const Shown& shown) {
   std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true},
-                                 {"devices", "devices", Align::Right}};
-  if (shown.hardware) columns.push_back({"hardware", "hardware"});
-  if (shown.batch) columns.push_back({"batch", "batch", Align::Right});
+                                 right("devices")};
+  if (shown.hardware) columns.push_back(left("hardware"));
+  if (shown.batch) columns.push_back(right("batch"));
   if (shown.seq) {
     columns.push_back({"seq", shown.step ? "tokens" : "context", Align::Right});
   }
-  if (shown.microbatches) {
-    columns.push_back({"microbatches", "parts", Align::Right});
-  }
-  if (shown.remat) columns.push_back({"remat", "remat"});
+  if (shown.microbatches) columns.push_back(right("microbatches", "parts"));
+  if (shown.remat) columns.push_back(left("remat"));
   if (shown.serving) {
-    columns.push_back({"weights", "weights", Align::Right});
-    columns.push_back({"cache", "cache", Align::Right});
-    columns.push_back({"tokens", "tokens", Align::Right});
-    columns.push_back({"sequences", "sequences", Align::Right});
+    columns.push_back(right("weights"));
+    columns.push_back(right("cache"));
+    columns.push_back(right("tokens"));
+    columns.push_back(right("sequences"));
   } else if (shown.step) {
-    columns.push_back({"lower", "at least", Align::Right});
-    columns.push_back({"estimate", "estimate", Align::Right});
-    columns.push_back({"upper", "at most", Align::Right});
+    columns.push_back(right("lower", "at least"));
+    columns.push_back(right("estimate"));
+    columns.push_back(right("upper", "at most"));
   } else {
-    columns.push_back({"bytes_per_device", "per device", Align::Right});
+    columns.push_back(right("bytes_per_device", "per device"));
   }
   if (shown.limit) {
     columns.push_back({"headroom", shown.serving ? "fits" : "of its memory"});
   }
-  if (shown.limit && shown.workload) {
-    columns.push_back({"breaks_at", "breaks at"});
-  }
-  if (shown.findings) columns.push_back({"findings", "findings"});
+  if (shown.limit && shown.workload) columns.push_back(left("breaks_at"));
+  if (shown.findings) columns.push_back(left("findings"));
   if (shown.reasons) {
     columns.push_back({"reasons", "", Align::Left, false, true});
   }
@@ -188,32 +184,32 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                       meshes[points[i].mesh].mesh.devices(),
                       points[i].cost());
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::ranges::stable_sort(order,
+                           [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
 }
 
 // The columns that programs see. Those of a training step are there for points
 // with one.
 std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
-  std::vector<Column> columns = {{"mesh", "mesh"},
-                                 {"devices", "devices"},
-                                 {"hardware", "hardware"},
-                                 {"batch", "batch"},
-                                 {"seq", "context"},
-                                 {"bytes_per_device", "per device"},
-                                 {"memory_limit", "memory"},
-                                 {"headroom", "headroom"},
-                                 {"fits", "fits"},
-                                 {"largest_batch", "largest batch"},
-                                 {"longest_context", "longest context"},
-                                 {"errors", "errors"},
-                                 {"warnings", "warnings"}};
+  std::vector<Column> columns = {left("mesh"),
+                                 left("devices"),
+                                 left("hardware"),
+                                 left("batch"),
+                                 left("seq", "context"),
+                                 left("bytes_per_device", "per device"),
+                                 left("memory_limit", "memory"),
+                                 left("headroom"),
+                                 left("fits"),
+                                 left("largest_batch"),
+                                 left("longest_context"),
+                                 left("errors"),
+                                 left("warnings")};
   for (size_t i = 0; i < kCategories; ++i) {
     const std::string name(category_name(static_cast<Category>(i)));
     columns.push_back({name, name});
   }
-  columns.push_back({"fit", "fit"});
+  columns.push_back(left("fit"));
   if (!points.empty() && points.front().serving) {
     for (const char* name :
          {"starts", "reasons", "weights", "cache", "tokens", "sequences_lower",
@@ -317,27 +313,21 @@ std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
 
 Table points_table(const std::vector<SweepPoint>& points,
                    const std::vector<SweepMesh>& meshes) {
-  Table table;
-  table.id = "points";
-  table.title = "Points";
-  table.audience = Audience::Programs;
-  table.columns = program_columns(points);
-  table.rows = [&points, &meshes](const RowSink& sink) {
-    for (const SweepPoint& point : points) {
-      sink(program_row(point, meshes[point.mesh]));
-    }
-  };
-  return table;
+  return {"points", "Points", program_columns(points),
+          [&points, &meshes](const RowSink& sink) {
+            for (const SweepPoint& point : points) {
+              sink(program_row(point, meshes[point.mesh]));
+            }
+          },
+          Audience::Programs};
 }
 
 Table sorted_points(const std::vector<SweepPoint>& points,
                     const std::vector<SweepMesh>& meshes, size_t limit) {
   const Shown shown = shown_of(points, meshes);
-  Table table;
-  table.id = "sorted_points";
-  table.title = "All points, what fits first";
+  Table table = {"sorted_points", "All points, what fits first",
+                 people_columns(shown)};
   table.audience = Audience::People;
-  table.columns = people_columns(shown);
   std::vector<Row> rows;
   for (const size_t i : sorted(points, meshes)) {
     if (rows.size() == limit) {
@@ -364,17 +354,14 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
     for_people.push_back(people_row(points[i], mesh, shown));
     for_programs.push_back(program_row(points[i], mesh));
   }
-  Table people;
-  people.id = "frontier_for_people";
-  people.title = shown.serving ? "Frontier of sequences against devices"
-                               : "Frontier of memory against devices";
+  Table people = {"frontier_for_people",
+                  shown.serving ? "Frontier of sequences against devices"
+                                : "Frontier of memory against devices",
+                  people_columns(shown)};
   people.audience = Audience::People;
-  people.columns = people_columns(shown);
   people.rows = rows_of(std::move(for_people));
-  Table programs;
-  programs.id = "frontier";
+  Table programs = {"frontier", "", program_columns(points)};
   programs.audience = Audience::Programs;
-  programs.columns = program_columns(points);
   programs.rows = rows_of(std::move(for_programs));
   return {std::move(people), std::move(programs)};
 }

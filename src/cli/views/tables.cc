@@ -100,8 +100,7 @@ std::string correction_phrase(Code code, int64_t count) {
 int64_t correction_count(const Session& session) {
   int64_t count = 0;
   for (const ParameterClass& c : session.folding.classes) {
-    count += c.count * static_cast<int64_t>(
-                           session.plan.placements[c.kind].corrections.size());
+    count += c.count * std::ssize(session.plan.placements[c.kind].corrections);
   }
   return count;
 }
@@ -112,7 +111,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
   const Balance& balance = session.balance;
   const DeviceMemory& memory = session.memory;
   std::vector<std::pair<std::string, Cell>> summary = {
-      {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+      {"tensors", Count{std::ssize(manifest)}},
       {"sharded_tensors", Count{balance.sharded_tensors}},
       {"total_parameters", Count{manifest.total_elements()}},
       {"sharded_parameters", Count{balance.sharded_elements}},
@@ -144,20 +143,12 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
 }
 
 Table placements_table(const Session& session) {
-  Table table;
-  table.id = "placements";
-  table.title = "Placements";
-  table.columns = {{"parameter", "parameter"},
-                   {"dtype", "dtype"},
-                   {"shape", "shape"},
-                   {"rule", "rule"},
-                   {"pattern", "pattern"},
-                   {"requested", "requested"},
-                   {"spec", "spec"},
-                   {"local_shape", "local shape"},
-                   {"bytes_per_device", "per device"},
-                   {"shards", "shards"},
-                   {"replicas", "replicas"}};
+  Table table = {"placements",
+                 "Placements",
+                 {left("parameter"), left("dtype"), left("shape"), left("rule"),
+                  left("pattern"), left("requested"), left("spec"),
+                  left("local_shape"), left("bytes_per_device", "per device"),
+                  left("shards"), left("replicas")}};
   table.audience = Audience::Programs;
   NamedRows named;
   named.rests = [&session] {
@@ -186,55 +177,49 @@ Table placements_table(const Session& session) {
 }
 
 Table corrections_table(const Session& session) {
-  Table table;
-  table.id = "corrections";
-  table.title = "Corrections";
-  table.columns = {{"parameter", "parameter"},
-                   {"dim", "dim"},
-                   {"code", "code"},
-                   {"dropped", "dropped"},
-                   {"reason", "reason"}};
-  table.audience = Audience::Programs;
-  table.rows = [&session](const RowSink& sink) {
-    for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-      for (const Correction& c : session.plan.of(i).corrections) {
-        sink(Row{std::string(session.model.manifest.name(i)), Count{c.dim},
-                 code_id(c.code), Names{c.dropped}, Prose{c.reason}});
-      }
-    }
-  };
-  return table;
+  return {
+      "corrections",
+      "Corrections",
+      {left("parameter"), left("dim"), left("code"), left("dropped"),
+       left("reason")},
+      [&session](const RowSink& sink) {
+        for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+          for (const Correction& c : session.plan.of(i).corrections) {
+            sink(Row{std::string(session.model.manifest.name(i)), Count{c.dim},
+                     code_id(c.code), Names{c.dropped}, Prose{c.reason}});
+          }
+        }
+      },
+      Audience::Programs};
 }
 
 Table rules_table(const Session& session) {
-  Table table;
-  table.id = "rules";
-  table.title = "Rules";
-  table.columns = {{"rule", "rule"}, {"pattern", "pattern"},
-                   {"spec", "spec"}, {"file", "file"},
-                   {"line", "line"}, {"found", "found"},
-                   {"won", "won"},   {"shadowed_by", "shadowed by"}};
-  table.audience = Audience::Programs;
-  table.rows = [&session](const RowSink& sink) {
-    for (size_t i = 0; i < session.plan.rules.size(); ++i) {
-      const PlanRule& rule = session.plan.rules[i];
-      sink(Row{Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
-               rule.file, Count{rule.line}, Count{rule.found}, Count{rule.won},
-               Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
-    }
-  };
-  return table;
+  return {
+      "rules",
+      "Rules",
+      {left("rule"), left("pattern"), left("spec"), left("file"), left("line"),
+       left("found"), left("won"), left("shadowed_by")},
+      [&session](const RowSink& sink) {
+        for (size_t i = 0; i < session.plan.rules.size(); ++i) {
+          const PlanRule& rule = session.plan.rules[i];
+          sink(Row{
+              Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
+              rule.file, Count{rule.line}, Count{rule.found}, Count{rule.won},
+              Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
+        }
+      },
+      Audience::Programs};
 }
 
 Table folded_placements(const Session& session, bool expand) {
-  Table table;
-  table.id = "folded_placements";
-  table.columns = {{"parameter", "parameter", Align::Left, true},
-                   {"count", "", Align::Right},
-                   {"shape", "shape"},
-                   {"spec", "spec"},
-                   {"bytes_per_device", "per device", Align::Right},
-                   {"rule", "rule", Align::Right}};
+  Table table = {"folded_placements",
+                 "",
+                 {{"parameter", "parameter", Align::Left, true},
+                  right("count", ""),
+                  left("shape"),
+                  left("spec"),
+                  right("bytes_per_device", "per device"),
+                  right("rule")}};
   table.audience = Audience::People;
   table.footer =
       Row{Cell(), Cell(), Cell(), Cell(), ByteSize{session.memory.max}, Cell()};
@@ -280,10 +265,9 @@ std::string headline_of(const Session& session, bool exact) {
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
   }
-  return manifest.title + ": " +
-         plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-         size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
-         plural(session.plan.mesh.devices(), "device") +
+  return manifest.title + ": " + plural(std::ssize(manifest), "parameter") +
+         ", " + size_text(manifest.total_bytes(), exact) + "    mesh" + mesh +
+         ": " + plural(session.plan.mesh.devices(), "device") +
          (session.slices
               ? " in " + slices_text(session.plan.mesh, *session.slices)
               : "");
@@ -319,27 +303,22 @@ std::vector<std::string> correction_notes(const Session& session) {
 }
 
 Table declared_table(const Session& session) {
-  Table table;
-  table.id = "declared";
-  table.title = "Stored as declared";
-  table.columns = {{"parameter", "parameter"},
-                   {"dim", "dim"},
-                   {"logical", "logical"},
-                   {"stored", "stored"},
-                   {"why", "why"}};
-  table.audience = Audience::Programs;
-  table.rows = [&session](const RowSink& sink) {
-    for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-      const Placement& placement = session.plan.of(i);
-      for (const StoredDim& stored : placement.stored_dims) {
-        const auto dim = static_cast<size_t>(stored.dim);
-        sink(Row{std::string(session.model.manifest.name(i)), Count{stored.dim},
-                 Count{placement.type.shape[dim]}, Count{stored.size},
-                 stored.why});
-      }
-    }
-  };
-  return table;
+  return {"declared",
+          "Stored as declared",
+          {left("parameter"), left("dim"), left("logical"), left("stored"),
+           left("why")},
+          [&session](const RowSink& sink) {
+            for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+              const Placement& placement = session.plan.of(i);
+              for (const StoredDim& stored : placement.stored_dims) {
+                const auto dim = static_cast<size_t>(stored.dim);
+                sink(Row{std::string(session.model.manifest.name(i)),
+                         Count{stored.dim}, Count{placement.type.shape[dim]},
+                         Count{stored.size}, stored.why});
+              }
+            }
+          },
+          Audience::Programs};
 }
 
 void add_declared(const Session& session, Report& report) {
@@ -356,8 +335,8 @@ void add_declared(const Session& session, Report& report) {
     report.notes.push_back(plural(count, "dimension") + " stored by " + why);
   }
   for (const std::string& declared : declaration_texts(plan.declarations)) {
-    const bool applies = std::any_of(
-        dimensions.begin(), dimensions.end(), [&](const auto& entry) {
+    const bool applies =
+        std::ranges::any_of(dimensions, [&](const auto& entry) {
           return entry.first.find(declared + ":") != std::string::npos;
         });
     if (applies) continue;

@@ -38,8 +38,8 @@ NamedTopology known_topology_named(const std::string& name) {
 
 const TopologySource& source_of(const TopologyNumber& number) {
   const auto sources = topology_sources();
-  const auto found = std::find_if(
-      sources.begin(), sources.end(),
+  const auto found = std::ranges::find_if(
+      sources,
       [&](const TopologySource& source) { return source.id == number.source; });
   SHARDPLAN_CHECK(found != sources.end());
   return *found;
@@ -55,18 +55,12 @@ Table families_table() {
                     sizes_text(family), example.name, Count{example.devices},
                     word_or_nothing(family.hardware)});
   }
-  Table table;
-  table.id = "tpu_families_shown";
-  table.title = "TPU slices, NAME-N; 2xNAME-N is two of them";
-  table.columns = {{"names", "name"},
-                   {"unit", "N counts"},
-                   {"sizes", "N"},
-                   {"example", "for example"},
-                   {"devices", "devices", Align::Right},
-                   {"hardware", "hardware"}};
-  table.rows = rows_of(std::move(rows));
-  table.audience = Audience::People;
-  return table;
+  return {"tpu_families_shown",
+          "TPU slices, NAME-N; 2xNAME-N is two of them",
+          {left("names", "name"), left("unit", "N counts"), left("sizes", "N"),
+           left("example", "for example"), right("devices"), left("hardware")},
+          rows_of(std::move(rows)),
+          Audience::People};
 }
 
 // With where each number was read.
@@ -85,22 +79,15 @@ Table families_for_programs() {
                            std::string(family.chips_per_host.source),
                            std::string(family.most.source)}}});
   }
-  Table table;
-  table.id = "tpu_families";
-  table.columns = {{"names", "names"},
-                   {"title", "title"},
-                   {"unit", "unit"},
-                   {"cores_per_chip", "cores_per_chip"},
-                   {"devices_per_chip", "devices_per_chip"},
-                   {"chips_per_host", "chips_per_host"},
-                   {"sizes", "sizes"},
-                   {"step", "step"},
-                   {"most", "most"},
-                   {"hardware", "hardware"},
-                   {"sources", "sources"}};
-  table.rows = rows_of(std::move(rows));
-  table.audience = Audience::Programs;
-  return table;
+  return {"tpu_families",
+          "",
+          {left("names"), left("title"), left("unit"),
+           left("cores_per_chip", "cores_per_chip"),
+           left("devices_per_chip", "devices_per_chip"),
+           left("chips_per_host", "chips_per_host"), left("sizes"),
+           left("step"), left("most"), left("hardware"), left("sources")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 Table machines_table(Audience audience) {
@@ -116,16 +103,11 @@ Table machines_table(Audience audience) {
                     Count{machine.devices.value}, std::string(machine.hardware),
                     std::string(machine.devices.source)});
   }
-  Table table;
-  table.id = audience == Audience::People ? "machines_shown" : "machines";
-  table.title = "Machines; 4xNAME is four of them";
-  table.columns = {{"names", "name"},
-                   {"title", "title"},
-                   {"devices", "devices", Align::Right},
-                   {"hardware", "hardware"}};
-  if (audience == Audience::Programs) {
-    table.columns.push_back({"source", "source"});
-  }
+  Table table = {audience == Audience::People ? "machines_shown" : "machines",
+                 "Machines; 4xNAME is four of them",
+                 {left("names", "name"), left("title"), right("devices"),
+                  left("hardware")}};
+  if (audience == Audience::Programs) table.columns.push_back(left("source"));
   table.rows = rows_of(std::move(rows));
   table.audience = audience;
   return table;
@@ -144,7 +126,7 @@ Table accelerators_table(Audience audience) {
       audience == Audience::People ? "accelerators_shown" : "accelerators";
   table.title =
       "Accelerators, however they are joined; 8xNAME is eight of them";
-  table.columns = {{"names", "name"}, {"hardware", "hardware"}};
+  table.columns = {left("names", "name"), left("hardware")};
   table.rows = rows_of(std::move(rows));
   table.audience = audience;
   return table;
@@ -156,13 +138,11 @@ Table sources_table() {
     rows.push_back({std::string(source.id), std::string(source.title),
                     std::string(source.url), std::string(source.read)});
   }
-  Table table;
-  table.id = "sources";
-  table.columns = {
-      {"id", "id"}, {"title", "title"}, {"url", "url"}, {"read", "read"}};
-  table.rows = rows_of(std::move(rows));
-  table.audience = Audience::Programs;
-  return table;
+  return {"sources",
+          "",
+          {left("id"), left("title"), left("url"), left("read")},
+          rows_of(std::move(rows)),
+          Audience::Programs};
 }
 
 }  // namespace
@@ -181,13 +161,10 @@ std::vector<Table> topology_details(const NamedTopology& topology) {
   const auto count_or_nothing = [](const std::optional<int64_t>& count) {
     return count ? Cell(Count{*count}) : Cell();
   };
-  Table said;
-  said.id = "topology";
-  said.columns = {{"name", "name"},
-                  {"devices", "devices", Align::Right},
-                  {"slices", "slices", Align::Right},
-                  {"hosts", "hosts", Align::Right},
-                  {"hardware", "hardware"}};
+  Table said = {"topology",
+                "",
+                {left("name"), right("devices"), right("slices"),
+                 right("hosts"), left("hardware")}};
   said.rows = rows_of(
       {{topology.name, Count{topology.devices},
         count_or_nothing(topology.slices), count_or_nothing(topology.hosts),
@@ -201,11 +178,8 @@ std::vector<Table> topology_details(const NamedTopology& topology) {
   Table numbers;
   numbers.id = "numbers";
   numbers.title = "Where the numbers are from";
-  numbers.columns = {{"quantity", "quantity"},
-                     {"value", "value", Align::Right},
-                     {"read", "read"},
-                     {"source", "source"},
-                     {"url", "url"}};
+  numbers.columns = {left("quantity"), right("value"), left("read"),
+                     left("source"), left("url")};
   numbers.rows = rows_of(std::move(rows));
   if (topology.numbers.empty()) return {said};
   return {said, numbers};

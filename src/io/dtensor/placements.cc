@@ -2,13 +2,13 @@
 #include "io/dtensor/placements.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -96,9 +96,8 @@ class Parser {
       return diags_
           .error(Code::MalformedDocument, first.where,
                  in_backticks(name) + " is a style of modules, no placement")
-          .help(
-              "plans of styles are read from Python: write {\"NAME\": " +
-              name + "()} for every module in a file of Python");
+          .help("plans of styles are read from Python: write {\"NAME\": " +
+                name + "()} for every module in a file of Python");
     } else if (name != "Replicate") {
       return malformed(first, in_backticks(name) + " is no placement");
     }
@@ -175,16 +174,12 @@ class Parser {
   std::optional<int64_t> integer() {
     const bool negative = here().is("-");
     if (negative) ++at_;
-    int64_t value = 0;
-    const std::string& text = here().text;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value);
-    if (here().kind != PythonTokenKind::Number || error != std::errc() ||
-        end != text.data() + text.size()) {
+    const auto value = parse_integer(here().text);
+    if (here().kind != PythonTokenKind::Number || !value) {
       return malformed(here(), "a whole number is expected here");
     }
     ++at_;
-    return negative ? -value : value;
+    return negative ? -*value : *value;
   }
 
   std::span<const PythonToken> tokens_;
@@ -236,17 +231,12 @@ std::optional<PlacedSpec> spec_of_placements(
     std::span<const MeshPlacement> placements,
     std::span<const AxisRequest> mesh, Span where, Diagnostics& diags) {
   if (placements.size() != mesh.size()) {
-    std::string names;
-    for (const AxisRequest& axis : mesh) {
-      names += (names.empty() ? "" : ", ") + axis.name;
-    }
+    const std::string names = joined_of(mesh, ", ", &AxisRequest::name);
     return diags
-        .error(
-            Code::MalformedDocument, where,
-            "there " + std::string(placements.size() == 1 ? "is " : "are ") +
-                plural(static_cast<int64_t>(placements.size()), "placement") +
-                " for " +
-                plural(static_cast<int64_t>(mesh.size()), "mesh dimension"))
+        .error(Code::MalformedDocument, where,
+               "there " + std::string(placements.size() == 1 ? "is " : "are ") +
+                   plural(std::ssize(placements), "placement") + " for " +
+                   plural(std::ssize(mesh), "mesh dimension"))
         .fact("mesh dimensions: " + names)
         .help("write one placement per mesh dimension");
   }

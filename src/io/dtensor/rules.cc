@@ -10,7 +10,6 @@
 // parallelize_module matches them (fnmatch).
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -106,8 +105,8 @@ class Reader {
     }
     std::vector<const PythonDict*> tables;
     for (const PythonDict& dict : dicts) {
-      const bool is_table = std::any_of(
-          dict.entries.begin(), dict.entries.end(),
+      const bool is_table = std::ranges::any_of(
+          dict.entries,
           [&](const PythonEntry& entry) { return calls(tokens, entry); });
       // Flow style of YAML looks alike, but is not assigned.
       const bool is_python =
@@ -165,13 +164,12 @@ class Reader {
     }
     if (chosen.size() != 1) {
       auto report = errors_.malformed(
-          {&source, 0, 0},
-          chosen.empty()
-              ? "no dictionary of placements is named " +
-                    in_backticks(*reading_.table)
-              : "the file holds " +
-                    plural(static_cast<int64_t>(chosen.size()), "dictionary") +
-                    " of placements");
+          {&source, 0, 0}, chosen.empty()
+                               ? "no dictionary of placements is named " +
+                                     in_backticks(*reading_.table)
+                               : "the file holds " +
+                                     plural(std::ssize(chosen), "dictionary") +
+                                     " of placements");
       for (const PythonDict* table : tables) {
         report.fact("a dictionary: " + in_backticks(table->name));
       }
@@ -308,12 +306,8 @@ class Reader {
         return;
       }
       const std::string name(item.text());
-      const auto sized = std::find_if(
-          mesh_.begin(), mesh_.end(),
-          [&](const AxisRequest& axis) { return axis.name == name; });
-      const auto twice = std::find_if(
-          named.begin(), named.end(),
-          [&](const AxisRequest& axis) { return axis.name == name; });
+      const auto sized = std::ranges::find(mesh_, name, &AxisRequest::name);
+      const auto twice = std::ranges::find(named, name, &AxisRequest::name);
       if (twice != named.end() || (has_sizes_ && sized == mesh_.end())) {
         errors_.malformed(item.span(),
                           twice != named.end()
@@ -327,10 +321,9 @@ class Reader {
               : AxisRequest{name, -1, item.span(), item.span(), item.span()});
     }
     if (has_sizes_ && named.size() != mesh_.size()) {
-      errors_.malformed(
-          node.span(),
-          "`mesh` has " + plural(static_cast<int64_t>(mesh_.size()), "size") +
-              " for " + plural(static_cast<int64_t>(named.size()), "name"));
+      errors_.malformed(node.span(),
+                        "`mesh` has " + plural(std::ssize(mesh_), "size") +
+                            " for " + plural(std::ssize(named), "name"));
       return;
     }
     mesh_ = std::move(named);
@@ -380,7 +373,7 @@ class Reader {
     }
     for (const AxisRequest& axis : mesh_) {
       AxisNames& all = rules_.declared_axes;
-      if (std::find(all.begin(), all.end(), axis.name) == all.end()) {
+      if (std::ranges::find(all, axis.name) == all.end()) {
         all.push_back(axis.name);
       }
     }
@@ -441,12 +434,12 @@ std::optional<std::string> written_entries(const RuleSet& rules,
     std::string placement = "Replicate()";
     for (size_t dim = 0; dim < wanted.spec.dims.size(); ++dim) {
       const AxisNames& axes = wanted.spec.dims[dim];
-      const auto at = std::find(axes.begin(), axes.end(), axis);
+      const auto at = std::ranges::find(axes, axis);
       if (at == axes.end()) continue;
       const bool in_order =
           std::all_of(axes.begin(), at, [&](const AxisName& before) {
-            return std::find(names.begin(), names.end(), before) <
-                   std::find(names.begin(), names.end(), axis);
+            return std::ranges::find(names, before) <
+                   std::ranges::find(names, axis);
           });
       if (!in_order) return std::nullopt;
       placement = "Shard(" + std::to_string(dim) + ")";
@@ -500,7 +493,7 @@ std::string problem_of(const Placement& placement, const Plan& plan) {
     return "it is stored differently, as declared";
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
-      if (std::find(axes.begin(), axes.end(), kUnconstrained) != axes.end()) {
+      if (std::ranges::find(axes, kUnconstrained) != axes.end()) {
         return "a dimension is UNCONSTRAINED, and placements leave nothing "
                "open";
       }
@@ -511,8 +504,8 @@ std::string problem_of(const Placement& placement, const Plan& plan) {
     const auto number = [&](const AxisName& axis) {
       return *plan.mesh.find(axis);
     };
-    const bool in_order = std::is_sorted(
-        axes.begin(), axes.end(), [&](const AxisName& a, const AxisName& b) {
+    const bool in_order =
+        std::ranges::is_sorted(axes, [&](const AxisName& a, const AxisName& b) {
           return number(a) < number(b);
         });
     if (!in_order) {
@@ -538,7 +531,7 @@ std::string placements_text(const PartitionSpec& spec, const Mesh& mesh) {
     std::string placement = "Replicate()";
     for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
       const AxisNames& axes = spec.dims[dim];
-      if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
+      if (std::ranges::find(axes, axis.name) != axes.end()) {
         placement = "Shard(" + std::to_string(dim) + ")";
       }
     }
@@ -577,8 +570,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
                  in_backticks(input.manifest.name(i)) +
                      " cannot be expressed in placements")
           .fact(problem_of(plan.placements[number], plan))
-          .fact(std::to_string(std::count(plan.placement_of.begin(),
-                                          plan.placement_of.end(), number)) +
+          .fact(std::to_string(std::ranges::count(plan.placement_of, number)) +
                 " parameters are placed so")
           .help(
               "name the axes of a dimension in the order of the mesh, use "

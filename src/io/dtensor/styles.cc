@@ -2,11 +2,11 @@
 #include "io/dtensor/styles.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/plan_of_hooks.h"
 #include "syntax/python_program.h"
 
@@ -24,12 +24,8 @@ enum class Style : uint8_t { Column, Row, Whole, Input };
 // `Float8ColwiseParallel` and torchtitan's `colwise_parallel` are the same to
 // parameters.
 std::optional<Style> find_style(std::string_view name) {
-  std::string plain;
-  for (const char c : name) {
-    if (c != '_') {
-      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    }
-  }
+  std::string plain = lower_case(name);
+  std::erase(plain, '_');
   if (plain.ends_with("colwiseparallel")) return Style::Column;
   if (plain.ends_with("rowwiseparallel")) return Style::Row;
   if (plain.ends_with("sequenceparallel") || plain == "noparallel") {
@@ -221,10 +217,9 @@ std::vector<const PythonDict*> parallel_plans(
   std::vector<const PythonDict*> plans;
   for (const PythonDict& dict : dicts) {
     const bool is_plan =
-        std::any_of(dict.entries.begin(), dict.entries.end(),
-                    [&](const PythonEntry& entry) {
-                      return find_style(called_name(tokens, entry)).has_value();
-                    });
+        std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
+          return find_style(called_name(tokens, entry)).has_value();
+        });
     if (is_plan) plans.push_back(&dict);
   }
   return plans;

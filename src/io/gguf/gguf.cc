@@ -6,17 +6,13 @@
 #include "io/gguf/gguf.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/fence.h"
 #include "io/formats.h"
-#include "io/gguf/header.h"
 #include "io/paths.h"
 #include "io/shards.h"
 
@@ -41,7 +37,7 @@ std::string part_ending(int64_t number, int64_t count) {
 std::optional<GgufHeader> read_header(const std::string& path,
                                       const SourcePtr& file, Host& host,
                                       Manifest& into, Diagnostics& diags) {
-  auto size = static_cast<int64_t>(file->text().size());
+  auto size = std::ssize(file->text());
   // Of a file only the header may have been read; pipes have no size.
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   if (info) size = std::max(size, info->size);
@@ -76,7 +72,7 @@ std::optional<Manifest> read_parts(const std::string& path,
   }
   if (!missing.empty()) {
     return inconsistent(
-        diags, plural(static_cast<int64_t>(missing.size()), "part") + " of " +
+        diags, plural(std::ssize(missing), "part") + " of " +
                    std::to_string(count) +
                    " of the split model not beside it: " + some_names(missing));
   }
@@ -121,7 +117,7 @@ std::optional<Manifest> read_model(const std::string& path,
 
 // Whether all are the parts of one model.
 bool is_one_model(const std::vector<std::string>& names) {
-  const auto count = static_cast<int64_t>(names.size());
+  const auto count = std::ssize(names);
   if (count < 2 || count > kMostParts) return count == 1;
   const size_t length = part_ending(1, count).size();
   for (int64_t i = 1; i <= count; ++i) {
@@ -145,7 +141,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
     return diags
         .error(Code::UnrecognizedFormat, {},
                "directory `" + directory + "` has " +
-                   plural(static_cast<int64_t>(names.size()), "GGUF file") +
+                   plural(std::ssize(names), "GGUF file") +
                    " of different models")
         .fact("they are " + some_names(names))
         .help("name one of them");
@@ -261,7 +257,7 @@ class FactReader {
     const auto kv = metadata_.integers(prefix_ + "attention.head_count_kv");
     const bool per_layer = kv && kv->size() == layers && layers > 1;
     const bool some_without =
-        per_layer && std::find(kv->begin(), kv->end(), 0) != kv->end();
+        per_layer && std::ranges::find(*kv, 0) != kv->end();
     if (!window && !some_without) return;
     const bool patterned = sliding && sliding->size() == layers && layers > 1;
     // Only so many as an array in the file has, or a model may have.

@@ -8,10 +8,8 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -354,8 +352,8 @@ class TensorReader {
       return std::tuple(a.begin, a.end, a.name.begin) <
              std::tuple(b.begin, b.end, b.name.begin);
     };
-    if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
-      std::sort(ranges_.begin(), ranges_.end(), is_before);
+    if (!std::ranges::is_sorted(ranges_, is_before)) {
+      std::ranges::sort(ranges_, is_before);
     }
     const DataRange* last = nullptr;
     int64_t unused = 0;

@@ -7,6 +7,7 @@
 
 #include "base/child_process.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -93,9 +94,7 @@ Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags) {
 
 std::string git_words(std::string_view errors) {
   while (!errors.empty()) {
-    const size_t end = std::min(errors.find('\n'), errors.size());
-    std::string_view line = errors.substr(0, end);
-    errors.remove_prefix(std::min(end + 1, errors.size()));
+    std::string_view line = next_line(errors);
     if (line.empty() || line.starts_with("warning: ") ||
         line.starts_with("hint: ")) {
       continue;
@@ -115,17 +114,16 @@ std::string without_line_end(std::string text) {
 
 bool is_object_id(std::string_view text) {
   return (text.size() == 40 || text.size() == 64) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
+         std::ranges::all_of(text, [](char c) {
            return is_digit(c) || (c >= 'a' && c <= 'f');
          });
 }
 
 std::string shell_word(std::string_view text) {
-  const bool plain =
-      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-        return is_digit(c) || is_letter(c) ||
-               std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
-      });
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_digit(c) || is_letter(c) ||
+           std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
+  });
   if (plain) return std::string(text);
   std::string word = "'";
   for (const char c : text) {

@@ -2,12 +2,11 @@
 #include "io/git/objects.h"
 
 #include <algorithm>
-#include <charconv>
-#include <set>
 #include <utility>
 
 #include "base/child_process.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/git/git.h"
 
 namespace shardplan {
@@ -105,11 +104,9 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
     }
     entries.push_back(std::move(entry));
   }
-  std::sort(
-      entries.begin(), entries.end(),
-      [](const GitEntry& a, const GitEntry& b) { return a.name < b.name; });
-  const auto twice = std::adjacent_find(
-      entries.begin(), entries.end(),
+  std::ranges::sort(entries, {}, &GitEntry::name);
+  const auto twice = std::ranges::adjacent_find(
+      entries,
       [](const GitEntry& a, const GitEntry& b) { return a.name == b.name; });
   if (twice == entries.end()) return entries;
   why = "git's record of the folder has two entries `" + twice->name + "`";
@@ -137,7 +134,7 @@ std::shared_ptr<const Bytes> GitObjects::file(const std::string& id,
   if (!size) return nullptr;
   const int64_t wanted = limit < 0 ? *size : std::min(limit, *size);
   if (const auto known = files_.find(id); known != files_.end()) {
-    const auto kept = static_cast<int64_t>(known->second->view().size());
+    const auto kept = std::ssize(known->second->view());
     if (wanted <= kept) return first_bytes(known->second, wanted);
   }
   if (wanted > kMostFile) {
@@ -204,11 +201,9 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
   if (second != std::string::npos) {
     header.id = line->substr(0, first);
     header.type = line->substr(first + 1, second - first - 1);
-    const char* end = line->data() + line->size();
-    const auto [rest, problem] =
-        std::from_chars(line->data() + second + 1, end, header.size);
-    if (problem == std::errc() && rest == end && header.size >= 0 &&
-        is_object_id(header.id)) {
+    header.size =
+        parse_integer(std::string_view(*line).substr(second + 1)).value_or(-1);
+    if (header.size >= 0 && is_object_id(header.id)) {
       git = std::move(asked);
       return header;
     }
@@ -305,7 +300,7 @@ std::string GitObjects::missing(const std::string& id) {
 std::shared_ptr<const Bytes> GitObjects::keep(
     const std::string& id, std::shared_ptr<const Bytes> bytes) {
   if (bytes == nullptr) return bytes;
-  const auto size = static_cast<int64_t>(bytes->view().size());
+  const auto size = std::ssize(bytes->view());
   if (size > kMostKeptOfOne || kept_ + size > kMostKept) return bytes;
   kept_ += size;
   files_[id] = bytes;

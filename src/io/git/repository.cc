@@ -2,12 +2,12 @@
 #include "io/git/repository.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/git/git.h"
 
 namespace shardplan {
@@ -104,9 +104,7 @@ std::vector<std::string> known_revisions(Host& host) {
   if (!answer || answer->code != 0) return names;
   std::string_view rest = answer->out;
   while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view name = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    std::string_view name = next_line(rest);
     for (const std::string_view head :
          {"refs/heads/", "refs/tags/", "refs/remotes/"}) {
       if (!name.starts_with(head)) continue;
@@ -122,10 +120,9 @@ std::vector<std::string> known_revisions(Host& host) {
 std::optional<std::string> similar_revision(const std::string& revision,
                                             Host& host) {
   const std::vector<std::string> names = known_revisions(host);
-  const auto remote =
-      std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-        return !revision.empty() && name.ends_with("/" + revision);
-      });
+  const auto remote = std::ranges::find_if(names, [&](const std::string& name) {
+    return !revision.empty() && name.ends_with("/" + revision);
+  });
   return remote != names.end() ? *remote : nearest(revision, names);
 }
 
@@ -180,9 +177,7 @@ std::string doubt(const GitAnswer& answer) {
   constexpr std::string_view kWarning = "warning: ";
   std::string_view rest = answer.errors;
   while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::string_view line = next_line(rest);
     if (line.starts_with(kWarning) &&
         (line.find("is ambiguous") != std::string_view::npos ||
          line.find("only goes back to") != std::string_view::npos)) {

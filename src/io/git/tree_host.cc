@@ -32,10 +32,7 @@ bool starts_with(std::span<const std::string> parts,
 const GitEntry* entry_named(const std::vector<GitEntry>& entries,
                             const std::string& name) {
   const auto place =
-      std::lower_bound(entries.begin(), entries.end(), name,
-                       [](const GitEntry& entry, const std::string& text) {
-                         return entry.name < text;
-                       });
+      std::ranges::lower_bound(entries, name, {}, &GitEntry::name);
   return place != entries.end() && place->name == name ? &*place : nullptr;
 }
 

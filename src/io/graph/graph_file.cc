@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/graph/graph_file.h"
 
-#include <optional>
 #include <utility>
 
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"
@@ -48,8 +48,7 @@ bool looks_like_yaml_graph(std::string_view head) {
   bool named = false;
   bool has_parts = false;
   while (!head.empty()) {
-    const std::string_view line = head.substr(0, head.find('\n'));
-    head.remove_prefix(std::min(head.size(), line.size() + 1));
+    const std::string_view line = next_line(head);
     if (has_key(line, "graph")) {
       const size_t value = line.find_first_not_of(" \t\r", 6);
       named = value != line.npos && line[value] != '{' && line[value] != '#';

@@ -28,9 +28,8 @@ bool is_value_name(std::string_view text) {
   if (text.empty() || text.size() > kMaxNameLength) return false;
   constexpr std::string_view kOthers = "_.-/";
   for (const char c : text) {
-    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      (c >= '0' && c <= '9');
-    if (!word && kOthers.find(c) == kOthers.npos) return false;
+    if (!is_letter(c) && !is_digit(c) && kOthers.find(c) == kOthers.npos)
+      return false;
   }
   return true;
 }
@@ -252,8 +251,7 @@ class Reader {
     if (!value.axes.empty() && value.axes.size() != value.shape->size()) {
       diags_
           .error(Code::InvalidGraph, value.axes_where,
-                 plural(static_cast<int64_t>(value.axes.size()), "label") +
-                     " for " + shape)
+                 plural(std::ssize(value.axes), "label") + " for " + shape)
           .help("`axes` has an entry per dimension; `null` is not a label");
     }
     if (value.spec && value.spec->dims.size() > value.shape->size()) {
@@ -629,9 +627,8 @@ class Reader {
     bool fit = true;
     for (size_t c = 0; c < repeat.carried.size(); ++c) {
       const std::string& name = repeat.carried[c];
-      const bool remade =
-          std::any_of(made.begin(), made.end(),
-                      [&](const auto& each) { return each.first == name; });
+      const bool remade = std::ranges::any_of(
+          made, [&](const auto& each) { return each.first == name; });
       if (!names_.is_known(name)) {
         fit = false;
         diags_.error(Code::InvalidGraph, repeat.carried_where[c],

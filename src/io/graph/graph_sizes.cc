@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/graph/graph_reader.h"
 
 namespace shardplan {
@@ -293,12 +294,9 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
   if (errors() > 0) return false;
   for (const auto& [name, size] : chosen) {
     if (dims.count(name) == 0) {
-      auto problem =
-          diags.error(Code::InvalidGraph, {},
-                      "the graph has no size named " + in_backticks(name));
-      if (const auto near = nearest(name, names_of(dims))) {
-        problem.help("did you mean `" + *near + "`?");
-      }
+      suggest(diags.error(Code::InvalidGraph, {},
+                          "the graph has no size named " + in_backticks(name)),
+              name, names_of(dims));
     } else if (size < 0 || size > kMaxDimSize) {
       diags.error(Code::InvalidGraph, {},
                   "`" + name + "` must be from 0 to 2^53");

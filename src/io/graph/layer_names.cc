@@ -63,8 +63,7 @@ std::string LayerNames::read(const std::string& name) const {
 std::string LayerNames::make(const std::string& name) {
   std::string own = repeats_ ? in_layer(name) : name;
   known_.insert(own);
-  const bool is_carried =
-      std::find(carried_.begin(), carried_.end(), name) != carried_.end();
+  const bool is_carried = std::ranges::find(carried_, name) != carried_.end();
   if (is_carried) latest_[name] = own;
   return own;
 }

@@ -169,9 +169,7 @@ void explain_manifest(const std::string& path, Host& host, Manifest& manifest) {
   if (!own && names_model && problems.has_errors()) {
     const auto& all = problems.all();
     const auto first =
-        std::find_if(all.begin(), all.end(), [](const Diagnostic& each) {
-          return each.severity == Severity::Error;
-        });
+        std::ranges::find(all, Severity::Error, &Diagnostic::severity);
     manifest.remarks.push_back(
         "the config beside the weights is refused (" + first->message +
         "): what its tensors are is inferred from their names and shapes");

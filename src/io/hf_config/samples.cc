@@ -36,9 +36,9 @@ std::string sample_config(const Architecture& all,
                           const ArchitectureClass& model_class) {
   const std::string sizes(kSampleSizes);
   // Where that is known, the head is stored apart.
-  const bool tied =
-      std::any_of(all.requirements.begin(), all.requirements.end(),
-                  [](const Requirement& r) { return r.that.mentions("tied"); });
+  const bool tied = std::ranges::any_of(
+      all.requirements,
+      [](const Requirement& r) { return r.that.mentions("tied"); });
   return "{\"model_type\": \"" + all.model_types.front() +
          "\", \"architectures\": [\"" + model_class.class_name + "\"]," +
          sizes + (tied ? "" : R"(, "tie_word_embeddings": false)") +
@@ -61,7 +61,7 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
       base = find_architecture(base->like);
     }
   }
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+  std::ranges::stable_sort(all, [&](const auto& a, const auto& b) {
     return builders[a->name] > builders[b->name];
   });
   return all;

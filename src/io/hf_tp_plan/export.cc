@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,7 +43,7 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
   }
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
-      if (std::find(axes.begin(), axes.end(), kUnconstrained) != axes.end()) {
+      if (std::ranges::find(axes, kUnconstrained) != axes.end()) {
         return {0, "a dimension is UNCONSTRAINED, and a plan leaves none open"};
       }
     }
@@ -180,10 +179,9 @@ class Writer {
     }
     for (const std::string_view module : modules) {
       const auto& list = members[module];
-      const bool whole =
-          std::all_of(list.begin(), list.end(), [](const Folded* folded) {
-            return (folded->cuts & bit(TpCut::Whole)) != 0;
-          });
+      const bool whole = std::ranges::all_of(list, [](const Folded* folded) {
+        return (folded->cuts & bit(TpCut::Whole)) != 0;
+      });
       if (whole) continue;
       const TpStyle* style = module.empty() ? nullptr : style_of(list);
       if (style != nullptr) {
@@ -205,10 +203,9 @@ class Writer {
   static const TpStyle* style_of(const std::vector<const Folded*>& list) {
     for (const std::string_view name : kWrittenStyles) {
       const TpStyle* style = find_tp_style(name);
-      const bool suits =
-          std::all_of(list.begin(), list.end(), [&](const Folded* folded) {
-            return (folded->cuts & bit(cut_by(*style, folded->name))) != 0;
-          });
+      const bool suits = std::ranges::all_of(list, [&](const Folded* folded) {
+        return (folded->cuts & bit(cut_by(*style, folded->name))) != 0;
+      });
       if (suits) return style;
     }
     return nullptr;

@@ -3,9 +3,9 @@
 // tensor-parallel plan, and how their base models and heads are called where
 // that is not as usual. What comes of them is recorded:
 // tests/data/hf_tp_plan_models.json.
-#include <algorithm>
 #include <array>
 
+#include "base/words.h"
 #include "io/hf_tp_plan/python_file.h"
 
 namespace shardplan {
@@ -49,132 +49,27 @@ constexpr std::array kUnusual = {
 };
 
 // As usual.
-constexpr std::array<std::string_view, 124> kUsual = {
-    "Glm4vMoe_text",
-    "afmoe",
-    "apertus",
-    "arcee",
-    "aria_text",
-    "axk1",
-    "axk2",
-    "bailing_hybrid",
-    "beam",
-    "cohere",
-    "cohere2",
-    "cohere2_moe",
-    "cohere_compass_text",
-    "cosmos3_edge_text",
-    "cwm",
-    "deepseek_ocr2_text",
-    "deepseek_v2",
-    "deepseek_v3",
-    "deepseek_v32",
-    "deepseek_v4",
-    "diffusion_gemma_text",
-    "doge",
-    "dots1",
-    "dots3_note_text",
-    "embedding_gemma2_text",
-    "ernie4_5",
-    "ernie4_5_moe",
-    "ernie4_5_vl_moe_text",
-    "eurobert",
-    "exaone4",
-    "exaone_moe",
-    "flex_olmo",
-    "flint",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "gemma3n_text",
-    "gemma4_text",
-    "gemma4_unified_text",
-    "glm",
-    "glm4",
-    "glm4_moe",
-    "glm4_moe_lite",
-    "glm4v_moe_text",
-    "glm4v_text",
-    "glm5_next_text",
-    "glm_image_text",
-    "glm_moe_dsa",
-    "glm_ocr_text",
-    "gpt_oss",
-    "granite",
-    "granite4_vision_text",
-    "granite_swa",
-    "granitemoe",
-    "granitemoe_swa",
-    "granitemoehybrid",
-    "granitemoeshared",
-    "helium",
-    "higgs_audio_v2",
-    "hunyuan_v1_moe",
-    "hy_v3",
-    "hy_v4",
-    "hyperclovax",
-    "internlm3",
-    "iquestcoder",
-    "jais2",
-    "jamba",
-    "kimi_linear",
-    "kolibri1",
-    "laguna",
-    "lfm2_moe",
-    "llama",
-    "llama4",
-    "llama4_text",
-    "longcat_flash",
-    "mellum",
-    "mimo_v2_flash",
-    "minicpm3",
-    "minimax",
-    "minimax_m2",
-    "minimax_m3_vl_text",
-    "ministral",
-    "ministral3",
-    "mistral",
-    "mistral4",
-    "mistral_large4_text",
-    "mixtral",
-    "muse_glimmer",
-    "muse_glimmer_assistant",
-    "muse_glimmer_text",
-    "nanochat",
-    "nemotron",
-    "neomme",
-    "olmo",
-    "olmo2",
-    "olmo3",
-    "olmo_hybrid",
-    "olmoe",
-    "paddleocr_vl_text",
-    "phi",
-    "phi3",
-    "phi4_multimodal",
-    "phimoe",
-    "qwen2",
-    "qwen2_5_vl_text",
-    "qwen2_moe",
-    "qwen2_vl_text",
-    "qwen3",
-    "qwen3_5_moe_text",
-    "qwen3_5_text",
-    "qwen3_moe",
-    "qwen3_next",
-    "qwen3_vl_moe_text",
-    "qwen4_exp_text",
-    "seed_oss",
-    "smollm3",
-    "solar_open",
-    "starcoder2",
-    "step3p5",
-    "ultrabert",
-    "unlimited_ocr_text",
-    "vaultgemma",
-    "voxtral_realtime_text",
-    "youtu",
-};
+constexpr std::string_view kUsual =
+    "Glm4vMoe_text afmoe apertus arcee aria_text axk1 axk2 bailing_hybrid beam "
+    "cohere cohere2 cohere2_moe cohere_compass_text cosmos3_edge_text cwm "
+    "deepseek_ocr2_text deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 "
+    "diffusion_gemma_text doge dots1 dots3_note_text embedding_gemma2_text "
+    "ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text eurobert exaone4 exaone_moe "
+    "flex_olmo flint gemma gemma2 gemma3_text gemma3n_text gemma4_text "
+    "gemma4_unified_text glm glm4 glm4_moe glm4_moe_lite glm4v_moe_text "
+    "glm4v_text glm5_next_text glm_image_text glm_moe_dsa glm_ocr_text gpt_oss "
+    "granite granite4_vision_text granite_swa granitemoe granitemoe_swa "
+    "granitemoehybrid granitemoeshared helium higgs_audio_v2 hunyuan_v1_moe "
+    "hy_v3 hy_v4 hyperclovax internlm3 iquestcoder jais2 jamba kimi_linear "
+    "kolibri1 laguna lfm2_moe llama llama4 llama4_text longcat_flash mellum "
+    "mimo_v2_flash minicpm3 minimax minimax_m2 minimax_m3_vl_text ministral "
+    "ministral3 mistral mistral4 mistral_large4_text mixtral muse_glimmer "
+    "muse_glimmer_assistant muse_glimmer_text nanochat nemotron neomme olmo "
+    "olmo2 olmo3 olmo_hybrid olmoe paddleocr_vl_text phi phi3 phi4_multimodal "
+    "phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 "
+    "qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text "
+    "qwen4_exp_text seed_oss smollm3 solar_open starcoder2 step3p5 ultrabert "
+    "unlimited_ocr_text vaultgemma voxtral_realtime_text youtu";
 
 }  // namespace
 
@@ -182,8 +77,7 @@ const TpModules* find_tp_modules(std::string_view type) {
   for (const TpModules& model : kUnusual) {
     if (model.type == type) return &model;
   }
-  const bool known =
-      std::find(kUsual.begin(), kUsual.end(), type) != kUsual.end();
+  const bool known = has_word(kUsual, type);
   return known ? &kUsualTpModules : nullptr;
 }
 

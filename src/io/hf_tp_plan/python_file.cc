@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/hf_tp_plan/python_file.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
-
-#include "base/text.h"
 
 namespace shardplan {
 

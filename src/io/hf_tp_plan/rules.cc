@@ -5,11 +5,11 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "io/dialects.h"
 #include "io/hf_tp_plan/python_file.h"
@@ -61,9 +61,7 @@ constexpr std::array<TpStyle, 26> kStyles = {{
 std::span<const TpStyle> tp_styles() { return kStyles; }
 
 const TpStyle* find_tp_style(std::string_view name) {
-  const auto* const found =
-      std::find_if(kStyles.begin(), kStyles.end(),
-                   [&](const TpStyle& style) { return style.name == name; });
+  const auto* const found = std::ranges::find(kStyles, name, &TpStyle::name);
   return found == kStyles.end() ? nullptr : found;
 }
 
@@ -117,28 +115,19 @@ struct TpPlan {
 };
 
 // Since transformers 5.2; files with one are of such a version.
-constexpr std::array<std::string_view, 15> kLateStyles = {
-    "colwise_gather_output", "rowwise_split_input",
-    "packed_colwise",        "packed_rowwise",
-    "embedding_rowwise",     "embedding_colwise",
-    "moe_tp_experts",        "moe_identity_expert",
-    "mla_kv_a_proj",         "all_reduce",
-    "local_params",          "replicated_with_grad_allreduce",
-    "ep_dispatch_experts",   "megamoe_router",
-    "megamoe_experts"};
+constexpr std::string_view kLateStyles =
+    "colwise_gather_output rowwise_split_input packed_colwise packed_rowwise "
+    "embedding_rowwise embedding_colwise moe_tp_experts moe_identity_expert "
+    "mla_kv_a_proj all_reduce local_params replicated_with_grad_allreduce "
+    "ep_dispatch_experts megamoe_router megamoe_experts";
 
-constexpr std::array<std::string_view, 3> kPlanNames = {"tp_plan", "_tp_plan",
-                                                        "base_model_tp_plan"};
-constexpr std::array<std::string_view, 3> kExpertPlanNames = {
-    "ep_plan", "_ep_plan", "base_model_ep_plan"};
+constexpr std::string_view kPlanNames = "tp_plan _tp_plan base_model_tp_plan";
+constexpr std::string_view kExpertPlanNames =
+    "ep_plan _ep_plan base_model_ep_plan";
 
 // `LlamaConfig.base_model_tp_plan` is one too.
-template <typename Names>
-bool is_one_of(std::string_view name, const Names& names) {
-  const size_t dot = name.rfind('.');
-  const std::string_view last =
-      dot == std::string_view::npos ? name : name.substr(dot + 1);
-  return std::find(names.begin(), names.end(), last) != names.end();
+bool is_one_of(std::string_view name, std::string_view names) {
+  return has_word(names, last_word(name));
 }
 
 // Keys of a base model's plan lack the name that the whole model gives it, and
@@ -197,11 +186,10 @@ class Reader {
       dicts = python_dicts(tokens);
     }
     // A map in YAML may look like a dictionary, but nothing is assigned there.
-    const bool is_python = std::any_of(dicts.begin(), dicts.end(),
-                                       [](const PythonDict& dict) {
-                                         return !dict.name.empty();
-                                       }) ||
-                           is_python_module(tokens);
+    const bool is_python =
+        std::ranges::any_of(
+            dicts, [](const PythonDict& dict) { return !dict.name.empty(); }) ||
+        is_python_module(tokens);
     if (!is_python) {
       if (!read_document(source)) return false;
     } else {
@@ -274,7 +262,7 @@ class Reader {
       if (!tokens[value].is("=") || tokens[value + 1].is("None")) continue;
       const Span begin = tokens[value + 1].where;
       const bool is_read =
-          std::any_of(dicts.begin(), dicts.end(), [&](const PythonDict& dict) {
+          std::ranges::any_of(dicts, [&](const PythonDict& dict) {
             return dict.where.begin == begin.begin;
           });
       if (is_read) continue;
@@ -288,11 +276,9 @@ class Reader {
 
   static bool all_styles(std::span<const PythonToken> tokens,
                          const PythonDict& dict) {
-    return std::any_of(dict.entries.begin(), dict.entries.end(),
-                       [&](const PythonEntry& entry) {
-                         return find_tp_style(tokens[entry.begin].text) !=
-                                nullptr;
-                       });
+    return std::ranges::any_of(dict.entries, [&](const PythonEntry& entry) {
+      return find_tp_style(tokens[entry.begin].text) != nullptr;
+    });
   }
 
   bool read_document(const SourcePtr& source) {
@@ -345,9 +331,7 @@ class Reader {
     plan_.is_late = plan_.file.has_strict_configs;
     for (const Table& table : plan_.tables) {
       for (const Entry& entry : table.entries) {
-        plan_.is_late =
-            plan_.is_late || std::find(kLateStyles.begin(), kLateStyles.end(),
-                                       entry.style) != kLateStyles.end();
+        plan_.is_late = plan_.is_late || has_word(kLateStyles, entry.style);
       }
     }
     return true;
@@ -392,9 +376,9 @@ class Reader {
                               : !is_one_of(table.name, kExpertPlanNames);
       if (wanted) chosen.push_back(&table);
     }
-    const bool all_plans = std::all_of(
-        chosen.begin(), chosen.end(),
-        [](const Table* table) { return is_one_of(table->name, kPlanNames); });
+    const bool all_plans = std::ranges::all_of(chosen, [](const Table* table) {
+      return is_one_of(table->name, kPlanNames);
+    });
     if (chosen.size() == 1 || (!chosen.empty() && all_plans)) return chosen;
     if (errors_.errors() > 0) return {};
     auto report = errors_.malformed(
@@ -403,8 +387,7 @@ class Reader {
             ? (reading_.table
                    ? "no plan is named " + in_backticks(*reading_.table)
                    : std::string("no tensor-parallel plan is found"))
-            : "the file holds " +
-                  plural(static_cast<int64_t>(chosen.size()), "plan"));
+            : "the file holds " + plural(std::ssize(chosen), "plan"));
     for (const std::string& name : names) {
       report.fact("a plan: " + in_backticks(name));
     }
@@ -423,8 +406,7 @@ class Reader {
     std::vector<Table*> of_configs;
     bool has_heads = false;
     for (Table& table : plan_.tables) {
-      const bool is_chosen =
-          std::find(chosen.begin(), chosen.end(), &table) != chosen.end();
+      const bool is_chosen = std::ranges::find(chosen, &table) != chosen.end();
       if (!is_chosen || table.of_class == nullptr) continue;
       if (table.name == "base_model_tp_plan" ||
           table.name == "base_model_ep_plan") {
@@ -480,15 +462,14 @@ class Reader {
   }
 
   static bool is_module_path(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-      return c == '_' || c == '.' || is_digit(c) || (c >= 'a' && c <= 'z') ||
-             (c >= 'A' && c <= 'Z');
+    return !text.empty() && std::ranges::all_of(text, [](char c) {
+      return c == '_' || c == '.' || is_digit(c) || is_letter(c);
     });
   }
 
   // "talker.model" as "talker|model".
   static std::string alternatives(std::string path) {
-    std::replace(path.begin(), path.end(), '.', '|');
+    std::ranges::replace(path, '.', '|');
     return path;
   }
 
@@ -506,14 +487,13 @@ class Reader {
     std::vector<std::string> added;
     const auto add = [&](Table& table, std::string_view key,
                          std::string_view style) {
-      const bool is_there =
-          std::any_of(table.entries.begin(), table.entries.end(),
-                      [&](const Entry& entry) { return entry.key == key; });
+      const bool is_there = std::ranges::any_of(
+          table.entries, [&](const Entry& entry) { return entry.key == key; });
       if (is_there) return;
       table.entries.push_back({std::string(key), table.where,
                                std::string(style), table.where, true});
       std::string text = in_backticks(key) + " as " + in_backticks(style);
-      if (std::find(added.begin(), added.end(), text) == added.end()) {
+      if (std::ranges::find(added, text) == added.end()) {
         added.push_back(std::move(text));
       }
     };
@@ -525,9 +505,7 @@ class Reader {
       if (!has_heads && !model.head.empty()) {
         add(*table, model.head, model.head_style);
       }
-      if (shards_embedding) {
-        add(*table, "embed_tokens", "embedding_rowwise");
-      }
+      if (shards_embedding) add(*table, "embed_tokens", "embedding_rowwise");
     }
     if (is_assumed || !is_known) {
       note_assumptions(tables, added, is_assumed, is_known);
@@ -577,11 +555,11 @@ class Reader {
     for (const Entry& entry : table.entries) entries.push_back(&entry);
     // Whole names come before the modules that they belong to.
     const auto depth = [](const Entry* entry) {
-      return std::count(entry->key.begin(), entry->key.end(), '.');
+      return std::ranges::count(entry->key, '.');
     };
-    std::stable_sort(
-        entries.begin(), entries.end(),
-        [&](const Entry* a, const Entry* b) { return depth(a) > depth(b); });
+    std::ranges::stable_sort(entries, [&](const Entry* a, const Entry* b) {
+      return depth(a) > depth(b);
+    });
     for (const Entry* entry : entries) {
       if (errors_.stopped()) return;
       add_entry(*entry, table.outer);
@@ -623,8 +601,7 @@ class Reader {
   }
 
   void report_style(const Entry& entry) {
-    std::vector<std::string> known;
-    for (const TpStyle& style : tp_styles()) known.emplace_back(style.name);
+    std::vector<std::string> known = all_names(tp_styles());
     auto report = errors_.malformed(
         entry.style_where,
         in_backticks(entry.style) + " is not a style of tensor parallelism");
@@ -640,7 +617,7 @@ class Reader {
   void report_dead_key(const Entry& entry) {
     const bool every_run = plan_.folding() == DigitFolding::EveryRun;
     std::string sample = entry.key;
-    std::replace(sample.begin(), sample.end(), '*', '0');
+    std::ranges::replace(sample, '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
         in_backticks(entry.key) + " cannot match any parameter");

@@ -102,9 +102,8 @@ bool read_mesh(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
 }
 
 bool has_axis(const std::vector<AxisRequest>& axes, std::string_view name) {
-  return std::any_of(axes.begin(), axes.end(), [&](const AxisRequest& axis) {
-    return axis.name == name;
-  });
+  return std::ranges::any_of(
+      axes, [&](const AxisRequest& axis) { return axis.name == name; });
 }
 
 // The axes that a block gives, by name, over those that it always has. The
@@ -118,14 +117,12 @@ std::optional<std::vector<AxisRequest>> sizes_of(
     if (!read) return std::nullopt;
     given = *std::move(read);
   }
-  const bool rest_is_taken =
-      std::any_of(given.begin(), given.end(),
-                  [](const AxisRequest& axis) { return axis.size == -1; });
+  const bool rest_is_taken = std::ranges::any_of(
+      given, [](const AxisRequest& axis) { return axis.size == -1; });
   if (rest_is_taken) defaults.front().size = 1;
   for (AxisRequest& axis : given) {
-    const auto known = std::find_if(
-        defaults.begin(), defaults.end(),
-        [&](const AxisRequest& other) { return other.name == axis.name; });
+    const auto known =
+        std::ranges::find(defaults, axis.name, &AxisRequest::name);
     if (known != defaults.end()) {
       *known = std::move(axis);
     } else {
@@ -244,7 +241,7 @@ bool reject_includes(const Node& trainer, Diagnostics& diags) {
   for (size_t i = 0; i < trainer.size(); ++i) {
     const bool is_read =
         trainer.key(i) == "mesh" || trainer.key(i) == "batch_axis" ||
-        std::find(kKeys.begin(), kKeys.end(), trainer.key(i)) != kKeys.end();
+        std::ranges::find(kKeys, trainer.key(i)) != kKeys.end();
     if (!is_read || !is_include(trainer.item(i))) continue;
     good = false;
     diags
@@ -262,16 +259,15 @@ bool is_trainer_config(std::string_view head) {
   constexpr std::array<std::string_view, 3> kTrainerKeys = {
       "train_batch_size:", "num_train_steps:", "per_device_parallelism:"};
   return has_trainer &&
-         std::any_of(kTrainerKeys.begin(), kTrainerKeys.end(),
-                     [&](std::string_view key) {
-                       return head.find(key) != std::string_view::npos;
-                     });
+         std::ranges::any_of(kTrainerKeys, [&](std::string_view key) {
+           return head.find(key) != std::string_view::npos;
+         });
 }
 
 bool recognize(std::string_view head) {
   if (is_trainer_config(head)) return true;
   if (head.find("trainer: !include") != std::string_view::npos) return true;
-  return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view key) {
+  return std::ranges::any_of(kKeys, [&](std::string_view key) {
     return head.find(std::string(key) + ":") != std::string_view::npos;
   });
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/maxtext/config.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/load.h"
 #include "io/paths.h"
 
@@ -29,8 +29,8 @@ bool is_folder(const std::string& path, const std::string& from, Host& files) {
 }
 
 // Where a file that `from` names is; empty when it is nowhere.
-std::optional<std::string> find_named(const std::string& name,
-                                      const std::string& from, Host& files) {
+std::optional<std::string> find_config(const std::string& name,
+                                       const std::string& from, Host& files) {
   if (name.starts_with('/')) {
     files.leads_to(from, name);
     return is_file(name, files) ? std::optional(name) : std::nullopt;
@@ -77,8 +77,8 @@ bool read_bases(MaxtextConfig& config, Host* files, Diagnostics& diags) {
     if (!named || !named->is_string() || named->text().empty()) return true;
     const auto path = files == nullptr
                           ? std::nullopt
-                          : find_named(std::string(named->text()),
-                                       last.source().name(), *files);
+                          : find_config(std::string(named->text()),
+                                        last.source().name(), *files);
     if (!path) {
       config.missing_base = named;
       return true;
@@ -104,7 +104,7 @@ bool read_model_config(MaxtextConfig& config, Host& files, Diagnostics& diags) {
   if (instruct != std::string::npos) name.erase(instruct, 9);
   const std::string file = "models/" + name + ".yml";
   const auto path =
-      find_named(file, config.layers.front().source().name(), files);
+      find_config(file, config.layers.front().source().name(), files);
   if (path) {
     config.model = read_layer(*path, files, diags);
     return config.model.has_value();
@@ -126,7 +126,7 @@ bool read_custom(MaxtextConfig& config, Host* files, Diagnostics& diags) {
   const auto path =
       files == nullptr
           ? std::nullopt
-          : find_named(file, config.layers.front().source().name(), *files);
+          : find_config(file, config.layers.front().source().name(), *files);
   if (path) {
     config.custom = read_layer(*path, *files, diags);
     return config.custom.has_value();

@@ -2,18 +2,14 @@
 #include "io/maxtext/dump.h"
 
 #include <algorithm>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
-#include "io/shards.h"
-#include "io/spec_node.h"
 #include "syntax/document.h"
 #include "syntax/tokens.h"
 
@@ -101,8 +97,7 @@ class DumpReader {
       errors_.malformed(
           entry.sharding.spec_where,
           "the spec has " +
-              plural(static_cast<int64_t>(entry.sharding.spec.dims.size()),
-                     "dimension") +
+              plural(std::ssize(entry.sharding.spec.dims), "dimension") +
               ", but the shape has " + std::to_string(entry.shape->size()));
     }
   }
@@ -256,10 +251,10 @@ bool names_mesh_axes(const MaxtextDump& logical,
       if (axes.size() > 1) return true;
       for (const AxisName& name : axes) {
         any = true;
-        all_in_mesh = all_in_mesh && std::any_of(mesh.begin(), mesh.end(),
-                                                 [&](const AxisRequest& axis) {
-                                                   return axis.name == name;
-                                                 });
+        all_in_mesh = all_in_mesh &&
+                      std::ranges::any_of(mesh, [&](const AxisRequest& axis) {
+                        return axis.name == name;
+                      });
       }
     }
   }
@@ -278,8 +273,8 @@ class ManifestMaker {
         axes_of.emplace(entry.sharding.name, &entry);
       }
     }
-    const bool any = std::any_of(
-        dump.entries.begin(), dump.entries.end(), [](const DumpEntry& entry) {
+    const bool any =
+        std::ranges::any_of(dump.entries, [](const DumpEntry& entry) {
           return state_part(entry.sharding.name) == StatePart::Parameter;
         });
     for (const DumpEntry& entry : dump.entries) {

@@ -13,7 +13,6 @@
 // github.com/AI-Hypercomputer/maxtext, tests/utils/sharding_dump.py.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

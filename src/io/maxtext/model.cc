@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/maxtext/config.h"
@@ -323,12 +324,7 @@ std::optional<int64_t> integer_of(const Node& node) {
     if (!is_digit(c)) return std::nullopt;
     digits += c;
   }
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole =
-      error == std::errc() && end == digits.data() + digits.size();
-  return whole && !digits.empty() ? std::optional(value) : std::nullopt;
+  return parse_integer(digits);
 }
 
 template <typename List>

@@ -152,9 +152,8 @@ bool recognize(std::string_view head) {
       "base_config",   "dcn_",         "data_sharding",
       "base_emb_dim",  "base_mlp_dim", "base_num_decoder_layers",
       "decoder_block", "remat_policy", "trainer_devices_fraction"};
-  return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view key) {
-    return begins_line(head, key);
-  });
+  return std::ranges::any_of(
+      kKeys, [&](std::string_view key) { return begins_line(head, key); });
 }
 
 bool read_maxtext_rules(SourcePtr source, const RuleReading& reading,

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@
 #include "io/native/tensor_entry.h"
 #include "syntax/document.h"
 #include "syntax/json.h"
-#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
@@ -103,7 +101,7 @@ bool recognize(std::string_view head) {
   if (head.find('\0') != std::string_view::npos) return false;
   const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
                       "\"shardplan.plan/"};
-  return std::none_of(names.begin(), names.end(), [&](std::string_view name) {
+  return std::ranges::none_of(names, [&](std::string_view name) {
     return head.find(name) != std::string_view::npos;
   });
 }
@@ -258,7 +256,7 @@ class NativeReader {
         read_facts(token);
         continue;
       }
-      if (std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) {
+      if (std::ranges::find(kKnown, key) == kKnown.end()) {
         errors_.unknown_key(key, where, kKnown);
       } else if (key == "name" && token == Token::String) {
         model_name_ = tokens_.text();

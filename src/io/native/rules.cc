@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -147,8 +146,8 @@ bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
   const auto& known = known_keys();
   bool any_known = false;
   for (size_t i = 0; i < root.size(); ++i) {
-    any_known = any_known || std::find(known.begin(), known.end(),
-                                       root.key(i)) != known.end();
+    any_known =
+        any_known || std::ranges::find(known, root.key(i)) != known.end();
   }
   if (!any_known) return not_rules(root, diags);
   bool good = true;

@@ -47,7 +47,7 @@ std::string bad_dimension(Token token, std::string_view text) {
 
 Attribute attribute_of(std::string_view key) {
   const auto& names = attribute_names();
-  const auto found = std::find(names.begin(), names.end(), key);
+  const auto found = std::ranges::find(names, key);
   return static_cast<Attribute>(found - names.begin());
 }
 
@@ -74,8 +74,8 @@ std::string_view token_kind(Token token) {
 }
 
 bool TensorEntry::has_any() const {
-  return std::any_of(where.begin(), where.end(),
-                     [](Span span) { return static_cast<bool>(span); });
+  return std::ranges::any_of(where,
+                             [](Span span) { return static_cast<bool>(span); });
 }
 
 bool AttributeReader::next_item() {
@@ -197,11 +197,10 @@ bool AttributeReader::axes_fit(const TensorEntry& entry,
                                const std::string& name) {
   if (!entry.has(Attribute::Axes)) return true;
   if (entry.axes.size() == shape_.size()) return true;
-  errors_.malformed(
-      entry.at(Attribute::Axes),
-      "`axes` of " + in_backticks(name) + " names " +
-          plural(static_cast<int64_t>(entry.axes.size()), "dimension") +
-          ", but the shape has " + std::to_string(shape_.size()));
+  errors_.malformed(entry.at(Attribute::Axes),
+                    "`axes` of " + in_backticks(name) + " names " +
+                        plural(std::ssize(entry.axes), "dimension") +
+                        ", but the shape has " + std::to_string(shape_.size()));
   return false;
 }
 
@@ -264,11 +263,9 @@ std::string path_name(std::string_view path) {
 }
 
 bool sort_entries(std::vector<TreeEntry>& entries, Diagnostics& diags) {
-  std::sort(entries.begin(), entries.end(),
-            [](const TreeEntry& a, const TreeEntry& b) {
-              return std::tie(a.path, a.where.begin) <
-                     std::tie(b.path, b.where.begin);
-            });
+  std::ranges::sort(entries, [](const TreeEntry& a, const TreeEntry& b) {
+    return std::tie(a.path, a.where.begin) < std::tie(b.path, b.where.begin);
+  });
   int duplicates = 0;
   for (size_t i = 1; i < entries.size() && duplicates < kMaxReported; ++i) {
     const TreeEntry& first = entries[i - 1];

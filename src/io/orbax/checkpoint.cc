@@ -177,7 +177,7 @@ class ShardingReader {
     }
     for (const AxisNames& axes : into_.spec.dims) {
       for (const AxisName& axis : axes) {
-        if (std::find(names_.begin(), names_.end(), axis) == names_.end()) {
+        if (std::ranges::find(names_, axis) == names_.end()) {
           why_ = "its mesh has no axis " + in_backticks(axis);
           return false;
         }
@@ -222,8 +222,7 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   std::vector<std::string> items;
   std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
-    const bool usual =
-        std::find(kUsual.begin(), kUsual.end(), name) != kUsual.end();
+    const bool usual = std::ranges::find(kUsual, name) != kUsual.end();
     const std::string path = path_in(directory, name, host);
     // A link out of a fence (io/fence.h) may be a file, with nothing below it.
     const auto info = usual ? std::nullopt : host.file_info(path);
@@ -232,12 +231,11 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
     (usual ? items : others).push_back(name);
   }
   const auto rank = [&](const std::string& name) {
-    return std::find(kUsual.begin(), kUsual.end(), name);
+    return std::ranges::find(kUsual, name);
   };
-  std::sort(items.begin(), items.end(),
-            [&](const std::string& a, const std::string& b) {
-              return rank(a) < rank(b);
-            });
+  std::ranges::sort(items, [&](const std::string& a, const std::string& b) {
+    return rank(a) < rank(b);
+  });
   items.insert(items.end(), others.begin(), others.end());
   return items;
 }
@@ -248,7 +246,7 @@ std::optional<int64_t> step_number(std::string_view name) {
   if (split != std::string_view::npos) name.remove_prefix(split + 1);
   constexpr size_t kMostDigits = 18;
   if (name.empty() || name.size() > kMostDigits ||
-      !std::all_of(name.begin(), name.end(), is_digit)) {
+      !std::ranges::all_of(name, is_digit)) {
     return std::nullopt;
   }
   int64_t number = 0;
@@ -262,7 +260,7 @@ std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
   if (items.empty()) return std::nullopt;
   OrbaxItem found{join_path(directory, items.front()), ""};
   if (items.size() > 1) {
-    const auto count = static_cast<int64_t>(items.size());
+    const auto count = std::ssize(items);
     found.remark = "one of " + plural(count, "item") + " is read, " +
                    in_backticks(found.path) + "; the others: " +
                    some_names({items.begin() + 1, items.end()});
@@ -289,8 +287,7 @@ std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
     for (const auto& step : steps) {
       if (step.second != name) others.push_back(step.second);
     }
-    std::string remark = "of " +
-                         plural(static_cast<int64_t>(steps.size()), "step") +
+    std::string remark = "of " + plural(std::ssize(steps), "step") +
                          " the newest with arrays is read, " +
                          in_backticks(join_path(directory, name)) +
                          "; the others: " + some_names(others);

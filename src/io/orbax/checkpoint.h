@@ -16,7 +16,6 @@
 // checkpoint/orbax/checkpoint/_src/metadata, and what 0.12 writes.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -6,20 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
-#include "io/shards.h"
-#include "io/spec_node.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -44,7 +41,7 @@ struct Group {
     if (names.empty()) first = array;
     names.push_back(array.leaf->name);
   }
-  int64_t count() const { return static_cast<int64_t>(names.size()); }
+  int64_t count() const { return std::ssize(names); }
 };
 
 // No tree of a checkpoint is called so.
@@ -152,8 +149,8 @@ class CheckpointReader {
       for (const std::string_view place : {parent_of(name), kAnywhere}) {
         auto& tellers = tellers_[{size, place}][sure ? 1 : 0];
         // Two that differ are enough: one of them is not like who asks.
-        const bool known = std::any_of(
-            tellers.begin(), tellers.end(), [&](const Array* other) {
+        const bool known =
+            std::ranges::any_of(tellers, [&](const Array* other) {
               return other->leaf->write_shape == array.leaf->write_shape;
             });
         if (!known && tellers.size() < 2) tellers.push_back(&array);
@@ -164,9 +161,9 @@ class CheckpointReader {
         array.open.empty() ? std::vector<Shape>{array.shapes.front()}
                            : array.open;
     for (size_t dim = 0; dim < shapes[0].size(); ++dim) {
-      const bool same = std::all_of(
-          shapes.begin(), shapes.end(),
-          [&](const Shape& shape) { return shape[dim] == shapes[0][dim]; });
+      const bool same = std::ranges::all_of(shapes, [&](const Shape& shape) {
+        return shape[dim] == shapes[0][dim];
+      });
       if (same) note(shapes[0][dim], true);
       if (!same && dim > 0) note(array.shapes.back()[dim], false);
     }
@@ -186,10 +183,9 @@ class CheckpointReader {
       if (found == tellers_.end()) continue;
       for (const int sure : {0, 1}) {
         const auto& tellers = found->second[static_cast<size_t>(sure)];
-        const bool told = std::any_of(
-            tellers.begin(), tellers.end(), [&](const Array* other) {
-              return other->leaf->write_shape != array.leaf->write_shape;
-            });
+        const bool told = std::ranges::any_of(tellers, [&](const Array* other) {
+          return other->leaf->write_shape != array.leaf->write_shape;
+        });
         if (told) most = std::max(most, (sure + 1) * (beside ? 2 : 1));
       }
     }
@@ -291,11 +287,8 @@ class CheckpointReader {
   }
 
   static std::string shapes_text(const std::vector<Shape>& shapes) {
-    std::string text;
-    for (const Shape& shape : shapes) {
-      text += (text.empty() ? "" : " or ") + shape_text(shape);
-    }
-    return text;
+    return joined_of(shapes, " or ",
+                     [&](const Shape& shape) { return shape_text(shape); });
   }
 
   // A guess would be read as though it were known.
@@ -308,8 +301,8 @@ class CheckpointReader {
     constexpr int kShown = 5;
     int shown = 0;
     for (const Array& array : arrays_) {
-      const bool is_open = std::find(open_.names.begin(), open_.names.end(),
-                                     array.leaf->name) != open_.names.end();
+      const bool is_open =
+          std::ranges::find(open_.names, array.leaf->name) != open_.names.end();
       if (!is_open || ++shown > kShown) continue;
       report.fact(in_backticks(array.leaf->name) + " was written as " +
                   shape_text(*array.leaf->write_shape) + " by " +
@@ -475,8 +468,7 @@ std::vector<Shape> possible_shapes(const Shape& write_shape,
     auto shape = whole(write_shape, counts, split);
     if (shape) shapes.push_back(*std::move(shape));
   };
-  const bool is_empty =
-      std::find(write_shape.begin(), write_shape.end(), 0) != write_shape.end();
+  const bool is_empty = std::ranges::find(write_shape, 0) != write_shape.end();
   if (counts.replicas > 1 && !is_empty) {
     // A dimension is cut only where no earlier one could be.
     for (size_t i = 0; i < write_shape.size(); ++i) {
@@ -496,9 +488,8 @@ bool is_open(const Shape& write_shape, const ShardCounts& counts) {
 std::vector<Shape> shared_shapes(const Shape& write_shape,
                                  const ShardCounts& counts) {
   std::vector<Shape> shapes = possible_shapes(write_shape, counts);
-  const bool divides =
-      std::any_of(write_shape.begin(), write_shape.end(),
-                  [&](int64_t size) { return size % counts.replicas == 0; });
+  const bool divides = std::ranges::any_of(
+      write_shape, [&](int64_t size) { return size % counts.replicas == 0; });
   // What could have been shared was not written by one replica alone.
   if (divides && shapes.size() > 1) shapes.pop_back();
   return shapes;
@@ -523,7 +514,7 @@ std::optional<Shape> best_supported(
 const Shape& likeliest(const std::vector<Shape>& shapes,
                        const std::set<int64_t>& known_sizes) {
   for (const Shape& shape : shapes) {
-    if (std::all_of(shape.begin(), shape.end(), [&](int64_t size) {
+    if (std::ranges::all_of(shape, [&](int64_t size) {
           return known_sizes.count(size) != 0;
         })) {
       return shape;

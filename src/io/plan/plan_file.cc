@@ -16,7 +16,6 @@
 // merged as text.
 #include "io/plan/plan_file.h"
 
-#include <array>
 #include <string>
 
 #include "base/text.h"

@@ -6,13 +6,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/facts.h"
 #include "io/plan/plan_file.h"
-#include "syntax/json.h"
 
 namespace shardplan {
 
@@ -271,8 +268,7 @@ bool PlanReader::read_facts(JsonReader& json) {
     if (key == "from") {
       std::string from;
       if (!json.string("`from`", from)) return false;
-      const auto* const found =
-          std::find(kFactsFromNames.begin(), kFactsFromNames.end(), from);
+      const auto* const found = std::ranges::find(kFactsFromNames, from);
       if (found == kFactsFromNames.end()) {
         return json.malformed(json.span(),
                               "facts cannot be from `" + from + "`");
@@ -328,9 +324,8 @@ bool PlanReader::read_state(JsonReader& json) {
   if (read && state.layers.size() > kMaxStateLayers) {
     return json.malformed(where, "there are too many layers");
   }
-  const bool good =
-      std::all_of(state.layers.begin(), state.layers.end(),
-                  [&](uint32_t kind) { return kind < state.kinds.size(); });
+  const bool good = std::ranges::all_of(
+      state.layers, [&](uint32_t kind) { return kind < state.kinds.size(); });
   return read && (good || json.malformed(where, "a layer is of no kind"));
 }
 
@@ -359,7 +354,7 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
     }
     if (key != "per") return json.skip();
     if (!json.string("`per`", text)) return false;
-    const auto* const per = std::find(kKeptPer.begin(), kKeptPer.end(), text);
+    const auto* const per = std::ranges::find(kKeptPer, text);
     if (per == kKeptPer.end()) {
       return json.malformed(json.span(), "nothing is kept per `" + text + "`");
     }
@@ -434,8 +429,7 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
   }
   if (key == "rule") {
     if (json.token() == Token::Null) return true;
-    return read_int(json, "`rule`", static_cast<int64_t>(plan_.rules.size()),
-                    placement.rule);
+    return read_int(json, "`rule`", std::ssize(plan_.rules), placement.rule);
   }
   if (key == "requested") {
     if (json.token() == Token::Null) return true;
@@ -500,9 +494,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
                                               placement.asked().dims.size());
-    if (was_asked && correction.dim >= 0 && !beyond_rank) {
-      continue;
-    }
+    if (was_asked && correction.dim >= 0 && !beyond_rank) continue;
     return json.malformed(where, "a correction of dimension " +
                                      std::to_string(correction.dim) +
                                      ", for which nothing was requested");

@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -37,15 +36,12 @@ std::string brief(std::string_view text) {
 }
 
 std::string reading_text(const PythonObject& object) {
-  const bool is_table = object.is_sequence() && !object.items.empty() &&
-                        std::all_of(object.items.begin(), object.items.end(),
-                                    [](const PythonItem& item) {
-                                      return item.value->is_sequence();
-                                    });
-  if (is_table) {
-    return "a table of " +
-           plural(static_cast<int64_t>(object.items.size()), "rule");
-  }
+  const bool is_table =
+      object.is_sequence() && !object.items.empty() &&
+      std::ranges::all_of(object.items, [](const PythonItem& item) {
+        return item.value->is_sequence();
+      });
+  if (is_table) return "a table of " + plural(std::ssize(object.items), "rule");
   return in_backticks(brief(object.where.text()));
 }
 
@@ -70,9 +66,7 @@ std::optional<bool> given_answer(const PythonChoices& choices,
 std::optional<bool> answer_of(const PythonChoices& choices,
                               std::string_view name) {
   std::vector<std::string>& all = choices.questions;
-  if (std::find(all.begin(), all.end(), name) == all.end()) {
-    all.emplace_back(name);
-  }
+  if (std::ranges::find(all, name) == all.end()) all.emplace_back(name);
   return given_answer(choices, name);
 }
 
@@ -243,9 +237,7 @@ class ChoiceSettler {
 
   void add_question(const std::string& name, Span where,
                     const std::string& if_true, const std::string& if_false) {
-    const auto known =
-        std::find_if(open_.begin(), open_.end(),
-                     [&](const Question& other) { return other.name == name; });
+    const auto known = std::ranges::find(open_, name, &Question::name);
     Question& open = known != open_.end()
                          ? *known
                          : open_.emplace_back(Question{name, where, {}});
@@ -317,7 +309,7 @@ class ChoiceSettler {
           item.keyword.empty()
               ? kMoeNames.begin() +
                     static_cast<std::ptrdiff_t>(std::min(i, kMoeNames.size()))
-              : std::find(kMoeNames.begin(), kMoeNames.end(), item.keyword);
+              : std::ranges::find(kMoeNames, item.keyword);
       if (found == kMoeNames.end()) {
         return refuse(item.where,
                       "this argument of `get_moe_partition_spec` is not known",

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "base/text.h"
 #include "syntax/python.h"
@@ -21,9 +20,9 @@ constexpr std::string_view kName = "python";
 bool is_mesh_axis(const AxisName& name, const RuleSet& rules,
                   const Mesh& mesh) {
   if (!is_axis_name(name) || name == "_") return false;  // "logical:embed"
-  const bool logical =
-      std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
-                  [&](const LogicalRule& rule) { return rule.name == name; });
+  const bool logical = std::ranges::any_of(
+      rules.logical_rules,
+      [&](const LogicalRule& rule) { return rule.name == name; });
   if (logical) return false;
   return mesh.find(name) || contains(rules.declared_axes, name) ||
          !find_semantic_token(name, true);
@@ -47,9 +46,9 @@ std::string why_resolved(const ExportInput& input) {
     return "the rules name axes that the mesh lacks";
   }
   const auto& placements = input.plan.placements;
-  const bool logical = std::any_of(
-      placements.begin(), placements.end(),
-      [](const Placement& p) { return p.rule == 0 && p.requested; });
+  const bool logical = std::ranges::any_of(placements, [](const Placement& p) {
+    return p.rule == 0 && p.requested;
+  });
   return logical ? "logical axes place some parameters" : "";
 }
 

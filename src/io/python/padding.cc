@@ -282,14 +282,12 @@ bool add_padded_rules(const PythonPadding& padding,
     }
     const bool is_clear =
         !segments[i].empty() &&
-        std::none_of(segments[i].begin(), segments[i].end(),
-                     [&](const std::string& pattern) {
-                       return std::any_of(padding.parts.begin(),
-                                          padding.parts.end(),
-                                          [&](const std::string& name) {
-                                            return may_match(pattern, name);
-                                          });
-                     });
+        std::ranges::none_of(segments[i], [&](const std::string& pattern) {
+          return std::ranges::any_of(padding.parts,
+                                     [&](const std::string& name) {
+                                       return may_match(pattern, name);
+                                     });
+        });
     SegmentProblem problem;
     const auto window = pattern_of_segments(segments[i], problem);
     if (!is_clear || !window) {

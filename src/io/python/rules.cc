@@ -2,13 +2,12 @@
 #include "io/python/rules.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/python/padding.h"
 #include "io/python/tables.h"
@@ -217,16 +216,14 @@ bool is_sequence(const PythonValue& value) {
 // Names of modules and parameters, which nobody gives to a logical axis. Those
 // that both may have (`mlp`, `heads`, `embed`, `norm`) tell nothing.
 bool is_parameter_name(std::string_view name) {
-  static constexpr std::array<std::string_view, 18> kNames = {
-      "weight", "kernel", "bias",    "embedding", "embeddings", "embed_tokens",
-      "wte",    "wpe",    "lm_head", "wq",        "wk",         "wv",
-      "c_fc",   "c_attn", "attn",    "self_attn", "layernorm",  "ln_f"};
+  static constexpr std::string_view kNames =
+      "weight kernel bias embedding embeddings embed_tokens wte wpe lm_head "
+      "wq wk wv c_fc c_attn attn self_attn layernorm ln_f";
   // MaxText has axes such as `q_lora_up_proj`.
   const bool is_module = (name.ends_with("_proj") &&
                           name.find("lora") == std::string_view::npos) ||
                          name.ends_with("_layernorm");
-  return is_module ||
-         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return is_module || has_word(kNames, name);
 }
 
 // Whether pairs of plain names and several axes are patterns with specs, each
@@ -404,17 +401,13 @@ class RuleReader {
 };
 
 bool uses_semantic_axes(const RuleSet& rules) {
-  return std::any_of(
-      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
-        return std::any_of(
-            rule.spec.dims.begin(), rule.spec.dims.end(),
-            [](const AxisNames& axes) {
-              return std::any_of(
-                  axes.begin(), axes.end(), [](const AxisName& name) {
-                    return find_semantic_token(name, false).has_value();
-                  });
-            });
+  return std::ranges::any_of(rules.rules, [](const Rule& rule) {
+    return std::ranges::any_of(rule.spec.dims, [](const AxisNames& axes) {
+      return std::ranges::any_of(axes, [](const AxisName& name) {
+        return find_semantic_token(name, false).has_value();
       });
+    });
+  });
 }
 
 // `PartitionAxis(..)`, the first that is called.
@@ -444,9 +437,7 @@ void declare_axes(RuleSet& rules) {
   for (size_t i = 0; i < kMeshFields; ++i) {
     for (const AxisName& name : axis.at(i).value_or(AxisValue()).axes) {
       AxisNames& all = rules.declared_axes;
-      if (std::find(all.begin(), all.end(), name) == all.end()) {
-        all.push_back(name);
-      }
+      if (std::ranges::find(all, name) == all.end()) all.push_back(name);
     }
   }
 }
@@ -539,10 +530,9 @@ std::string window_text(std::string_view name) {
 // A pair as the table has them.
 std::optional<std::string> written_pair(const RuleSet& rules,
                                         const WantedRule& wanted) {
-  const auto sample = std::find_if(
-      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
-        return !rule.shipped && rule.where.file != nullptr;
-      });
+  const auto sample = std::ranges::find_if(rules.rules, [](const Rule& rule) {
+    return !rule.shipped && rule.where.file != nullptr;
+  });
   if (sample == rules.rules.end()) return std::nullopt;
   std::string pattern = python_string(wanted.pattern);
   const std::string_view text = sample->where.text();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/python/tables.h"
 #include "io/spec_node.h"
 
@@ -152,22 +153,17 @@ std::optional<AxisNames> read_python_axes(const PythonValue& value,
 
 std::optional<PartitionAxis> read_python_partition_axis(
     const PythonValue& value, Diagnostics& diags) {
-  std::vector<std::string> known;
-  for (const PartitionField& field : partition_fields()) {
-    known.emplace_back(field.name);
-  }
+  std::vector<std::string> known = all_names(partition_fields());
   PartitionAxis axis = default_partition_axis();
   for (const PythonValue& item : value.items) {
     const auto field = find_partition_field(item.keyword);
     if (!field) {
-      auto report = diags.error(
-          Code::UnknownKey, item.where,
-          item.keyword.empty()
-              ? "the fields of a PartitionAxis are given by name"
-              : "PartitionAxis has no " + in_backticks(item.keyword));
-      if (const auto near = nearest(item.keyword, known)) {
-        report.help("did you mean `" + *near + "`?");
-      }
+      suggest(diags.error(
+                  Code::UnknownKey, item.where,
+                  item.keyword.empty()
+                      ? "the fields of a PartitionAxis are given by name"
+                      : "PartitionAxis has no " + in_backticks(item.keyword)),
+              item.keyword, known);
       return std::nullopt;
     }
     auto axes = read_python_axes(item, diags);

@@ -6,11 +6,10 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/python/rules.h"
 #include "io/spec_node.h"
 #include "syntax/python_program.h"
@@ -196,12 +195,11 @@ std::vector<PythonBinding> without_parts(std::vector<PythonBinding> all) {
   std::vector<PythonBinding> kept;
   for (const PythonBinding& part : all) {
     const bool is_part =
-        std::any_of(all.begin(), all.end(), [&](const PythonBinding& whole) {
+        std::ranges::any_of(all, [&](const PythonBinding& whole) {
           return whole.value != part.value &&
                  whole.value->made > part.value->changed &&
                  has_rules_of(*whole.value, *part.value) &&
-                 std::includes(whole.literals.begin(), whole.literals.end(),
-                               part.literals.begin(), part.literals.end());
+                 std::ranges::includes(whole.literals, part.literals);
         });
     if (!is_part) kept.push_back(part);
   }
@@ -260,10 +258,7 @@ class TableChooser {
         found.push_back({table.name, table.at, value});
       }
     }
-    std::sort(found.begin(), found.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return a.literal < b.literal;
-              });
+    std::ranges::sort(found, {}, &Candidate::literal);
     name_apart(found);
     return found;
   }
@@ -291,8 +286,7 @@ class TableChooser {
         name ? (found.empty()
                     ? "no table is named " + in_backticks(*name)
                     : "several tables are named " + in_backticks(*name))
-             : "the file holds " +
-                   plural(static_cast<int64_t>(all.size()), "table") +
+             : "the file holds " + plural(std::ssize(all), "table") +
                    " of rules");
     constexpr size_t kMost = 20;
     std::vector<std::string> known;
@@ -393,11 +387,7 @@ std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
 }
 
 bool has_text(std::string_view name, std::string_view word) {
-  std::string lower;
-  for (const char c : name) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return lower.find(word) != std::string::npos;
+  return lower_case(name).find(word) != std::string::npos;
 }
 
 // Pairs of names are logical axis rules where their variable says so, or some
@@ -518,7 +508,7 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
   const auto is_rules = [](const PythonTable& table) {
     return table.kind == PythonTable::Kind::Rules;
   };
-  if (!name && std::any_of(tables.begin(), tables.end(), is_rules)) {
+  if (!name && std::ranges::any_of(tables, is_rules)) {
     std::erase_if(tables, std::not_fn(is_rules));
   }
   if (refuse_strategy(tokens, tables, name, diags)) return std::nullopt;

@@ -4,15 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "io/fence.h"
@@ -47,7 +42,7 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
   if (source.file == nullptr) {
     return read_directory(source.directory, host, diags);
   }
-  auto size = static_cast<int64_t>(source.file->text().size());
+  auto size = std::ssize(source.file->text());
   // Of a file only the header has been read; pipes have no size.
   const auto info =
       source.path == "-" ? std::nullopt : host.file_info(source.path);
@@ -84,8 +79,8 @@ OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
   SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return nullptr;
   Manifest tensors;
-  auto header = read_safetensors_header(
-      source, static_cast<int64_t>(source->text().size()), tensors, diags);
+  auto header = read_safetensors_header(source, std::ssize(source->text()),
+                                        tensors, diags);
   if (!header) return nullptr;
   auto file = std::make_unique<OpenFile>(
       OpenFile{std::move(source), std::move(tensors), *std::move(header)});

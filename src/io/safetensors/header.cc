@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -457,8 +456,8 @@ void HeaderReader::check_ranges() {
     return std::tuple(a.begin, a.end, a.name_begin) <
            std::tuple(b.begin, b.end, b.name_begin);
   };
-  if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
-    std::sort(ranges_.begin(), ranges_.end(), is_before);
+  if (!std::ranges::is_sorted(ranges_, is_before)) {
+    std::ranges::sort(ranges_, is_before);
   }
   const DataRange* last = nullptr;
   for (const DataRange& range : ranges_) {
@@ -528,7 +527,7 @@ bool check_frame(const SourceFile& file, int64_t file_size,
     return false;
   }
   const int64_t end = length + static_cast<int64_t>(kLengthBytes);
-  if (end > static_cast<int64_t>(text.size())) {
+  if (end > std::ssize(text)) {
     fail(Code::MalformedDocument,
          "the file ends inside its header: it has " + count_text(file_size) +
              " bytes, and the header ends at " + count_text(end));
@@ -596,8 +595,7 @@ std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
       read_source(path, safetensors_bytes_needed(head->text()), host, diags);
   if (file == nullptr) return std::nullopt;
   const std::optional<FileInfo> info = host.file_info(path);
-  const auto size = std::max(info ? info->size : 0,
-                             static_cast<int64_t>(file->text().size()));
+  const auto size = std::max(info ? info->size : 0, std::ssize(file->text()));
   return read_safetensors_header(file, size, into, diags);
 }
 

@@ -264,7 +264,7 @@ void report_lacking(const std::vector<const IndexEntry*>& entries,
   for (const IndexEntry* entry : entries) names.emplace_back(entry->name);
   diags
       .error(Code::InconsistentCheckpoint, entries.front()->where,
-             plural(static_cast<int64_t>(names.size()), "tensor") +
+             plural(std::ssize(names), "tensor") +
                  " not in the shard that the index names: " + some_names(names))
       .parameters(names);
 }
@@ -319,7 +319,7 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
   }
   manifest.keep(order);
   if (all_used) return true;
-  const auto count = static_cast<int64_t>(others.size());
+  const auto count = std::ssize(others);
   diags
       .report(Code::InconsistentCheckpoint, Severity::Warning, first,
               plural(count, "tensor") +
@@ -462,7 +462,7 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
   }
   manifest = std::move(common);
   const auto count = [](const std::vector<std::string>& list) {
-    return plural(static_cast<int64_t>(list.size()), "tensor");
+    return plural(std::ssize(list), "tensor");
   };
   const auto they = [](const std::vector<std::string>& list) {
     return std::string(list.size() == 1 ? "it is" : "they are");
@@ -541,7 +541,7 @@ bool add_frequencies(const Index& index, Manifest& manifest) {
   }
   const std::optional<int64_t> head = manifest.facts.head_dim;
   if (entries.empty() || !head || *head < 2) return true;
-  const auto count = static_cast<int64_t>(entries.size());
+  const auto count = std::ssize(entries);
   TensorType type{DType::F32, {*head / 2}};
   const int64_t beside =
       index.total_size.value_or(0) - tensor_bytes(manifest).value_or(0);
@@ -564,8 +564,7 @@ bool add_frequencies(const Index& index, Manifest& manifest) {
 bool is_lfs_pointer(const std::string& path, Host& host) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   std::string why;
-  const auto head =
-      host.read_file(path, static_cast<int64_t>(kPointer.size()), why);
+  const auto head = host.read_file(path, std::ssize(kPointer), why);
   return head != nullptr && head->view() == kPointer;
 }
 
@@ -574,7 +573,7 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
                                          Host& host, Diagnostics& diags) {
   const std::string path = path_beside(source.path, "config.json", host);
   if (source.path == "-" || !host.file_info(path)) {
-    const auto count = static_cast<int64_t>(index.shards.size());
+    const auto count = std::ssize(index.shards);
     if (pointers) {
       return diags
           .error(

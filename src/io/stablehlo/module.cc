@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "base/text.h"
 #include "io/formats.h"
+#include "io/spec_node.h"
 #include "syntax/mlir.h"
 #include "syntax/tokens.h"
 
@@ -211,11 +210,11 @@ class Reader {
     if (functions_.size() == 1) return functions_.front();
     auto report = errors_.malformed(
         {&source_, 0, 0},
-        functions_.empty() ? "the module has no public function"
-                           : "the module has " +
-                                 plural(static_cast<int64_t>(functions_.size()),
-                                        "public function") +
-                                 ", none of which is `@main`");
+        functions_.empty()
+            ? "the module has no public function"
+            : "the module has " +
+                  plural(std::ssize(functions_), "public function") +
+                  ", none of which is `@main`");
     constexpr size_t kShown = 5;
     for (size_t i = 0; i < std::min(functions_.size(), kShown); ++i) {
       report.fact("a function: " + in_backticks(functions_[i].name));
@@ -513,7 +512,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
           .help("shard or replicate it over a mesh");
       continue;
     }
-    if (mesh != nullptr && !mesh->is_like(*own)) {
+    if (mesh != nullptr && !same_axes(mesh->axes, own->axes)) {
       refuse(Code::Inexpressible, sharding.where,
              "arguments are on different meshes")
           .label(mesh->where, "the mesh of arguments before")
@@ -524,8 +523,8 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     const auto check = [&](const AxisName& axis, Span where) {
       const bool known =
           axis == kUnconstrained ||
-          std::any_of(own->axes.begin(), own->axes.end(),
-                      [&](const AxisRequest& a) { return a.name == axis; });
+          std::ranges::any_of(
+              own->axes, [&](const AxisRequest& a) { return a.name == axis; });
       if (!known) {
         refuse(Code::MalformedDocument, where,
                "the mesh has no axis " + in_backticks(axis));

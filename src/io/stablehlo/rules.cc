@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/export.h"
 #include "io/stablehlo/module.h"
@@ -131,19 +132,17 @@ bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
   const bool is_asked = !asked.empty();
   if (is_asked && is_made_of(sizes, asked, mesh)) return true;
   mesh.clear();
-  std::string found;
-  for (const int64_t size : sizes) {
-    found += (found.empty() ? "" : " x ") + std::to_string(size);
-  }
+  const std::string found = joined_of(
+      sizes, " x ", [](int64_t size) { return std::to_string(size); });
   if (is_asked || reading.axes.size() != sizes.size()) {
     auto report = diags.error(
         Code::MalformedDocument, where,
         is_asked ? "these shardings are not made of the axes of the mesh"
         : reading.axes.empty()
             ? "`mhlo.sharding` has no names of axes"
-            : plural(static_cast<int64_t>(reading.axes.size()), "name") +
+            : plural(std::ssize(reading.axes), "name") +
                   (reading.axes.size() == 1 ? " is" : " are") + " given for " +
-                  plural(static_cast<int64_t>(sizes.size()), "axis"));
+                  plural(std::ssize(sizes), "axis"));
     report.fact("the shardings are made of axes of " +
                 (found.empty() ? std::string("no size") : found) +
                 " devices, major to minor");
@@ -175,8 +174,8 @@ bool read_hlo(const StableHloModule& module, const RuleReading& reading,
   if (!sizes) return false;
   std::vector<Axis> mesh;
   if (!sizes->empty()) {
-    const auto first = std::find_if(
-        shardings.begin(), shardings.end(),
+    const auto first = std::ranges::find_if(
+        shardings,
         [](const HloSharding& sharding) { return !sharding.tiles.empty(); });
     if (module.partitions && *module.partitions != first->devices()) {
       diags
@@ -213,10 +212,10 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   rules.sources.push_back(std::move(source));
   if (!module) return false;
   const auto has = [&](auto member) {
-    return std::any_of(module->arguments.begin(), module->arguments.end(),
-                       [&](const StableHloArgument& argument) {
-                         return (argument.*member).has_value();
-                       });
+    return std::ranges::any_of(module->arguments,
+                               [&](const StableHloArgument& argument) {
+                                 return (argument.*member).has_value();
+                               });
   };
   const bool shardy = has(&StableHloArgument::sharding);
   const bool hlo = has(&StableHloArgument::hlo_sharding);
@@ -232,8 +231,7 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
   diags
       .error(Code::UnrecognizedFormat, {&file, 0, 0},
              "no argument of the module has a sharding")
-      .fact("it has " +
-            plural(static_cast<int64_t>(module->arguments.size()), "argument"))
+      .fact("it has " + plural(std::ssize(module->arguments), "argument"))
       .help(
           "pass shardings to jit (`in_shardings`, or arrays that have some) "
           "before lowering");
@@ -323,11 +321,10 @@ std::string problem_of(std::string_view name, const Placement& placement,
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   const Plan& plan = input.plan;
-  std::string mesh;
-  for (const Axis& axis : plan.mesh.axes()) {
-    mesh += (mesh.empty() ? "" : ", ") + quoted_text(axis.name) + "=" +
-            std::to_string(axis.size);
-  }
+  const std::string mesh =
+      joined_of(plan.mesh.axes(), ", ", [&](const Axis& axis) {
+        return quoted_text(axis.name) + "=" + std::to_string(axis.size);
+      });
   std::string text = "module @shardplan {\n  sdy.mesh @mesh = <[" + mesh +
                      "]>\n  func.func public @main(";
   bool good = true;

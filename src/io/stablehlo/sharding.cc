@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "syntax/mlir.h"
 
 namespace shardplan {
 namespace {
@@ -160,7 +158,7 @@ class Parser {
     const auto tiles = product(result_.tiles);
     const auto devices = product(result_.reshape);
     std::vector<int64_t> sorted = result_.order;
-    std::sort(sorted.begin(), sorted.end());
+    std::ranges::sort(sorted);
     bool permutation = sorted.size() == result_.reshape.size();
     for (size_t i = 0; i < sorted.size() && permutation; ++i) {
       permutation = sorted[i] == static_cast<int64_t>(i);
@@ -447,14 +445,6 @@ class ShardyParser {
 };
 
 }  // namespace
-
-bool ShardyMesh::is_like(const ShardyMesh& other) const {
-  return std::equal(axes.begin(), axes.end(), other.axes.begin(),
-                    other.axes.end(),
-                    [](const AxisRequest& a, const AxisRequest& b) {
-                      return a.name == b.name && a.size == b.size;
-                    });
-}
 
 std::optional<ShardyMesh> parse_shardy_mesh(MlirCursor& cursor,
                                             Diagnostics& diags) {

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,7 +31,6 @@ struct HloSharding {
   std::vector<int64_t> order;    // of the dimensions of `reshape`
   bool last_is_replicas = false;
   Span where;
-
   // Dimensions of the tensor that it is for.
   size_t rank() const { return tiles.size() - (last_is_replicas ? 1 : 0); }
   // Product of `tiles`, which is that of `reshape`.
@@ -64,9 +62,6 @@ struct ShardyMesh {
   std::vector<AxisRequest> axes;
   bool has_device_ids = false;  // not in the order of their numbers
   Span where;
-
-  // The same names and sizes.
-  bool is_like(const ShardyMesh& other) const;
 };
 
 // `<["a"=2, "b"=4]>`, with `, device_ids=[..]` behind the list.

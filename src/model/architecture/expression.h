@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/source.h"
-#include "base/work.h"
+#include "core/work.h"
 
 namespace shardplan {
 

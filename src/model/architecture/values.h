@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/work.h"
+#include "core/work.h"
 #include "model/architecture/architecture.h"
 #include "model/config_classes.h"
 #include "model/config_reader.h"

@@ -35,7 +35,7 @@ void append_field(std::string& out, std::string_view field) {
                             field.back() == ' ' ||
                             (field.find(':') != std::string_view::npos &&
                              without_commands(field) != field);
-  if (!needs_quotes && std::none_of(field.begin(), field.end(), is_special)) {
+  if (!needs_quotes && std::ranges::none_of(field, is_special)) {
     out += field;
     return;
   }

@@ -9,8 +9,6 @@
 // A finding without a line is a result about the model's file as a whole, since
 // GitHub refuses results without a file; where there is none, and where nothing
 // could be judged, it is a notification of the tool (3.58).
-#include <algorithm>
-#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

@@ -72,18 +72,17 @@ void follow_targets(const GateSide& base, const GateSide& head,
   std::vector<Held> held(targets.size());
   std::vector<size_t> asked = gone;
   asked.insert(asked.end(), added.begin(), added.end());
-  parallel_for(
-      static_cast<int64_t>(asked.size()), thread_count(jobs), [&](int64_t k) {
-        const size_t i = asked[static_cast<size_t>(k)];
-        const GatedTarget& gated = targets[i];
-        const bool of_base = gated.head == nullptr;
-        std::vector<Setting> settings =
-            of_base ? gated.base_settings : gated.head_settings;
-        settings.insert(settings.end(), over.begin(), over.end());
-        held[i] = held_by(judge_target(of_base ? *gated.base : *gated.head,
-                                       settings, Fixes::Leave,
-                                       of_base ? *base.host : *head.host));
-      });
+  parallel_for(std::ssize(asked), thread_count(jobs), [&](int64_t k) {
+    const size_t i = asked[static_cast<size_t>(k)];
+    const GatedTarget& gated = targets[i];
+    const bool of_base = gated.head == nullptr;
+    std::vector<Setting> settings =
+        of_base ? gated.base_settings : gated.head_settings;
+    settings.insert(settings.end(), over.begin(), over.end());
+    held[i] =
+        held_by(judge_target(of_base ? *gated.base : *gated.head, settings,
+                             Fixes::Leave, of_base ? *base.host : *head.host));
+  });
   const auto follow = [&](size_t before, size_t after) {
     targets[after].base = targets[before].base;
     targets[after].was_called = targets[before].name;
@@ -134,8 +133,7 @@ constexpr std::array<std::string_view, 7> kOfFiles = {
 template <size_t N>
 bool is_among(const Setting& setting,
               const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), setting.flag->name) !=
-         names.end();
+  return std::ranges::find(names, setting.flag->name) != names.end();
 }
 
 std::vector<Setting> all_but(const std::vector<Setting>& settings,
@@ -148,8 +146,8 @@ std::vector<Setting> all_but(const std::vector<Setting>& settings,
 }
 
 bool has_flag(const std::vector<Setting>& settings, std::string_view name) {
-  return std::any_of(settings.begin(), settings.end(),
-                     [&](const Setting& s) { return s.flag->name == name; });
+  return std::ranges::any_of(
+      settings, [&](const Setting& s) { return s.flag->name == name; });
 }
 
 // The settings of `from` that `is_taken`, and all others of `rest`.
@@ -239,8 +237,7 @@ std::string no_longer_holds(const JudgedTarget& before,
   }
   if (2 * there >= was.size()) return "";
   return "its model has " + count_text(static_cast<int64_t>(there)) +
-         " of the " + plural(static_cast<int64_t>(was.size()), "parameter") +
-         " that it had";
+         " of the " + plural(std::ssize(was), "parameter") + " that it had";
 }
 
 }  // namespace shardplan::cli

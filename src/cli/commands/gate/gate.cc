@@ -9,15 +9,11 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/parallel.h"
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/gate/judging.h"
@@ -59,7 +55,7 @@ void add_failures_as_before(const FailOn& fail_on, GatedTarget& gated) {
              other.what == change.what && other.key == change.key;
     };
     if (!falls_short(counts, change) ||
-        std::any_of(gated.changes.begin(), gated.changes.end(), is_known)) {
+        std::ranges::any_of(gated.changes, is_known)) {
       continue;
     }
     change.fails = true;
@@ -188,7 +184,7 @@ void add_baseline_changes(const GateSide& base, const GateSide& head,
                                bool of_base) {
     for (const AcceptedFinding& entry : all.accepted) {
       const auto& list = others.accepted;
-      if (std::find(list.begin(), list.end(), entry) != list.end()) continue;
+      if (std::ranges::find(list, entry) != list.end()) continue;
       GateChange change =
           setting_change("", "baseline", of_base ? entry.reason : "",
                          of_base ? "" : entry.reason, entry.where, of_base);
@@ -218,9 +214,7 @@ bool read_decisions(Gate& gate) {
     apply_severities(options, context.diags);
   }
   FailOn by_default;
-  for (const std::string_view each : kGateFailOn) {
-    add_fail_on(each, by_default);
-  }
+  for (const std::string_view each : kGateFailOn) add_fail_on(each, by_default);
   gate.fail_on = context.options.diff.fail_on.value_or(
       options.diff.fail_on.value_or(by_default));
   const bool fine =
@@ -233,9 +227,7 @@ bool read_decisions(Gate& gate) {
        read_side_baseline(gate.head, setting_path(gate.head, "baseline"),
                           *gate.head.host, context.diags));
   if (!fine || context.diags.cannot_run()) return false;
-  if (!asked.baseline) {
-    add_baseline_changes(gate.base, gate.head, gate.changes);
-  }
+  if (!asked.baseline) add_baseline_changes(gate.base, gate.head, gate.changes);
   std::vector<Setting> was;
   std::vector<Setting> is;
   const auto take = [](const GateSide& side, std::vector<Setting>& settings) {
@@ -309,9 +301,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
       for (const Diagnostic& diagnostic : gated.as_before->diags.all()) {
         const GateChange* change =
             change_of(gated.changes_as_before, diagnostic);
-        if (change != nullptr && change->fails) {
-          kept[i].add(diagnostic);
-        }
+        if (change != nullptr && change->fails) kept[i].add(diagnostic);
       }
     }
     found.push_back({gated.name, &kept[i]});
@@ -401,10 +391,9 @@ bool choose(Gate& gate) {
       chosen_targets(std::move(named), patterns, gate.context.diags);
   if (!chosen) return false;
   std::erase_if(gate.targets, [&](const GatedTarget& gated) {
-    return std::none_of(
-        chosen->begin(), chosen->end(), [&](const Target& target) {
-          return target.name == gated.name || target.name == gated.was_called;
-        });
+    return std::ranges::none_of(*chosen, [&](const Target& target) {
+      return target.name == gated.name || target.name == gated.was_called;
+    });
   });
   return true;
 }
@@ -444,23 +433,17 @@ Exit run_gate(Context& context) {
 
 const std::vector<Flag>& gate_flags() {
   static const std::vector<Flag> kFlags = {
-      {"baseline", 0, Takes::File, "FILE", "Diagnostics",
-       "findings that are accepted, each with a reason", "check gate", false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.baseline = path_of(s);
-       }},
-      {"write-baseline", 0, Takes::File, "FILE", "Diagnostics",
-       "write what is found there, as accepted", "check", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.new_baseline = path_of(s);
-       }},
-      {"target", 0, Takes::Text, "NAME", "Inputs",
+      {"baseline", Takes::File, "FILE", "Diagnostics",
+       "findings that are accepted, each with a reason", "check gate",
+       [](auto& s, auto& o, auto&) { o.gate.baseline = path_of(s); }},
+      {"write-baseline", Takes::File, "FILE", "Diagnostics",
+       "write what is found there, as accepted", "check",
+       [](auto& s, auto& o, auto&) { o.gate.new_baseline = path_of(s); }, false,
+       false},
+      {"target", Takes::Text, "NAME", "Inputs",
        "only targets of that name; `*` is any text; may repeat", "check gate",
-       true, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.gate.targets.push_back(s.value);
-       }},
+       [](auto& s, auto& o, auto&) { o.gate.targets.push_back(s.value); }, true,
+       false},
   };
   return kFlags;
 }

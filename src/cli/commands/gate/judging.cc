@@ -2,13 +2,11 @@
 #include "cli/commands/gate/judging.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
-#include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"
@@ -19,22 +17,19 @@ namespace {
 
 // Settings that say what is a finding or fails, and those that a finding
 // depends on though no placement does.
-constexpr std::array<std::string_view, 8> kDeciding = {
-    "allow",     "deny",           "fail-on",   "baseline",
-    "exit-zero", "max-replicated", "tolerance", "unmatched"};
+constexpr std::string_view kDeciding =
+    "allow deny fail-on baseline exit-zero max-replicated tolerance unmatched";
 
 }  // namespace
 
 bool are_alike(const std::vector<Setting>& a, const std::vector<Setting>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Setting& one, const Setting& other) {
-                      return one.flag == other.flag && one.value == other.value;
-                    });
+  return std::ranges::equal(a, b, [](const Setting& one, const Setting& other) {
+    return one.flag == other.flag && one.value == other.value;
+  });
 }
 
 bool decides(const Setting& setting) {
-  return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
-         kDeciding.end();
+  return has_word(kDeciding, setting.flag->name);
 }
 
 namespace {
@@ -266,7 +261,7 @@ void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
     return change != nullptr && change->severity != Severity::Off;
   };
   const auto& all = gated.judged->diags.all();
-  if (std::none_of(all.begin(), all.end(), is_new)) return;
+  if (std::ranges::none_of(all, is_new)) return;
   find_fixes_of(*gated.judged, is_new, *judging.head.host);
 }
 

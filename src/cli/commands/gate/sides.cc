@@ -10,7 +10,6 @@
 #include "cli/flags.h"
 #include "io/fence.h"
 #include "io/git/repository.h"
-#include "io/git/tree_host.h"
 
 namespace shardplan::cli {
 namespace {
@@ -62,8 +61,7 @@ namespace {
 // has.
 std::string config_folder(const GitRepository& repository, Host& base,
                           Host& head) {
-  const auto depth =
-      std::count(repository.prefix.begin(), repository.prefix.end(), '/');
+  const auto depth = std::ranges::count(repository.prefix, '/');
   for (Host* side : {&base, &head}) {
     std::string folder;
     for (int64_t up = 0; up <= depth; ++up) {

@@ -2,7 +2,6 @@
 #include "cli/commands/simulate/cost.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "cli/options.h"
 #include "core/spec.h"
 #include "graph/graph.h"
-#include "graph/op.h"
 #include "spmd/layout.h"
 
 namespace shardplan::cli {

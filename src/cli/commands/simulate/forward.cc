@@ -6,12 +6,10 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "cli/commands/simulate/model.h"
-#include "core/facts.h"
 #include "gate/rule_changes.h"
 #include "model/forward/inputs.h"
 #include "session/plan_request.h"
@@ -40,8 +38,8 @@ Numbers sent_numbers(const Manifest& manifest) {
     const TensorType& type = manifest.type(i);
     elements[type.dtype] += static_cast<double>(type.elements());
   }
-  const auto most = std::max_element(
-      elements.begin(), elements.end(),
+  const auto most = std::ranges::max_element(
+      elements,
       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == elements.end() || !is_narrower(most->first, DType::F32)) {
     return {};
@@ -81,10 +79,10 @@ bool is_same_text(const SourceFile* a, const SourceFile* b) {
 
 bool are_same_texts(const std::vector<SourcePtr>& a,
                     const std::vector<SourcePtr>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const SourcePtr& one, const SourcePtr& other) {
-                      return is_same_text(one.get(), other.get());
-                    });
+  return std::ranges::equal(a, b,
+                            [](const SourcePtr& one, const SourcePtr& other) {
+                              return is_same_text(one.get(), other.get());
+                            });
 }
 
 bool is_same_architecture(const Architecture* a, const Architecture* b) {
@@ -118,16 +116,16 @@ bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
          a.logical_reading == b.logical_reading &&
          a.architecture_labels == b.architecture_labels &&
          a.partition_axis == b.partition_axis &&
-         std::equal(a.logical_rules.begin(), a.logical_rules.end(),
-                    b.logical_rules.begin(), b.logical_rules.end(),
-                    [](const LogicalRule& one, const LogicalRule& other) {
-                      return one.name == other.name && one.axes == other.axes;
-                    }) &&
-         std::equal(
-             a.activations.begin(), a.activations.end(), b.activations.begin(),
-             b.activations.end(), [](const Rule& one, const Rule& other) {
-               return one.pattern == other.pattern && one.spec == other.spec;
-             });
+         std::ranges::equal(
+             a.logical_rules, b.logical_rules,
+             [](const LogicalRule& one, const LogicalRule& other) {
+               return one.name == other.name && one.axes == other.axes;
+             }) &&
+         std::ranges::equal(a.activations, b.activations,
+                            [](const Rule& one, const Rule& other) {
+                              return one.pattern == other.pattern &&
+                                     one.spec == other.spec;
+                            });
 }
 
 // Of the same model: whether all lies where it did.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "io/load.h"
 
@@ -140,8 +141,7 @@ class GivenReader {
   }
 
   bool read_flag(const InputFile& asked) {
-    const auto known =
-        std::find(input_names_.begin(), input_names_.end(), asked.name);
+    const auto known = std::ranges::find(input_names_, asked.name);
     if (known == input_names_.end()) return unknown(asked.name);
     const int value =
         inputs_[static_cast<size_t>(known - input_names_.begin())];
@@ -173,8 +173,7 @@ class GivenReader {
       return false;
     }
     if (is_given(value)) return given_twice(value);
-    const Shape given = {static_cast<int64_t>(ids.size()),
-                         static_cast<int64_t>(ids.front().size())};
+    const Shape given = {std::ssize(ids), std::ssize(ids.front())};
     const bool flat = ids.size() == 1 && of(value).shape == Shape{given[1]};
     if (!flat && of(value).shape != given) {
       return wrong_shape(value, "--input-ids", {}, given);
@@ -212,9 +211,9 @@ class GivenReader {
     return graph_.values[static_cast<size_t>(value)];
   }
   bool is_given(int value) const {
-    return std::any_of(
-        given_.begin(), given_.end(),
-        [value](const GivenInput& each) { return each.value == value; });
+    return std::ranges::any_of(given_, [value](const GivenInput& each) {
+      return each.value == value;
+    });
   }
 
   bool refuse(std::string message) {
@@ -240,9 +239,7 @@ class GivenReader {
                    "`simulate WEIGHTS --graph FILE`");
       return false;
     }
-    if (const auto near = nearest(name, input_names_)) {
-      problem.help("did you mean `" + *near + "`?");
-    }
+    suggest(problem, name, input_names_);
     return false;
   }
 
@@ -403,10 +400,9 @@ bool can_expect_of_graph(Context& context, const Graph& graph,
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Parameter && !held.contains(value.parameter))
       parameters.push_back(value.parameter);
-    const bool drawn =
-        std::none_of(given.begin(), given.end(), [v](const GivenInput& each) {
-          return static_cast<size_t>(each.value) == v;
-        });
+    const bool drawn = std::ranges::none_of(given, [v](const GivenInput& each) {
+      return static_cast<size_t>(each.value) == v;
+    });
     if (value.kind == Value::Kind::Input && drawn) inputs.push_back(value.name);
   }
   if (!parameters.empty()) {

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/allocation.h"
 #include "base/checked.h"
@@ -64,7 +63,7 @@ class Counter {
     const GraphNode& at = graph_.nodes[static_cast<size_t>(node)];
     Int128 total = earlier_ + bytes(at.result, node);
     std::vector<int> read = at.operands;
-    std::sort(read.begin(), read.end());
+    std::ranges::sort(read);
     read.erase(std::unique(read.begin(), read.end()), read.end());
     for (const int operand : read) {
       const auto v = static_cast<size_t>(operand);
@@ -116,9 +115,7 @@ std::string graph_size_text(Int128 bytes) {
 bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
 
 std::string allowed_text(const std::optional<int64_t>& max_memory) {
-  if (max_memory) {
-    return "the program may use " + graph_size_text(*max_memory);
-  }
+  if (max_memory) return "the program may use " + graph_size_text(*max_memory);
   // This differs between machines.
   return has_limit()
              ? graph_size_text(memory_left()) + " are left of what it may use"
@@ -237,8 +234,7 @@ std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
 std::string first_of(const std::vector<std::string>& names) {
   std::string text = in_backticks(names.front());
   if (names.size() == 1) return text;
-  return text + " and " + count_text(static_cast<int64_t>(names.size()) - 1) +
-         " more";
+  return text + " and " + count_text(std::ssize(names) - 1) + " more";
 }
 
 // Specs that a graph gives and the rules, or the plan, overrule.

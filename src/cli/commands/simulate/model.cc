@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/simulate/model.h"
 
-#include <algorithm>
-#include <charconv>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
-#include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "core/plan.h"
@@ -22,20 +19,12 @@
 namespace shardplan::cli {
 namespace {
 
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc() || rest != end) return std::nullopt;
-  return number;
-}
-
 InputIds from_text(const std::string& text, Diagnostics& diags) {
   InputIds ids;
   for (const std::string& sequence : split_list(text, ';')) {
     std::vector<int64_t>& row = ids.emplace_back();
     for (const std::string& entry : split_list(sequence)) {
-      const auto number = number_in(entry);
+      const auto number = parse_integer(entry);
       if (!number) {
         diags
             .error(Code::Usage, {},
@@ -107,9 +96,8 @@ InputIds read_input_ids(const std::string& written, Host& host,
   for (const std::vector<int64_t>& row : ids) {
     if (row.size() == ids.front().size()) continue;
     diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
-        .fact("the first has " +
-              plural(static_cast<int64_t>(ids.front().size()), "token") +
-              ", another " + plural(static_cast<int64_t>(row.size()), "token"))
+        .fact("the first has " + plural(std::ssize(ids.front()), "token") +
+              ", another " + plural(std::ssize(row), "token"))
         .help("a batch is rectangular: cut or pad the sequences");
     return {};
   }
@@ -256,9 +244,7 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   const ForwardDefinition& large = *session.model.forward();
   ForwardPass& pass = opened.pass;
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
-  if (!pass.layers) {
-    pass.layers = shrunk_layers(large, manifest, mesh);
-  }
+  if (!pass.layers) pass.layers = shrunk_layers(large, manifest, mesh);
   auto smaller = shrink(large, {manifest, pass}, mesh, diags);
   if (!smaller) return false;
   session.plan = plan_of_smaller(session, smaller->manifest);
@@ -323,8 +309,7 @@ std::optional<PlacedPass> read_whole_model(Context& context,
   InputShapes shapes = given;
   if (!ids.empty()) {
     shapes.emplace_back("input_ids",
-                        Shape{static_cast<int64_t>(ids.size()),
-                              static_cast<int64_t>(ids.front().size())});
+                        Shape{std::ssize(ids), std::ssize(ids.front())});
   }
   auto opened = open(context, *std::move(read), shapes);
   if (!opened) return std::nullopt;

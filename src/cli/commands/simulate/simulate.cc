@@ -215,53 +215,43 @@ void set_input(const Setting& setting, Options& options, Diagnostics& diags) {
 
 std::vector<Flag> what_is_run() {
   return {
-      {"graph", 0, Takes::File, "FILE|@NAME", "Simulation",
+      {"graph", Takes::File, "FILE|@NAME", "Simulation",
        "the forward pass; without it the model is a graph file itself, or of "
        "a known family",
-       "simulate", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulate.graph = path_of(s);
-       }},
-      {"dims", 0, Takes::Text, "NAME=N,..", "Simulation",
-       "sizes to use instead of the graph file's own", "simulate", false, true,
-       nullptr, set_dims},
-      {"layers", 0, Takes::Text, "N", "Simulation",
-       "of a whole model: run the first N layers only", "simulate", false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       "simulate",
+       [](auto& s, auto& o, auto&) { o.simulate.graph = path_of(s); }},
+      {"dims", Takes::Text, "NAME=N,..", "Simulation",
+       "sizes to use instead of the graph file's own", "simulate", set_dims},
+      {"layers", Takes::Text, "N", "Simulation",
+       "of a whole model: run the first N layers only", "simulate",
+       [](auto& s, auto& o, auto& d) {
          o.simulate.layers = integer_of(s, 1, kMaxLayers, d);
        }},
-      {"tokens", 0, Takes::Text, "BxS", "Simulation",
+      {"tokens", Takes::Text, "BxS", "Simulation",
        "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
-       false, true, nullptr, set_tokens},
-      {"input", 0, Takes::Text, "NAME=FILE", "Simulation",
+       set_tokens},
+      {"input", Takes::Text, "NAME=FILE", "Simulation",
        "the numbers of an input, as a safetensors file holds them under its "
        "name or as the only tensor; may repeat",
-       "simulate", true, true, nullptr, set_input},
-      {"input-ids", 0, Takes::Text, "IDS|FILE", "Simulation",
+       "simulate", set_input, true},
+      {"input-ids", Takes::Text, "IDS|FILE", "Simulation",
        "tokens of a whole model, or of a graph's one input of integers, as "
        "`1,2,3;4,5,6` or a JSON list of lists; else random ones",
-       "simulate", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "simulate",
+       [](auto& s, auto& o, auto&) {
          o.simulate.input_ids = is_written_out(s.value) ? s.value : path_of(s);
        }},
-      {"shrink", 0, Takes::Nothing, "", "Simulation",
+      {"shrink", Takes::Nothing, "", "Simulation",
        "of a whole model: smaller sizes that divide as the real ones do",
-       "simulate", false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.simulate.shrink = true;
-       }},
-      {"full", 0, Takes::Nothing, "", "Simulation",
+       "simulate", [](auto&, auto& o, auto&) { o.simulate.shrink = true; }},
+      {"full", Takes::Nothing, "", "Simulation",
        "run a whole model at its real sizes, however long that takes; without "
        "weights the default for large models is --shrink",
-       "simulate", false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.simulate.full = true;
-       }},
-      {"capacity", 0, Takes::Text, "N", "Simulation",
+       "simulate", [](auto&, auto& o, auto&) { o.simulate.full = true; }},
+      {"capacity", Takes::Text, "N", "Simulation",
        "tokens of a sequence that each expert has room for (default: all)",
-       "simulate", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       "simulate",
+       [](auto& s, auto& o, auto& d) {
          o.simulate.capacity = integer_of(s, 1, kMaxTokens, d);
        }},
   };
@@ -269,70 +259,69 @@ std::vector<Flag> what_is_run() {
 
 std::vector<Flag> what_numbers() {
   return {
-      {"values", 0, Takes::Choice, "WHAT", "Simulation",
+      {"values", Takes::Choice, "WHAT", "Simulation",
        "numbers to compute with: checkpoint (default where the model has "
        "weights), random (else), init as JAX draws them, or field, exact "
        "integers",
-       "simulate", false, true, value_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "simulate",
+       [](auto& s, auto& o, auto&) {
          o.simulate.values = find_value_source(s.value);
-       }},
-      {"seed", 0, Takes::Text, "N", "Simulation",
-       "seed of the numbers (default 0)", "simulate", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       },
+       false, true, value_names},
+      {"seed", Takes::Text, "N", "Simulation",
+       "seed of the numbers (default 0)", "simulate",
+       [](auto& s, auto& o, auto& d) {
          o.simulate.seed = integer_of(s, std::numeric_limits<int32_t>::min(),
                                       std::numeric_limits<int32_t>::max(), d)
                                .value_or(0);
        }},
-      {"dtype", 0, Takes::Choice, "DTYPE", "Simulation",
+      {"dtype", Takes::Choice, "DTYPE", "Simulation",
        "round weights and every result to f32 (default), bf16 or f16",
-       "simulate", false, true, storage_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "simulate",
+       [](auto& s, auto& o, auto&) {
          o.simulate.storage = find_storage(s.value);
-       }},
-      {"reduce-dtype", 0, Takes::Choice, "DTYPE", "Simulation",
+       },
+       false, true, storage_names},
+      {"reduce-dtype", Takes::Choice, "DTYPE", "Simulation",
        "round the partial sums of collectives to it (default: as --dtype)",
-       "simulate", false, true, storage_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "simulate",
+       [](auto& s, auto& o, auto&) {
          o.simulate.reduce = find_storage(s.value);
-       }},
+       },
+       false, true, storage_names},
   };
 }
 
 std::vector<Flag> how_and_what_for() {
   return {
-      {"as", 0, Takes::Choice, "WHO", "Simulation",
+      {"as", Takes::Choice, "WHO", "Simulation",
        "who runs the model: compiler, which inserts collectives where specs "
        "need them, or hooks of a plan (default: whoever runs such rules)",
-       "simulate", false, true, run_as_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       "simulate",
+       [](auto& s, auto& o, auto&) {
          o.simulate.run_as =
              s.value == "hooks" ? RunAs::Hooks : RunAs::Compiler;
-       }},
-      {"overlap", 0, Takes::Choice, "FORM", "Simulation",
+       },
+       false, true, run_as_names},
+      {"overlap", Takes::Choice, "FORM", "Simulation",
        "interleave products with the collective that feeds or drains them "
        "(default off)",
-       "simulate", false, true, overlap_names, set_overlap},
-      {"expect", 0, Takes::File, "FILE", "Simulation",
+       "simulate", set_overlap, false, true, overlap_names},
+      {"expect", Takes::File, "FILE", "Simulation",
        "compare the outputs with those in a safetensors file; inputs that it "
        "holds (input_ids) are taken, too",
-       "simulate", false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulate.expect = path_of(s);
-       }},
-      {"vary", 0, Takes::Text, "AXIS|algorithm", "Simulation",
+       "simulate",
+       [](auto& s, auto& o, auto&) { o.simulate.expect = path_of(s); }},
+      {"vary", Takes::Text, "AXIS|algorithm", "Simulation",
        "run again with smaller sizes of a mesh axis, or with every algorithm, "
        "and compare precision; may repeat",
-       "simulate", true, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulate.vary.push_back(s.value);
-       }},
-      {"plot", 0, Takes::File, "FILE.svg", "Simulation",
-       "write a picture of the error behind each layer", "simulate", false,
-       false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulate.plot = path_of(s);
-       }},
+       "simulate",
+       [](auto& s, auto& o, auto&) { o.simulate.vary.push_back(s.value); },
+       true},
+      {"plot", Takes::File, "FILE.svg", "Simulation",
+       "write a picture of the error behind each layer", "simulate",
+       [](auto& s, auto& o, auto&) { o.simulate.plot = path_of(s); }, false,
+       false},
   };
 }
 

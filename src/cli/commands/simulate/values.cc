@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/simulate/values.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>

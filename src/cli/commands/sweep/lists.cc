@@ -210,12 +210,9 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
 
 const std::vector<Flag>& sweep_flags() {
   static const std::vector<Flag> kFlags = {
-      {"over", 0, Takes::Text, "A,B", "Inputs",
-       "axes to cut --devices over, in every way", "sweep", false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.sweep.over = axes_of(s, d);
-       }},
+      {"over", Takes::Text, "A,B", "Inputs",
+       "axes to cut --devices over, in every way", "sweep",
+       [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
   };
   return kFlags;
 }

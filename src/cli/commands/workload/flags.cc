@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
@@ -17,16 +18,8 @@ constexpr std::string_view kCounting = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
-std::vector<std::string> framework_names() {
-  std::vector<std::string> names;
-  for (const FrameworkDef& each : frameworks()) names.emplace_back(each.name);
-  return names;
-}
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (const Fp8Recipe& each : fp8_recipes()) names.emplace_back(each.name);
-  return names;
-}
+std::vector<std::string> framework_names() { return all_names(frameworks()); }
+std::vector<std::string> recipe_names() { return all_names(fp8_recipes()); }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 // Policies separated by commas, which lists of names have within:
@@ -98,79 +91,81 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
 
 const std::vector<Flag>& workload_flags() {
   static const std::vector<Flag> kFlags = {
-      {"remat", 0, Takes::Text, "POLICY", "Memory",
+      {"remat", Takes::Text, "POLICY", "Memory",
        "what backward keeps of a layer: none (default), dots, block, full, or "
        "a framework's own name",
-       kCounting, false, true, nullptr, set_remat},
-      {"microbatches", 0, Takes::Text, "N", "Memory",
-       "parts that a training step is done in (default 1)", kCounting, false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kCounting, set_remat},
+      {"microbatches", Takes::Text, "N", "Memory",
+       "parts that a training step is done in (default 1)", kCounting,
+       [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.sweep.microbatches =
              integers_of(s, o.command, 1, kMostMicrobatches, d);
          if (o.sweep.microbatches.empty()) return;
          o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
-      {"schedule", 0, Takes::Text, "NAME", "Memory",
+      {"schedule", Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "
        "interleaved:N",
-       kCounting, false, true, nullptr, set_schedule},
-      {"attention", 0, Takes::Choice, "KIND", "Memory",
+       kCounting, set_schedule},
+      {"attention", Takes::Choice, "KIND", "Memory",
        "flash (default) holds no scores of attention, scores all of them",
-       kCounting, false, true, attention_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kCounting,
+       [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.segments.attention =
              s.value == "scores" ? AttentionKind::Scores : AttentionKind::Flash;
-       }},
-      {"kernels", 0, Takes::Choice, "KIND", "Memory",
+       },
+       false, true, attention_names},
+      {"kernels", Takes::Choice, "KIND", "Memory",
        "what runs the step: fused kernels, every operation by itself, or any "
        "(default)",
-       kCounting, false, true, kernel_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kCounting,
+       [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
                                    : s.value == "eager" ? Kernels::Eager
                                                         : Kernels::Any;
-       }},
-      {"framework", 0, Takes::Choice, "NAME", "Memory",
+       },
+       false, true, kernel_names},
+      {"framework", Takes::Choice, "NAME", "Memory",
        "whose step it is, where more is known of it than its kernels: any "
        "(default), megatron, torch, jax",
-       kCounting, false, true, framework_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kCounting,
+       [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.framework = find_framework(s.value);
-       }},
-      {"fp8", 0, Takes::Choice, "RECIPE", "Memory",
+       },
+       false, true, framework_names},
+      {"fp8", Takes::Choice, "RECIPE", "Memory",
        "products of layers are computed in 8 bits: what is kept of their "
        "inputs, and copies of weights",
-       kCounting, false, true, recipe_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
+       kCounting,
+       [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.segments.fp8 = find_fp8_recipe(s.value);
-       }},
-      {"dropout", 0, Takes::Nothing, "", "Memory",
+       },
+       false, true, recipe_names},
+      {"dropout", Takes::Nothing, "", "Memory",
        "masks of dropout are kept: of embeddings, of what attention and MLP "
        "add, of scores",
-       kCounting, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
+       kCounting,
+       [](auto&, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.segments.dropout = true;
        }},
-      {"loss-tiles", 0, Takes::Text, "N", "Memory",
+      {"loss-tiles", Takes::Text, "N", "Memory",
        "parts in which logits and loss are computed (default 1)", kCounting,
-       false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.workload.step.segments.loss_tiles =
              integer_of(s, 1, kMostTiles, d).value_or(1);
        }},
-      {"expert-factor", 0, Takes::Text, "F", "Memory",
+      {"expert-factor", Takes::Text, "F", "Memory",
        "tokens of the fullest expert, of what it would have if all had as many "
        "(default 1)",
-       kCounting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
+       kCounting,
+       [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          const double factor = number_of(s, d).value_or(1);
          if (factor < 1) {

@@ -12,13 +12,12 @@ namespace {
 Cell bytes_cell(int64_t bytes) { return ByteSize{bytes}; }
 
 Table bracket_table(const MemoryBracket& bracket, bool for_people) {
-  Table table;
-  table.id = for_people ? "memory_bracket_for_people" : "memory_bracket";
-  table.title = "A training step, on the fullest device";
-  table.columns = {{"category", for_people ? "" : "category"},
-                   {"lower", "at least", Align::Right},
-                   {"estimate", "estimate", Align::Right},
-                   {"upper", "at most", Align::Right}};
+  Table table = {for_people ? "memory_bracket_for_people" : "memory_bracket",
+                 "A training step, on the fullest device",
+                 {{"category", for_people ? "" : "category"},
+                  right("lower", "at least"),
+                  right("estimate"),
+                  right("upper", "at most")}};
   table.audience = for_people ? Audience::People : Audience::Programs;
   table.rows = [&bracket, for_people](const RowSink& sink) {
     for (const BracketRow& row : bracket.rows) {
@@ -42,8 +41,8 @@ Table alive_table(const MemoryBracket& bracket) {
       "Alive at the fullest moment, by the estimate: " + bracket.moment +
       (bracket.device.empty() ? "" : " on " + bracket.device);
   table.columns = {{"value", "value", Align::Left, true},
-                   {"from", "from"},
-                   {"bytes_per_device", "per device", Align::Right}};
+                   left("from"),
+                   right("bytes_per_device", "per device")};
   table.rows = [&bracket](const RowSink& sink) {
     for (const AliveRow& row : bracket.alive) {
       sink(Row{row.value, std::string(row.saved ? "forward" : "backward"),
@@ -54,21 +53,16 @@ Table alive_table(const MemoryBracket& bracket) {
 }
 
 Table stages_table(const MemoryBracket& bracket) {
-  Table table;
-  table.id = "stage_brackets";
-  table.title = "A training step, stage by stage";
-  table.columns = {{"stage", "stage", Align::Right},
-                   {"class", "class"},
-                   {"lower", "at least", Align::Right},
-                   {"estimate", "estimate", Align::Right},
-                   {"upper", "at most", Align::Right}};
-  table.rows = [&bracket](const RowSink& sink) {
-    for (const StageBracket& row : bracket.stages) {
-      sink(Row{Count{row.stage}, row.device, bytes_cell(row.total[0]),
-               bytes_cell(row.total[1]), bytes_cell(row.total[2])});
-    }
-  };
-  return table;
+  return {"stage_brackets",
+          "A training step, stage by stage",
+          {right("stage"), left("class"), right("lower", "at least"),
+           right("estimate"), right("upper", "at most")},
+          [&bracket](const RowSink& sink) {
+            for (const StageBracket& row : bracket.stages) {
+              sink(Row{Count{row.stage}, row.device, bytes_cell(row.total[0]),
+                       bytes_cell(row.total[1]), bytes_cell(row.total[2])});
+            }
+          }};
 }
 
 Table reserved_table(const ReservedMemory& reserved, bool for_people) {
@@ -77,10 +71,10 @@ Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   table.title =
       "Memory in use on the device, with what is reserved beyond the allocated";
   table.columns = {{"category", for_people ? "" : "category"},
-                   {"lower", "at least", Align::Right},
-                   {"estimate", "estimate", Align::Right},
-                   {"upper", "at most", Align::Right}};
-  if (!for_people) table.columns.push_back({"source", "source"});
+                   right("lower", "at least"),
+                   right("estimate"),
+                   right("upper", "at most")};
+  if (!for_people) table.columns.push_back(left("source"));
   table.audience = for_people ? Audience::People : Audience::Programs;
   table.rows = [&reserved, for_people](const RowSink& sink) {
     for (const ReservedRow& row : reserved.rows) {
@@ -157,17 +151,15 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   }
   report.tables.push_back(bracket_table(bracket, true));
   report.tables.push_back(bracket_table(bracket, false));
-  if (bracket.stages.size() > 1) {
-    report.tables.push_back(stages_table(bracket));
-  }
+  if (bracket.stages.size() > 1) report.tables.push_back(stages_table(bracket));
   if (answer.reserved) {
     report.tables.push_back(reserved_table(*answer.reserved, true));
     report.tables.push_back(reserved_table(*answer.reserved, false));
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
-  const bool crossed = std::any_of(
-      bracket.rows.begin(), bracket.rows.end(), [](const BracketRow& row) {
+  const bool crossed =
+      std::ranges::any_of(bracket.rows, [](const BracketRow& row) {
         return row.bytes[1] < row.bytes[0] || row.bytes[2] < row.bytes[1];
       });
   if (crossed) {
@@ -181,9 +173,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
                            bytes_text(bracket.host[1]) + ", at most " +
                            bytes_text(bracket.host[2]));
   }
-  if (budget.limit) {
-    report.closing.push_back(step_fit_text(answer, fit));
-  }
+  if (budget.limit) report.closing.push_back(step_fit_text(answer, fit));
   if (answer.reserved) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
     if (!text.empty()) report.notes.push_back(std::move(text));

@@ -2,7 +2,6 @@
 #include "cli/views/engine/tables.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -75,87 +74,68 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
 
 ColumnsOf<MemoryRow> memory_columns() {
   return {
-      {{"category", "", Align::Left},
-       [](const MemoryRow& r) { return r.category; }},
-      {{"kind", "", Align::Left}, [](const MemoryRow& r) { return r.kind; }},
-      {{"lower", "", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
-      {{"estimate", "", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
-      {{"upper", "", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
-      {{"source", "", Align::Left},
-       [](const MemoryRow& r) { return Prose{r.source}; }},
+      {left("category", ""), [](auto& r) { return r.category; }},
+      {left("kind", ""), [](auto& r) { return r.kind; }},
+      {right("lower", ""), [](auto& r) { return ByteSize{r.bytes.lower}; }},
+      {right("estimate", ""),
+       [](auto& r) { return ByteSize{r.bytes.estimate}; }},
+      {right("upper", ""), [](auto& r) { return ByteSize{r.bytes.upper}; }},
+      {left("source", ""), [](auto& r) { return Prose{r.source}; }},
   };
 }
 
 ColumnsOf<MemoryRow> shown_columns() {
   return {
-      {{"what", "", Align::Left}, [](const MemoryRow& r) { return r.title; }},
-      {{"lower", "at least", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
-      {{"estimate", "estimate", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
-      {{"upper", "at most", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
+      {left("what", ""), [](auto& r) { return r.title; }},
+      {right("lower", "at least"),
+       [](auto& r) { return ByteSize{r.bytes.lower}; }},
+      {right("estimate"), [](auto& r) { return ByteSize{r.bytes.estimate}; }},
+      {right("upper", "at most"),
+       [](auto& r) { return ByteSize{r.bytes.upper}; }},
   };
 }
 
 // For programs all rows; for people the weights by part where there are
 // several.
 Table memory_table_of(const Serving& serving, bool shown) {
-  const ColumnsOf<MemoryRow> columns =
-      shown ? shown_columns() : memory_columns();
-  Table table;
-  table.id = shown ? "engine_memory_shown" : "engine_memory";
-  table.title = std::string(serving.engine->title) + " on each device";
+  std::string title = std::string(serving.engine->title) + " on each device";
   const std::string& stage = serving.stage().label;
-  if (!stage.empty()) table.title += ", " + stage;
-  table.columns = columns_of(columns);
-  table.audience = shown ? Audience::People : Audience::Programs;
-  table.rows = [rows = memory_rows_of(serving), columns](const RowSink& sink) {
-    for (const MemoryRow& r : rows) sink(row_of(columns, r));
-  };
-  return table;
+  if (!stage.empty()) title += ", " + stage;
+  return table_of(shown ? "engine_memory_shown" : "engine_memory",
+                  std::move(title), shown ? shown_columns() : memory_columns(),
+                  memory_rows_of(serving), audience_of(shown));
 }
 
 Table cache_table(const Serving& serving) {
-  Table table;
-  table.id = "engine_cache";
-  table.title = "What the cache holds";
-  table.columns = {{"end", "", Align::Left},
-                   {"bytes", "bytes", Align::Right},
-                   {"block", "tokens a page", Align::Right},
-                   {"blocks", "blocks", Align::Right},
-                   {"sequence_blocks", "blocks a sequence", Align::Right},
-                   {"tokens", "tokens", Align::Right},
-                   {"states", "states", Align::Right},
-                   {"sequences", "sequences", Align::Right}};
-  table.rows = [&serving](const RowSink& sink) {
-    const ServedStage& stage = serving.stage();
-    const std::array<int64_t, 3> bytes = {
-        stage.available.lower, stage.available.estimate, stage.available.upper};
-    for (size_t end = 0; end < kBracketEnds.size(); ++end) {
-      const auto& pool = stage.pools[end];
-      if (!pool) continue;
-      sink(Row{std::string(kBracketEnds[end]), ByteSize{bytes[end]},
-               Count{pool->block}, Count{pool->blocks},
-               Count{pool->sequence_blocks}, Count{pool->tokens},
-               pool->states > 0 ? Cell(Count{pool->states}) : Cell(),
-               Ratio{pool->sequences}});
-    }
-  };
-  return table;
+  return {"engine_cache",
+          "What the cache holds",
+          {left("end", ""), right("bytes"), right("block", "tokens a page"),
+           right("blocks"), right("sequence_blocks", "blocks a sequence"),
+           right("tokens"), right("states"), right("sequences")},
+          [&serving](const RowSink& sink) {
+            const ServedStage& stage = serving.stage();
+            const std::array<int64_t, 3> bytes = {stage.available.lower,
+                                                  stage.available.estimate,
+                                                  stage.available.upper};
+            for (size_t end = 0; end < kBracketEnds.size(); ++end) {
+              const auto& pool = stage.pools[end];
+              if (!pool) continue;
+              sink(Row{std::string(kBracketEnds[end]), ByteSize{bytes[end]},
+                       Count{pool->block}, Count{pool->blocks},
+                       Count{pool->sequence_blocks}, Count{pool->tokens},
+                       pool->states > 0 ? Cell(Count{pool->states}) : Cell(),
+                       Ratio{pool->sequences}});
+            }
+          }};
 }
 
 Table stages_of(const Serving& serving) {
-  Table table;
-  table.id = "engine_stages";
-  table.title = "Stages, as the engine fills them";
-  table.columns = {{"stage", "stage", Align::Left, true},
-                   {"weights", "weights", Align::Right},
-                   {"cache", "for the cache", Align::Right},
-                   {"sequences", "sequences", Align::Right}};
+  Table table = {"engine_stages",
+                 "Stages, as the engine fills them",
+                 {{"stage", "stage", Align::Left, true},
+                  right("weights"),
+                  right("cache", "for the cache"),
+                  right("sequences")}};
   table.audience =
       serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs;
   table.rows = [&serving](const RowSink& sink) {
@@ -172,16 +152,11 @@ Table stages_of(const Serving& serving) {
 
 ColumnsOf<DegreeVerdict> degree_columns() {
   return {
-      {{"of", "", Align::Left},
-       [](const DegreeVerdict& v) { return std::string(degree_name(v.of)); }},
-      {{"degree", "", Align::Right},
-       [](const DegreeVerdict& v) { return Count{v.degree}; }},
-      {{"legal", "", Align::Left},
-       [](const DegreeVerdict& v) { return YesNo{v.legal}; }},
-      {{"asked", "", Align::Left},
-       [](const DegreeVerdict& v) { return YesNo{v.asked}; }},
-      {{"reasons", "", Align::Left},
-       [](const DegreeVerdict& v) { return Names{v.reasons}; }},
+      {left("of", ""), [](auto& v) { return std::string(degree_name(v.of)); }},
+      {right("degree", ""), [](auto& v) { return Count{v.degree}; }},
+      {left("legal", ""), [](auto& v) { return YesNo{v.legal}; }},
+      {left("asked", ""), [](auto& v) { return YesNo{v.asked}; }},
+      {left("reasons", ""), [](auto& v) { return Names{v.reasons}; }},
   };
 }
 
@@ -203,7 +178,7 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
     const auto like = [&](const ShownDegrees& row) {
       return row.of == of && row.legal == v.legal && row.reasons == v.reasons;
     };
-    const auto found = std::find_if(rows.begin(), rows.end(), like);
+    const auto found = std::ranges::find_if(rows, like);
     if (found == rows.end()) {
       rows.push_back({of, others, {v.degree}, v.legal, v.reasons});
     } else {
@@ -215,46 +190,31 @@ std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
 
 Table shown_degrees_table(const Serving& serving) {
   const ColumnsOf<ShownDegrees> columns = {
-      {{"of", "", Align::Left}, [](const ShownDegrees& d) { return d.of; }},
-      {{"legal", "", Align::Left},
-       [](const ShownDegrees& d) {
-         return std::string(d.legal ? "runs at" : "not at");
-       }},
-      {{"degrees", "", Align::Left},
-       [](const ShownDegrees& d) {
+      {left("of", ""), [](auto& d) { return d.of; }},
+      {left("legal", ""),
+       [](auto& d) { return std::string(d.legal ? "runs at" : "not at"); }},
+      {left("degrees", ""),
+       [](auto& d) {
          const std::string text = list_text(d.degrees, d.degrees.size());
          if (d.others.empty()) return text;
          return text + (d.others.starts_with("without") ? " " : " with ") +
                 d.others;
        }},
       {{"reasons", "", Align::Left, true, true},
-       [](const ShownDegrees& d) { return Prose{joined(d.reasons, "; ")}; }},
+       [](auto& d) { return Prose{joined(d.reasons, "; ")}; }},
   };
-  Table table;
-  table.id = "engine_degrees_shown";
-  table.title = "At which degrees " + std::string(serving.engine->title) +
-                " runs the model";
-  table.columns = columns_of(columns);
+  Table table =
+      table_of("engine_degrees_shown",
+               "At which degrees " + std::string(serving.engine->title) +
+                   " runs the model",
+               columns, shown_degrees(serving), Audience::People);
   table.show_header = false;
-  table.audience = Audience::People;
-  table.rows = [&serving, columns](const RowSink& sink) {
-    for (const ShownDegrees& d : shown_degrees(serving)) {
-      sink(row_of(columns, d));
-    }
-  };
   return table;
 }
 
 Table degrees_table(const Serving& serving) {
-  const ColumnsOf<DegreeVerdict> columns = degree_columns();
-  Table table;
-  table.id = "engine_degrees";
-  table.columns = columns_of(columns);
-  table.audience = Audience::Programs;
-  table.rows = [&serving, columns](const RowSink& sink) {
-    for (const DegreeVerdict& v : serving.verdicts) sink(row_of(columns, v));
-  };
-  return table;
+  return table_of("engine_degrees", "", degree_columns(), serving.verdicts,
+                  Audience::Programs);
 }
 
 std::string tokens_line(const Serving& serving, const CachePool& pool) {
@@ -289,9 +249,7 @@ std::string settings_line(const Serving& serving) {
                   serving.engine->share_flag, s.share,
                   serving.share_is_default ? " by default" : "",
                   count_text(s.batched_tokens), count_text(s.sequences));
-  if (!serving.draft.empty()) {
-    line += ", draft " + in_backticks(serving.draft);
-  }
+  if (!serving.draft.empty()) line += ", draft " + in_backticks(serving.draft);
   const auto& pool = serving.stage().pools[1];
   if (pool && pool->block > 1) {
     line += fmt::format(", pages of {} tokens", count_text(pool->block));
