@@ -23,7 +23,7 @@ Cell error_cell(double number) {
 void append_uncompared(const SimulateInput& input,
                        std::span<const ExpectedError> expected,
                        Report& report) {
-  for (const int output : input.graph.outputs) {
+  for (const ValueId output : input.graph.outputs) {
     const bool compared = std::any_of(
         expected.begin(), expected.end(),
         [output](const ExpectedError& each) { return each.value == output; });
@@ -39,8 +39,7 @@ std::string given_text(const SimulateInput& input) {
   std::vector<std::string> parts;
   for (const GivenInput& each : input.given) {
     parts.push_back(fmt::format(
-        "`{}` from `{}`",
-        input.graph.values[static_cast<size_t>(each.value)].name, each.from));
+        "`{}` from `{}`", input.graph.values[each.value].name, each.from));
   }
   return fmt::format("inputs: {}", fmt::join(parts, ", "));
 }
@@ -52,8 +51,7 @@ Table inputs_table(const SimulateInput& input) {
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const GivenInput& each : input.given) {
-    rows.push_back(
-        {input.graph.values[static_cast<size_t>(each.value)].name, each.from});
+    rows.push_back({input.graph.values[each.value].name, each.from});
   }
   table.rows = rows_of(std::move(rows));
   return table;
@@ -86,11 +84,11 @@ void append_expected(const SimulateInput& input,
                       name, file));
       continue;
     }
-    report.closing.push_back(fmt::format("`{}` is within {} of `{}`", name,
-                                       error.exact < kExpectedTolerance
-                                           ? std::string("1e-5")
-                                           : fmt::format("{:.2g}", error.exact),
-                                       file));
+    report.closing.push_back(fmt::format(
+        "`{}` is within {} of `{}`", name,
+        error.exact < kExpectedTolerance ? std::string("1e-5")
+                                         : fmt::format("{:.2g}", error.exact),
+        file));
     if (error.agrees() && error.exact >= kExpectedTolerance) {
       report.closing.back() += fmt::format(
           "; rounding in the recording explains {:.2g}", error.tolerance);
