@@ -135,7 +135,7 @@ class Reading {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           !view_.part_name(view_.at(i).result).ends_with("logits");
+           !view_.part(view_.at(i).result).ends_with("logits");
   }
 
   // Products that read the same share what is made of it.
@@ -205,13 +205,12 @@ class Reading {
   void keep_mask(InstructionId i) {
     if (keeping_ == Keeping::Least) return;
     const RegisterId result = view_.at(i).result;
-    const std::string& name = view_.value(result).name;
-    const std::string_view part = view_.part_name(result);
+    const std::string_view part = view_.part(result);
     const FusedGroup* group = group_of(i);
     const bool probabilities =
         group != nullptr && group->kind == FusedGroup::Kind::Softmax &&
         group->mixes && view_.at(i).node == group->nodes.back();
-    if (name.find(':') != std::string::npos ||
+    if (view_.value(result).is_step() ||
         !(probabilities || part == "attn.output" || part == "cross.output" ||
           part == "mlp.output" || part.ends_with("embedded"))) {
       return;
@@ -346,7 +345,7 @@ class ModuleValues {
       if (!is_of_layer(of)) continue;
       const auto segment = static_cast<size_t>(of.segment);
       if (is_sent_to_experts(of)) has_experts_[segment] = true;
-      if (part_name(view.graph(), of.value) == "attn.latent") {
+      if (view.graph().values[of.value].part() == "attn.latent") {
         is_latent_[segment] = true;
       }
     }
@@ -371,8 +370,8 @@ class ModuleValues {
                       : module.of == Of::Experts ? has_experts_[segment]
                                                  : !has_experts_[segment];
     if (!here) return false;
-    const std::string_view name = view_.graph().values[value].name;
-    const std::string_view part = part_name(view_.graph(), value);
+    const Value& made = view_.graph().values[value];
+    const std::string_view part = made.part();
     const auto names = [&](std::string_view each) {
       const size_t star = each.find('*');
       if (star != std::string_view::npos) {
@@ -380,7 +379,7 @@ class ModuleValues {
                part.ends_with(each.substr(star + 1));
       }
       return each == part || (each.ends_with('.') && part.starts_with(each)) ||
-             (each.find(':') != std::string_view::npos && name.ends_with(each));
+             each == made.part_and_step();
     };
     return std::any_of(module.parts.begin(), module.parts.end(), names) &&
            std::none_of(module.but.begin(), module.but.end(), names);
@@ -547,7 +546,7 @@ class Marking {
 
   bool may_be_kept(RegisterId reg) const {
     const RematPolicy& policy = *remat_.policy;
-    if (is_in(policy.kept, view_.part_name(reg))) return true;
+    if (is_in(policy.kept, view_.part(reg))) return true;
     const InstructionId product = product_of(reg);
     if (!product) return false;
     if (is_context(product)) {

@@ -74,8 +74,9 @@ struct ProgramView {
   const Value& value(RegisterId number) const {
     return graph().values[reg(number).value];
   }
-  // The name of the register's value without its layer.
-  std::string_view part_name(RegisterId number) const;
+  std::string_view part(RegisterId number) const {
+    return value(number).part();
+  }
   int segment(InstructionId i) const { return segment_of[i]; }
   // A layer, rather than what stands around layers.
   bool is_layer(int segment) const {
@@ -89,10 +90,6 @@ ProgramView view_of(const Program& program, const SegmentOptions& options);
 
 // On a device, of one number each.
 Int128 local_elements(const ProgramView& view, RegisterId number);
-
-// A value's name within its layer, without what is done on the way to it:
-// "attn.query" of "layers.3.attn.query:projected".
-std::string_view part_name(const Graph& graph, ValueId value);
 
 // What backward of one instruction reads.
 struct BackwardReads {

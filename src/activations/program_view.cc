@@ -168,10 +168,6 @@ void find_gradients(ProgramView& view) {
 
 }  // namespace
 
-std::string_view ProgramView::part_name(RegisterId number) const {
-  return shardplan::part_name(graph(), reg(number).value);
-}
-
 bool ProgramView::multiplies_values(InstructionId i) const {
   if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
@@ -192,16 +188,6 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
 Int128 local_elements(const ProgramView& view, RegisterId number) {
   const Shape& shape = view.program->registers[number].local_shape;
   return static_cast<Int128>(element_count(shape).value_or(0));
-}
-
-std::string_view part_name(const Graph& graph, ValueId value) {
-  std::string_view name = graph.values[value].name;
-  const GraphLayer* const layer = layer_of(graph, value);
-  // A slice of a stacked weight keeps the name of the stack.
-  if (layer != nullptr && name.starts_with(layer->name + ".")) {
-    name.remove_prefix(layer->name.size() + 1);
-  }
-  return name.substr(0, name.find(':'));
 }
 
 }  // namespace shardplan

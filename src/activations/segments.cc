@@ -13,10 +13,6 @@
 namespace shardplan {
 namespace {
 
-std::string folded_part(const std::string& name) {
-  return folded_name(name.substr(0, name.find(':')));
-}
-
 // Registers that are there, with their bytes; the sum is kept beside.
 struct AliveBytes {
   std::map<RegisterId, Int128> bytes = {};
@@ -140,17 +136,17 @@ class Sweep {
                   const AliveBytes& gradients) {
       if (i != peak.at) return;
       for (const auto& [reg, amount] : registers.bytes) {
-        by[folded_part(view_.value(reg).name)] += amount;
+        by[folded_name(view_.value(reg).whole())] += amount;
       }
       for (const auto& [reg, amount] : gradients.bytes) {
-        by["gradient of " + folded_part(view_.value(reg).name)] += amount;
+        by["gradient of " + folded_name(view_.value(reg).whole())] += amount;
       }
       const Int128 rest = alive - registers.total - gradients.total;
       if (rest > 0) {
         by["numbers of rows, gathered gradients"] += rest;
       } else if (rest < 0) {
         by["gradient of " +
-           folded_part(view_.value(view_.at(i).result).name)] += rest;
+           folded_name(view_.value(view_.at(i).result).whole())] += rest;
       }
     });
   }
@@ -278,7 +274,7 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
   }
   if (of.loaded || !view.is_layer(of.segment)) return false;
   if (policy.offloads_everything) return true;
-  const std::string_view part = view.part_name(reg);
+  const std::string_view part = view.part(reg);
   if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
       policy.offloaded.end()) {
     return true;
@@ -294,7 +290,7 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
     if (bytes == 0) return;
     memory.saved += bytes;
     const Value& of = view.graph().values[value];
-    memory.saved_by[folded_part(of.name)] += bytes;
+    memory.saved_by[folded_name(of.whole())] += bytes;
   };
   for (const RegisterId r : view.registers.ids()) {
     const HeldRegister& reg = view.registers[r];

@@ -326,8 +326,7 @@ std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {
 }
 
 std::string shown_name(const Graph& graph, ValueId value) {
-  const std::string& name = graph.values[value].name;
-  return name.substr(0, name.find(':'));
+  return std::string(graph.values[value].whole());
 }
 
 std::string served_by(const Graph& graph, NodeId node) {

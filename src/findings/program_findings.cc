@@ -65,10 +65,7 @@ Int128 moved_bytes(const Program& program, ValueId parameter, Storage storage,
 }
 
 std::string use_text(const Graph& graph, const Use& use) {
-  const GraphNode& node = graph.nodes[use.node];
-  const std::string& name = graph.values[node.result].name;
-  return "`" + name.substr(0, name.find(':')) + "` (" + node.label +
-         ") reads it as " + layout_text(use.layout);
+  return served_by(graph, use.node) + " reads it as " + layout_text(use.layout);
 }
 
 // A layout of a table or a head as that of [vocabulary, features].

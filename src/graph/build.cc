@@ -408,9 +408,21 @@ class Builder {
       return std::nullopt;
     }
     for (const NodeId n : graph_.nodes.ids(first)) {
-      graph_.nodes[n].layer = op.layer;
+      put_in_layer(graph_.nodes[n], op.layer);
     }
     return made;
+  }
+
+  void put_in_layer(GraphNode& node, int layer) {
+    node.layer = layer;
+    if (layer < 0) return;
+    // A slice of a stacked weight keeps the name of the stack.
+    Value& value = graph_.values[node.result];
+    const std::string within =
+        graph_.layers[static_cast<size_t>(layer)].name + ".";
+    if (!value.name.starts_with(within)) return;
+    value.part_at = within.size();
+    value.step_at = value.name.find(':', value.part_at);
   }
 
   void add_op(const DescribedOp& op) {

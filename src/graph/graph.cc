@@ -79,6 +79,7 @@ const std::string& output_name(const Graph& graph, ValueId value) {
 ValueId append_value(Graph& graph, Value value) {
   if (value.integers_below > 0) value.type = NumberType::Integer;
   value.learned = value.learned || value.kind == Value::Kind::Parameter;
+  value.step_at = value.name.find(':');
   return graph.values.push_back(std::move(value));
 }
 

@@ -37,7 +37,12 @@ enum class NumberType : uint8_t {
 
 struct Value {
   enum class Kind : uint8_t { Input, Parameter, Result };
+  // "layers.3.attn.query:latent": a layer, what the value is within it and,
+  // behind a colon, a step on the way to that. Where these begin is found when
+  // the value is made.
   std::string name;
+  size_t part_at = 0;
+  size_t step_at = std::string::npos;
   Shape shape;
   Kind kind = Kind::Result;
   // Semantic or logical axes per dimension, "" for none; empty: not labelled.
@@ -59,6 +64,18 @@ struct Value {
   // The value depends on a parameter. A mask or a table of positions does not.
   bool learned = false;
   NodeId node;  // that computes it, of a result
+
+  // "layers.3.attn.query"
+  std::string_view whole() const {
+    return std::string_view(name).substr(0, step_at);
+  }
+  // "attn.query"; outside of layers the same as whole().
+  std::string_view part() const { return whole().substr(part_at); }
+  // "attn.query:latent"
+  std::string_view part_and_step() const {
+    return std::string_view(name).substr(part_at);
+  }
+  bool is_step() const { return step_at < name.size(); }
 };
 
 // Named apart from the nodes of documents (syntax/document.h).

@@ -16,12 +16,6 @@
 namespace shardplan {
 namespace {
 
-// What is computed on the way to a result has a name of its own that no rule is
-// meant for (graph/composites.h).
-bool is_on_the_way(const Value& value) {
-  return value.name.find(':') != std::string::npos;
-}
-
 // Who asks for what a graph's own labels stand for.
 constexpr const char* kLabels = "axes";
 
@@ -296,7 +290,8 @@ class Placer {
     }
   }
 
-  // The first activation rule found in every value's name.
+  // The first activation rule found in every value's name. No rule is meant for
+  // what is computed on the way to a value (graph/composites.h).
   bool match_activations() {
     rule_of_.assign(graph_.values.size(), -1);
     if (rules_.activations.empty()) return true;
@@ -306,7 +301,7 @@ class Placer {
     std::vector<int> found;
     for (const ValueId v : graph_.values.ids()) {
       const Value& value = graph_.values[v];
-      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+      if (value.kind == Value::Kind::Parameter || value.is_step()) {
         continue;
       }
       matcher->find(value.name, found);
@@ -330,7 +325,7 @@ class Placer {
     std::string text = "its values are ";
     size_t shown = 0;
     for (const Value& value : graph_.values) {
-      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+      if (value.kind == Value::Kind::Parameter || value.is_step()) {
         continue;
       }
       if (++shown > kShown) return text + ", ..";

@@ -62,11 +62,6 @@ std::vector<NodeId> products_behind(const Graph& graph, ValueId value) {
   return products;
 }
 
-// "layers.*.attn.query" for what is computed on the way to it, too.
-std::string value_name(const Value& value) {
-  return folded_name(value.name.substr(0, value.name.find(':')));
-}
-
 // What a collective is, but for how often it is there.
 CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   const Graph& graph = *program.graph;
@@ -91,7 +86,7 @@ CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
     use.after_product = true;
     return use;
   }
-  use.what = value_name(graph.values[value]);
+  use.what = folded_name(graph.values[value].whole());
   add_parameters(graph, at.node, use.parameters);
   return use;
 }
