@@ -486,14 +486,14 @@ std::vector<Segment> segments_of(const Program& program,
   return segments;
 }
 
-StepLayers step_layers(const ForwardModel& model,
+StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options) {
   return step_layers(model, program, options,
                      segments_of(program.program, options.segments, {}));
 }
 
-StepLayers step_layers(const ForwardModel& model,
+StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain) {
   StepLayers layers;

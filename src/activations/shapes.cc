@@ -58,8 +58,8 @@ class ShapeReader {
     }
   }
 
-  ShapedModel read() {
-    ShapedModel result;
+  ShapedLayers read() {
+    ShapedLayers result;
     result.unknown = std::move(model_.unknown);
     if (result.unknown.empty()) measure(result);
     return result;
@@ -190,7 +190,7 @@ class ShapeReader {
   void add_attention(const TokenStack& stack, int64_t number,
                      const std::vector<TokenWeight>& weights,
                      LayerShapes& shapes) const {
-    const ModelFacts& facts = manifest_.facts;
+    const Facts& facts = manifest_.facts;
     const int64_t length = length_of(stack);
     if (shapes.heads > 0 && facts.heads) {
       AxisNames axes;
@@ -206,7 +206,7 @@ class ShapeReader {
           stack.decodes ? length + workload_.source_length : length;
       shapes.scores = numbers(length, Int128{*facts.heads} * seen, axes);
     }
-    const ModelState& state = facts.state;
+    const LayerStates& state = facts.state;
     if (stack.encodes || number >= static_cast<int64_t>(state.layers.size())) {
       return;
     }
@@ -224,13 +224,13 @@ class ShapeReader {
   Segment segment(const LayerShapes& of, const std::string& label,
                   const Remat* remat) const;
   Segment around(bool before) const;
-  void measure(ShapedModel& result);
+  void measure(ShapedLayers& result);
 
   const Manifest& manifest_;
   const Plan& plan_;
   const ShapedWorkload& workload_;
   const StepOptions& options_;
-  TokenModel model_;
+  TokenWeights model_;
   std::set<std::string_view> trained_;  // where some are frozen
 };
 
@@ -462,7 +462,7 @@ Segment ShapeReader::around(bool before) const {
   return segment;
 }
 
-void ShapeReader::measure(ShapedModel& result) {
+void ShapeReader::measure(ShapedLayers& result) {
   StepLayers& layers = result.layers;
   layers.saves_inputs = true;
   const auto add = [&](Segment plain, Segment repeated) {
@@ -505,14 +505,14 @@ void ShapeReader::measure(ShapedModel& result) {
 
 }  // namespace
 
-ShapedModel layers_by_shapes(const Manifest& manifest, const Plan& plan,
-                             const ShapedWorkload& workload,
-                             const StepOptions& options) {
-  ShapedModel model = ShapeReader(manifest, plan, workload, options).read();
+ShapedLayers layers_by_shapes(const Manifest& manifest, const Plan& plan,
+                              const ShapedWorkload& workload,
+                              const StepOptions& options) {
+  ShapedLayers model = ShapeReader(manifest, plan, workload, options).read();
   if (!model.unknown.empty() || !options.segments.is_widened()) return model;
   StepOptions widened = options;
   widened.segments = options.segments.widened();
-  ShapedModel wide = ShapeReader(manifest, plan, workload, widened).read();
+  ShapedLayers wide = ShapeReader(manifest, plan, workload, widened).read();
   model.layers.wide_plain = std::move(wide.layers.plain);
   model.layers.wide_repeated = std::move(wide.layers.repeated);
   return model;

@@ -48,7 +48,7 @@ struct ShapedWorkload {
   std::vector<bool> frozen = {};
 };
 
-struct ShapedModel {
+struct ShapedLayers {
   StepLayers layers;
   // What is not among it: "154 parameters of `model.visual`".
   std::vector<std::string> left_out;
@@ -60,8 +60,8 @@ struct ShapedModel {
   // many experts a token goes to, or heads where scores are held.
   std::string unknown;
 };
-ShapedModel layers_by_shapes(const Manifest& manifest, const Plan& plan,
-                             const ShapedWorkload& workload,
-                             const StepOptions& options);
+ShapedLayers layers_by_shapes(const Manifest& manifest, const Plan& plan,
+                              const ShapedWorkload& workload,
+                              const StepOptions& options);
 
 }  // namespace shardplan

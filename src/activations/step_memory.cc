@@ -163,7 +163,7 @@ class StepMaker {
           is_gathered_for_use(axis.name, input_.options.state);
       degree *= gathered ? 1 : axis.size;
     }
-    const ModelFacts& facts = input_.manifest.facts;
+    const Facts& facts = input_.manifest.facts;
     const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
     return degree > 1 && (heads == 0 || heads % degree != 0);
   }

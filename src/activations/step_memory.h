@@ -52,11 +52,11 @@ struct StepLayers {
   // A layer saves its input itself, rather than the one that makes it.
   bool saves_inputs = false;
 };
-StepLayers step_layers(const ForwardModel& model,
+StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options);
 // The same, of parts that are known where nothing is computed again.
-StepLayers step_layers(const ForwardModel& model,
+StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain);
 

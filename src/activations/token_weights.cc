@@ -28,11 +28,11 @@ class TokenReader {
         gathered_(gathered),
         routes_(routes) {}
 
-  TokenModel read() {
+  TokenWeights read() {
     if (find_embedding() && find_stacks() && read_weights()) {
       return std::move(model_);
     }
-    TokenModel nothing;
+    TokenWeights nothing;
     nothing.unknown = std::move(model_.unknown);
     return nothing;
   }
@@ -316,7 +316,7 @@ class TokenReader {
   // A layer that keeps keys and values, but has no weight that gives any, uses
   // those of another.
   bool check_shared() {
-    const ModelState& state = manifest_.facts.state;
+    const LayerStates& state = manifest_.facts.state;
     if (state.layers.empty()) return true;
     for (const TokenStack& stack : model_.stacks) {
       if (stack.encodes) continue;
@@ -353,7 +353,7 @@ class TokenReader {
   const Plan& plan_;
   const AxisNames& gathered_;
   bool routes_;
-  TokenModel model_;
+  TokenWeights model_;
   std::string embedding_;  // the parameter with a row per token
   size_t text_root_ = 0;   // of its name: the modules around layers of text
   bool towers_ = false;
@@ -361,8 +361,8 @@ class TokenReader {
 
 }  // namespace
 
-TokenModel token_weights(const Manifest& manifest, const Plan& plan,
-                         const AxisNames& gathered, bool routes) {
+TokenWeights token_weights(const Manifest& manifest, const Plan& plan,
+                           const AxisNames& gathered, bool routes) {
   return TokenReader(manifest, plan, gathered, routes).read();
 }
 

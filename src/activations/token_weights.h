@@ -53,7 +53,7 @@ struct TokenStack {
 };
 
 // Names are views of the manifest's, which must outlive it.
-struct TokenModel {
+struct TokenWeights {
   std::vector<TokenStack> stacks;  // an encoder first
   std::vector<TokenWeight> outside;
   int64_t hidden = 0;  // the width of the residual stream
@@ -70,7 +70,7 @@ struct TokenModel {
 
 // `gathered`: axes over which weights are gathered before use. `routes`:
 // whether it is known how many experts a token goes to.
-TokenModel token_weights(const Manifest& manifest, const Plan& plan,
-                         const AxisNames& gathered, bool routes);
+TokenWeights token_weights(const Manifest& manifest, const Plan& plan,
+                           const AxisNames& gathered, bool routes);
 
 }  // namespace shardplan

@@ -54,7 +54,7 @@ void judge_memory(JudgedTarget& judged, Host& host) {
   judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
   if (engine.name) {
     const auto serving =
-        answer_serving(engine, memory, judged.session->model.manifest,
+        answer_serving(engine, memory, judged.session->model,
                        judged.session->plan.mesh, host, judged.diags);
     if (!serving) return;
     const auto& pool = serving->stage().pools[1];

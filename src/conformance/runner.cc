@@ -50,7 +50,7 @@ std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags) {
   // The wrapper keeps keys such as `name` from meaning something else.
   document = {{"parameters", std::move(document)}};
   const std::unique_ptr<Host> host = make_real_host();
-  const ModelSource source = {
+  const ManifestSource source = {
       "tree", "", std::make_shared<SourceFile>("tree", document.dump())};
   return kNative.read(source, *host, diags);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelFacts: what the shapes of a model alone do not tell.
+// Facts: what the shapes of a model alone do not tell.
 //
 // A config.json or a manifest's `facts` states them, or they are inferred from
 // names and shapes. Absent ones are unknown, never zero.
@@ -65,14 +65,14 @@ inline constexpr size_t kMaxKept = 16;
 inline constexpr size_t kMaxStateLayers = 100'000;
 
 // Of all layers: those that are alike, and which of these each layer is.
-struct ModelState {
+struct LayerStates {
   std::vector<LayerState> kinds;
   std::vector<uint32_t> layers;
 
-  bool operator==(const ModelState&) const = default;
+  bool operator==(const LayerStates&) const = default;
 };
 
-struct ModelFacts {
+struct Facts {
   FactsFrom from = FactsFrom::None;
   std::optional<int64_t> layers;
   std::optional<int64_t> heads;
@@ -97,7 +97,7 @@ struct ModelFacts {
   std::vector<int64_t> windows;
   // What layers keep, where the architecture says it; without layers where
   // nothing does, and then heads and windows tell.
-  ModelState state;
+  LayerStates state;
 };
 inline constexpr int64_t kUnknownWindow = -1;
 
@@ -105,20 +105,20 @@ inline constexpr int64_t kUnknownWindow = -1;
 // in files and reports.
 struct FactField {
   std::string_view name;
-  std::optional<int64_t> ModelFacts::*member;
+  std::optional<int64_t> Facts::*member;
 };
 inline constexpr std::array<FactField, 11> kFactFields = {{
-    {"layers", &ModelFacts::layers},
-    {"heads", &ModelFacts::heads},
-    {"kv_heads", &ModelFacts::kv_heads},
-    {"head_dim", &ModelFacts::head_dim},
-    {"value_dim", &ModelFacts::value_dim},
-    {"kv_latent", &ModelFacts::kv_latent},
-    {"experts", &ModelFacts::experts},
-    {"expert_groups", &ModelFacts::expert_groups},
-    {"vocab", &ModelFacts::vocab},
-    {"quant_rows", &ModelFacts::quant_rows},
-    {"quant_columns", &ModelFacts::quant_columns},
+    {"layers", &Facts::layers},
+    {"heads", &Facts::heads},
+    {"kv_heads", &Facts::kv_heads},
+    {"head_dim", &Facts::head_dim},
+    {"value_dim", &Facts::value_dim},
+    {"kv_latent", &Facts::kv_latent},
+    {"experts", &Facts::experts},
+    {"expert_groups", &Facts::expert_groups},
+    {"vocab", &Facts::vocab},
+    {"quant_rows", &Facts::quant_rows},
+    {"quant_columns", &Facts::quant_columns},
 }};
 
 }  // namespace shardplan

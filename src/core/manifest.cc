@@ -200,7 +200,8 @@ bool Manifest::keep(std::span<const Kept> tensors) {
       kept.set_axes(kept.size() - 1, *labels);
     }
   }
-  static_cast<AboutModel&>(kept) = std::move(static_cast<AboutModel&>(*this));
+  static_cast<ManifestHead&>(kept) =
+      std::move(static_cast<ManifestHead&>(*this));
   *this = std::move(kept);
   return true;
 }

@@ -68,8 +68,8 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-// Everything that is known about a model besides its tensors.
-struct AboutModel {
+// A manifest without its tensors: all else that reading a model told.
+struct ManifestHead {
   std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
   // The `model_type` of a config.json, such as "llama"; empty without a config.
@@ -81,7 +81,7 @@ struct AboutModel {
   bool config_unread = false;  // there is one, and it cannot be read
   // The architecture that the user asked for; null: the one the config names.
   std::shared_ptr<const Architecture> architecture;
-  ModelFacts facts;
+  Facts facts;
   // The parameters that an architecture explains; empty without one.
   std::shared_ptr<const ParameterKinds> kinds;
   // What a logical axis was called in older rules of the program that it is of,
@@ -95,12 +95,12 @@ struct AboutModel {
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
 
-class Manifest : public AboutModel {
+class Manifest : public ManifestHead {
  public:
   Manifest() = default;
-  // Without tensors: what `about` says of a model.
-  explicit Manifest(AboutModel about) : AboutModel(std::move(about)) {}
-  const AboutModel& about() const { return *this; }
+  // Without tensors.
+  explicit Manifest(ManifestHead head) : ManifestHead(std::move(head)) {}
+  const ManifestHead& head() const { return *this; }
 
   // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
   // and never placed. `where` is the place of its name.

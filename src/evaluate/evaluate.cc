@@ -50,20 +50,20 @@ int64_t bytes_of_all(const Manifest& firsts, const StagedCounts& counts) {
 
 }  // namespace
 
-std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
-                                     const RuleSet* rules, const Plan& plan,
-                                     const LintOptions& how,
+std::optional<JudgedPlan> judge_plan(const Model& model, const RuleSet* rules,
+                                     const Plan& plan, const LintOptions& how,
                                      std::span<const Needs> sides,
                                      Diagnostics& diags) {
   StagedCounts counts = staged_counts(plan.placement_of, plan.placements.size(),
                                       how.stages.get());
   auto memory = device_memory(plan, counts, diags);
   if (!memory) return std::nullopt;
-  JudgedPlan judged{fold(plan.placement_of, manifest), std::move(counts),
+  JudgedPlan judged{fold(plan.placement_of, model.manifest), std::move(counts),
                     *std::move(memory)};
-  lint(make_lint_input(manifest, plan, judged.folding, rules, judged.memory,
-                       how),
-       sides, diags);
+  LintInput input = make_lint_input(model.manifest, plan, judged.folding, rules,
+                                    judged.memory, how);
+  input.model = &model;
+  lint(input, sides, diags);
   return judged;
 }
 

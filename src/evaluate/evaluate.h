@@ -25,6 +25,7 @@
 #include "evaluate/candidate.h"
 #include "evaluate/parameter_groups.h"
 #include "findings/findings.h"
+#include "model/model.h"
 #include "model/units.h"
 #include "resolve/device_memory.h"
 #include "resolve/match.h"
@@ -40,9 +41,8 @@ struct JudgedPlan {
 };
 // Runs the checks of `sides` and reports their findings. `rules` is null for a
 // saved plan. Empty, with the error reported, if device_memory() fails.
-std::optional<JudgedPlan> judge_plan(const Manifest& manifest,
-                                     const RuleSet* rules, const Plan& plan,
-                                     const LintOptions& how,
+std::optional<JudgedPlan> judge_plan(const Model& model, const RuleSet* rules,
+                                     const Plan& plan, const LintOptions& how,
                                      std::span<const Needs> sides,
                                      Diagnostics& diags);
 

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "findings/checks.h"
 #include "graph/graph.h"
+#include "model/model.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 
@@ -111,6 +112,7 @@ const std::vector<Check>& checks() {
 
 UnitFacts unit_facts_of(const LintInput& input) {
   if (input.summary != nullptr) return input.summary->known;
+  if (input.model != nullptr) return input.model->units(input.folding);
   return unit_facts(input.manifest, input.folding);
 }
 

@@ -40,6 +40,7 @@ struct BudgetOptions;
 struct ExpectedError;
 struct Graph;
 struct LayerGroups;
+struct Model;
 struct Program;
 struct Serving;
 struct TriedServing;
@@ -116,9 +117,10 @@ struct LintInput {
   Members of_class;
   NamingMismatch naming;
   const Summary* summary = nullptr;  // null: every parameter is there
+  const Model* model = nullptr;      // of the manifest, where there is one
 };
 
-// Of the summary, where there is one.
+// Those of the summary or the model; without either, the manifest is read.
 UnitFacts unit_facts_of(const LintInput& input);
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,

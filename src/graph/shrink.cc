@@ -27,7 +27,7 @@ using GivenValues = std::map<std::string, ConfigValue, std::less<>>;
 
 class Shrinking {
  public:
-  Shrinking(const RunnableModel& model, const ForwardPass& pass,
+  Shrinking(const ForwardDefinition& model, const ForwardPass& pass,
             const Mesh& mesh)
       : model_(model), pass_(pass), mesh_(mesh), devices_(mesh.devices()) {}
 
@@ -156,7 +156,7 @@ class Shrinking {
     return size;
   }
 
-  const RunnableModel& model_;
+  const ForwardDefinition& model_;
   const ForwardPass& pass_;
   const Mesh& mesh_;
   int64_t devices_;
@@ -173,7 +173,7 @@ Shapes shapes_of(const GraphDescription& description) {
   return shapes;
 }
 
-ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
+Facts facts_of(Facts facts, const ForwardDefinition& model) {
   const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
     if (fact) fact = model_size(model, name);
   };
@@ -188,8 +188,8 @@ ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
 }
 
 Manifest manifest_of(const Manifest& large, const Shapes& shapes,
-                     const RunnableModel& model) {
-  Manifest small(large.about());
+                     const ForwardDefinition& model) {
+  Manifest small(large.head());
   small.facts = facts_of(large.facts, model);
   for (size_t i = 0; i < large.size(); ++i) {
     const auto found = shapes.find(large.name(i));
@@ -210,7 +210,7 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
 }
 
 // Its notes are those of the pass that is run, which is written once more.
-std::optional<GraphDescription> write_quietly(const RunnableModel& model,
+std::optional<GraphDescription> write_quietly(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
   Diagnostics own = diags.fresh();
@@ -232,7 +232,7 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   return shrunk ? std::min(size, *shrunk) : size;
 }
 
-int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
+int64_t shrunk_layers(const ForwardDefinition& model, const Manifest& manifest,
                       const Mesh& mesh) {
   const int64_t layers = model_size(model, "layers").value_or(kLeastLayers);
   const Folding folding = fold_by_type(manifest);
@@ -253,7 +253,7 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
   return std::min(count, layers);
 }
 
-std::optional<Model> shrink(const RunnableModel& model,
+std::optional<Model> shrink(const ForwardDefinition& model,
                             const ForwardInput& input, const Mesh& mesh,
                             Diagnostics& diags) {
   ForwardInput large = input;
@@ -266,7 +266,7 @@ std::optional<Model> shrink(const RunnableModel& model,
   if (!described || !build_graph(*described, large.manifest, diags)) {
     return std::nullopt;
   }
-  RunnableModel small = model;
+  ForwardDefinition small = model;
   small.is_small = true;
   for (auto& [name, value] : Shrinking(model, large.pass, mesh).run()) {
     small.given.insert_or_assign(name, std::move(value));

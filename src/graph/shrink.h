@@ -32,14 +32,14 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
 // The first layers, of which every other has the tensors and shapes of one, and
 // two at least: behind dense layers the first one with experts. One is enough
 // where many experts on many devices make a layer large.
-int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest,
+int64_t shrunk_layers(const ForwardDefinition& model, const Manifest& manifest,
                       const Mesh& mesh);
 
 // Errors as write_forward, and those of build_graph where the large model's own
 // shapes do not fit. `input.pass.layers`: how many layers are kept. The smaller
 // model has the parameters and buffers that the pass reads, and facts of its
 // own.
-std::optional<Model> shrink(const RunnableModel& model,
+std::optional<Model> shrink(const ForwardDefinition& model,
                             const ForwardInput& input, const Mesh& mesh,
                             Diagnostics& diags);
 

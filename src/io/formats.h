@@ -38,7 +38,7 @@ inline Span nowhere_in(const std::string& name, Diagnostics& diags) {
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config. `architecture` says how it
 // is read; null: the one that the config names.
-ModelFacts config_facts(
+Facts config_facts(
     const Node& config,
     const std::shared_ptr<const Architecture>& architecture = nullptr);
 // How many experts a token goes to, which is among them.

@@ -36,7 +36,6 @@ namespace {
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kConfigName = "config.json";
-constexpr int64_t kHeadBytes = int64_t{1} << 16U;
 
 Diagnostics::Builder unreadable(const std::string& path, Host& host,
                                 Diagnostics& diags, const std::string& why) {
@@ -77,10 +76,11 @@ const ManifestFormat* recognize_manifest(const std::string& path,
   return named;
 }
 
-// Reads what `format` needs of a file of which there is only a head.
+// Reads what `format` needs of a file of which there may be only a head.
 SourcePtr read_rest(const SourcePtr& head, const std::string& path,
                     const ManifestFormat& format, Host& host,
                     Diagnostics& diags) {
+  if (!has_more(path, *head, host)) return head;
   if (format.bytes_needed == nullptr) {
     return read_source(path, kWholeFile, host, diags);
   }
@@ -95,13 +95,9 @@ std::optional<Manifest> read_file(const std::string& path,
                                   const ConfigReading& reading, Host& host,
                                   Diagnostics& diags,
                                   SourcePtr file = nullptr) {
-  // What has no size, such as a pipe, can be read only once.
-  const std::optional<FileInfo> info = host.file_info(path);
-  const bool is_large = info && info->size > kHeadBytes;
-  if (file == nullptr) {
-    file = read_source(path, is_large ? kHeadBytes : kWholeFile, host, diags);
-  }
+  if (file == nullptr) file = read_head(path, host, diags);
   if (file == nullptr) return std::nullopt;
+  diags.keep(file);
   const std::string_view head = file->text().substr(0, kHeadBytes);
   if (is_plan(head)) {
     return diags
@@ -125,7 +121,7 @@ std::optional<Manifest> read_file(const std::string& path,
                "no format recognises `" + path + "`")
         .fact("formats tried: " + names_of(manifest_formats()));
   }
-  if (is_large) file = read_rest(file, path, *format, host, diags);
+  file = read_rest(file, path, *format, host, diags);
   if (file == nullptr) return std::nullopt;
   const std::string directory = path == "-" ? "" : directory_of(path);
   auto manifest = format->read({path, directory, file, reading}, host, diags);
@@ -270,6 +266,12 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
   return refuse_lfs_pointer(*source, diags) ? nullptr : source;
 }
 
+SourcePtr read_head(const std::string& path, Host& host, Diagnostics& diags) {
+  const auto info = host.file_info(path);
+  const bool is_large = info && info->size > kHeadBytes;
+  return read_source(path, is_large ? kHeadBytes : kWholeFile, host, diags);
+}
+
 namespace {
 
 // The file of an architecture. One that it names is shipped, or stands beside
@@ -299,25 +301,33 @@ ArchitecturePtr read_architecture_file(
              diags);
 }
 
+bool is_file(const std::string& name_or_path, Host& host) {
+  return name_or_path.find_first_of("./") != std::string::npos ||
+         host.file_info(name_or_path);
+}
+
+// `kind` is what there are several of: "scheme".
+std::nullptr_t refuse_name(const std::string& kind, const std::string& name,
+                           const std::vector<std::string>& known,
+                           Diagnostics& diags) {
+  auto problem = diags.error(Code::Usage, {},
+                             "there is no " + kind + " " + in_backticks(name));
+  if (const auto near = nearest(name, known)) {
+    problem.help("did you mean " + in_backticks(*near) + "?");
+  }
+  problem.help("`shardplan list " + kind +
+               "s` shows those that are shipped; a file is read, too");
+  return nullptr;
+}
+
 }  // namespace
 
 std::shared_ptr<const Architecture> load_architecture(
     const std::string& name_or_path, Host& host, Diagnostics& diags) {
   if (auto shipped = find_architecture(name_or_path)) return shipped;
-  const std::vector<std::string> known = architecture_names();
-  const bool is_path = name_or_path.find_first_of("./") != std::string::npos ||
-                       host.file_info(name_or_path);
-  if (!is_path) {
-    auto problem =
-        diags.error(Code::Usage, {},
-                    "there is no architecture " + in_backticks(name_or_path));
-    if (const auto near = nearest(name_or_path, known)) {
-      problem.help("did you mean " + in_backticks(*near) + "?");
-    }
-    problem.help(
-        "`shardplan list architectures` shows those that are shipped; a file "
-        "is read, too");
-    return nullptr;
+  if (!is_file(name_or_path, host)) {
+    return refuse_name("architecture", name_or_path, architecture_names(),
+                       diags);
   }
   std::map<std::string, ArchitecturePtr> files;
   return read_architecture_file(name_or_path, files, 1, host, diags);
@@ -326,25 +336,15 @@ std::shared_ptr<const Architecture> load_architecture(
 std::shared_ptr<const NameScheme> load_name_scheme(
     const std::string& name_or_path, Host& host, Diagnostics& diags) {
   if (auto shipped = find_name_scheme(name_or_path)) return shipped;
-  const bool is_path = name_or_path.find_first_of("./") != std::string::npos ||
-                       host.file_info(name_or_path);
-  if (is_path) {
-    const SourcePtr source = read_source(name_or_path, kWholeFile, host, diags);
-    return source == nullptr ? nullptr : read_name_scheme(source, diags);
+  if (!is_file(name_or_path, host)) {
+    return refuse_name("scheme", name_or_path, name_scheme_names(), diags);
   }
-  auto problem = diags.error(
-      Code::Usage, {}, "there is no scheme " + in_backticks(name_or_path));
-  if (const auto near = nearest(name_or_path, name_scheme_names())) {
-    problem.help("did you mean " + in_backticks(*near) + "?");
-  }
-  problem.help(
-      "`shardplan list schemes` shows those that are shipped; a file is read, "
-      "too");
-  return nullptr;
+  const SourcePtr source = read_source(name_or_path, kWholeFile, host, diags);
+  return source == nullptr ? nullptr : read_name_scheme(source, diags);
 }
 
 std::optional<Manifest> load_manifest(const std::string& path,
-                                      const ModelReading& given, Host& host,
+                                      const LoadOptions& given, Host& host,
                                       Diagnostics& diags) {
   ConfigReading reading;
   if (given.architecture) {

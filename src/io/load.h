@@ -35,19 +35,22 @@ struct ConfigReading {
 };
 
 // A model as the user named it: a file, a directory, or `-`.
-struct ModelSource {
+struct ManifestSource {
   std::string path;       // as given
   std::string directory;  // where files beside it are looked for
   SourcePtr file;         // its text; null for a directory
   ConfigReading reading = {};
 };
 
+// As much of a file as tells what it is.
+inline constexpr int64_t kHeadBytes = int64_t{1} << 16;
+
 // What a model does not say itself.
-struct ModelReading {
+struct LoadOptions {
   std::optional<std::string> architecture =
       {};                                  // --architecture: a name or a file
   std::optional<std::string> scheme = {};  // --scheme: a name or a file
-  SourcePtr file = nullptr;  // all of the text, where it was read already
+  SourcePtr file = nullptr;  // read_head() of it, where that was called
 };
 
 struct ManifestFormat {
@@ -55,7 +58,7 @@ struct ManifestFormat {
   std::string_view summary;
   // Whether the text is of this format; looks at its first few kilobytes.
   bool (*recognize)(std::string_view head);
-  std::optional<Manifest> (*read)(const ModelSource&, Host&, Diagnostics&);
+  std::optional<Manifest> (*read)(const ManifestSource&, Host&, Diagnostics&);
   // Weights have no facts of their own: a config.json beside them gives these.
   bool is_weights = false;
   // How many bytes of a file are needed, seen from its head; null: all.
@@ -70,7 +73,7 @@ std::span<const ManifestFormat> manifest_formats();
 // to be unique (SP003). An architecture or scheme that nothing is read by is
 // SP010.
 std::optional<Manifest> load_manifest(const std::string& path,
-                                      const ModelReading& reading, Host& host,
+                                      const LoadOptions& reading, Host& host,
                                       Diagnostics& diags);
 inline std::optional<Manifest> load_manifest(const std::string& path,
                                              Host& host, Diagnostics& diags) {
@@ -141,5 +144,14 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
 // stands beside it); `-` is standard input, named `<stdin>`. `diags` keeps it.
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags);
+// The first kHeadBytes of a larger file, else all of it: what has no size, such
+// as a pipe, can be read only once.
+SourcePtr read_head(const std::string& path, Host& host, Diagnostics& diags);
+// Whether the file has more than what was read of it.
+inline bool has_more(const std::string& path, const SourceFile& head,
+                     Host& host) {
+  const auto info = host.file_info(path);
+  return info && info->size > static_cast<int64_t>(head.text().size());
+}
 
 }  // namespace shardplan

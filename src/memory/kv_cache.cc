@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMaxLayers = 100'000;
 
 // The width of a key and a value together.
-std::optional<int64_t> width_of(const ModelFacts& facts) {
+std::optional<int64_t> width_of(const Facts& facts) {
   if (!facts.head_dim) return std::nullopt;
   return checked_add(*facts.head_dim,
                      facts.value_dim.value_or(*facts.head_dim));
@@ -113,7 +113,7 @@ Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
   return wide_byte_count(elements, layer.dtype.value_or(request.dtype));
 }
 
-std::string unknown_layers(const ModelState& state) {
+std::string unknown_layers(const LayerStates& state) {
   const auto unknown =
       std::count_if(state.layers.begin(), state.layers.end(),
                     [&](uint32_t kind) { return !state.kinds[kind].known; });
@@ -139,7 +139,7 @@ KvLayer kept_layer(const KeptTensor& kept) {
 
 }  // namespace
 
-std::string kv_missing(const ModelFacts& facts) {
+std::string kv_missing(const Facts& facts) {
   std::vector<std::string> missing;
   if (!facts.state.layers.empty()) return unknown_layers(facts.state);
   if (!facts.layers) missing.emplace_back("`layers`");
@@ -167,14 +167,14 @@ std::string kv_missing(const ModelFacts& facts) {
   return joined(missing, ", ", " and ");
 }
 
-std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts) {
+std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts) {
   return kv_layers(facts, 0, INT64_MAX);
 }
 
-std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts,
-                                              int64_t begin, int64_t end) {
+std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
+                                              int64_t end) {
   if (!kv_missing(facts).empty()) return std::nullopt;
-  const ModelState& state = facts.state;
+  const LayerStates& state = facts.state;
   if (!state.layers.empty()) {
     std::vector<KvLayer> layers;
     end = std::min(end, static_cast<int64_t>(state.layers.size()));

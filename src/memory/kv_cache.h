@@ -76,14 +76,14 @@ struct KvLayer {
 // What layers keep, in order: of one layer one entry, or more, or none. Empty
 // where facts do not tell; kv_missing() then names what they lack. With a range
 // those of the layers [begin, end).
-std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts);
-std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts,
-                                              int64_t begin, int64_t end);
+std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts);
+std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
+                                              int64_t end);
 bool is_recurrent(const KvLayer& layer);
 // Some depend on how many tokens an encoder gives.
 bool needs_source(const std::vector<KvLayer>& layers);
 // "`kv_heads` and `head_dim`"; empty when nothing is missing.
-std::string kv_missing(const ModelFacts& facts);
+std::string kv_missing(const Facts& facts);
 
 // Layers that are alike, in order of the first.
 struct KvKind {

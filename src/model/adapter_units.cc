@@ -46,7 +46,7 @@ const ParameterKinds::value_type* kind_of_layer(const std::string& layer,
 
 std::optional<std::vector<Unit>> adapter_units(std::string_view name,
                                                const TensorType& type,
-                                               const ModelFacts& facts,
+                                               const Facts& facts,
                                                const LayoutHints& hints) {
   const std::optional<Adapter> adapter = adapter_of(name);
   if (!adapter) return std::nullopt;

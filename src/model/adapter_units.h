@@ -18,7 +18,7 @@ namespace shardplan {
 // Empty: the name is no `lora_A` or `lora_B` of a linear layer.
 std::optional<std::vector<Unit>> adapter_units(std::string_view name,
                                                const TensorType& type,
-                                               const ModelFacts& facts,
+                                               const Facts& facts,
                                                const LayoutHints& hints);
 
 }  // namespace shardplan

@@ -188,7 +188,7 @@ ClassFit fit_of(const IndexEntry& entry, std::string_view class_name,
   return fit;
 }
 
-ModelKind kind_by_class(const Node& config) {
+ArchitectureChoice kind_by_class(const Node& config) {
   const IndexEntry* best = nullptr;
   ClassFit best_fit;
   for (const std::string_view name : named_classes(config)) {
@@ -197,7 +197,7 @@ ModelKind kind_by_class(const Node& config) {
       if (contains(entry.classes, name)) entries.push_back(&entry);
     }
     if (entries.size() == 1) {
-      return model_kind_of(find_architecture(entries.front()->name), config);
+      return choose_class(find_architecture(entries.front()->name), config);
     }
     for (const IndexEntry* entry : entries) {
       const ClassFit fit = fit_of(*entry, name, config);
@@ -207,21 +207,21 @@ ModelKind kind_by_class(const Node& config) {
     }
     if (best != nullptr) break;
   }
-  return best == nullptr ? ModelKind{}
-                         : model_kind_of(find_architecture(best->name), config);
+  return best == nullptr ? ArchitectureChoice{}
+                         : choose_class(find_architecture(best->name), config);
 }
 
 }  // namespace
 
-ModelKind find_model_kind(const Node& config) {
+ArchitectureChoice choose_architecture(const Node& config) {
   if (!config.is_map()) return {};
   const auto model_type = config.find("model_type");
   const bool typed = model_type && !model_type->is_null();
   for (const IndexEntry& entry : index()) {
     if (!typed || !contains(entry.model_types, model_type->text())) continue;
-    return model_kind_of(find_architecture(entry.name), config);
+    return choose_class(find_architecture(entry.name), config);
   }
-  return typed ? ModelKind{} : kind_by_class(config);
+  return typed ? ArchitectureChoice{} : kind_by_class(config);
 }
 
 // "ForCausalLM" of a class of any type; "Model" where there is no head.
@@ -247,9 +247,9 @@ static bool is_unknown(const Node& config,
       });
 }
 
-ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
-                        const Node& config) {
-  ModelKind kind{std::move(architecture), nullptr};
+ArchitectureChoice choose_class(
+    std::shared_ptr<const Architecture> architecture, const Node& config) {
+  ArchitectureChoice kind{std::move(architecture), nullptr};
   const auto classes = named_classes(config);
   if (classes.empty()) kind.model_class = &kind.architecture->classes.front();
   for (const std::string_view name : classes) {
@@ -259,7 +259,7 @@ ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
   if (kind.model_class != nullptr || !is_unknown(config, classes)) return kind;
   for (const std::string_view name : classes) {
     const std::string_view head = head_part(name);
-    for (const ModelClass& each : kind.architecture->classes) {
+    for (const ArchitectureClass& each : kind.architecture->classes) {
       if (kind.model_class != nullptr || head.empty()) break;
       if (head_part(each.class_name) == head) kind.model_class = &each;
     }
@@ -267,7 +267,8 @@ ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
   return kind;
 }
 
-const ConfigSection* flat_part(const ModelKind& whole, const Node& config) {
+const ConfigSection* flat_part(const ArchitectureChoice& whole,
+                               const Node& config) {
   if (!whole) return nullptr;
   for (const ConfigSection& part : whole.architecture->sections) {
     if (part.is_flat(config)) return &part;

@@ -15,26 +15,27 @@
 namespace shardplan {
 
 // An architecture, and which of its classes is meant.
-struct ModelKind {
+struct ArchitectureChoice {
   std::shared_ptr<const Architecture> architecture;
-  const ModelClass* model_class =
+  const ArchitectureClass* model_class =
       nullptr;  // of the architecture; null: none of its classes
   explicit operator bool() const { return architecture != nullptr; }
 };
 
 // The shipped architecture of a config: by `model_type`, without one by
 // `architectures`. Empty when there is none. Reports nothing.
-ModelKind find_model_kind(const Node& config);
+ArchitectureChoice choose_architecture(const Node& config);
 
 // The same of a given architecture. Of a config whose type and classes no
 // shipped architecture knows, the class with the same head: `FooForCausalLM` is
 // read as `LlamaForCausalLM`.
-ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
-                        const Node& config);
+ArchitectureChoice choose_class(
+    std::shared_ptr<const Architecture> architecture, const Node& config);
 
 // The part of this model that has its keys at the top of this config; null
 // where none has.
-const ConfigSection* flat_part(const ModelKind& whole, const Node& config);
+const ConfigSection* flat_part(const ArchitectureChoice& whole,
+                               const Node& config);
 
 // Model types of shipped architectures, sorted.
 std::vector<std::string> known_model_types();

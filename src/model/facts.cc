@@ -168,7 +168,7 @@ void infer_flat_heads(const Evidence& seen, InferredFacts& result) {
   if (!rows) return;
   const std::optional<int64_t> dim = flat_head_dim(seen, *rows, result);
   if (!dim) return;
-  ModelFacts& facts = result.facts;
+  Facts& facts = result.facts;
   facts.head_dim = dim;
   facts.heads = *rows / *dim;
   std::string why = plural(*facts.heads, "head");
@@ -199,7 +199,7 @@ void infer_experts(const Evidence& seen, InferredFacts& result) {
 InferredFacts infer_facts(const Manifest& manifest, const Folding& folding) {
   const Evidence seen = collect(manifest, folding);
   InferredFacts result;
-  ModelFacts& facts = result.facts;
+  Facts& facts = result.facts;
   const std::optional<int64_t> heads = seen.split_heads.get();
   const std::optional<int64_t> dim = seen.split_dim.get();
   if (heads && dim) {

@@ -21,7 +21,7 @@ namespace shardplan {
 // each fact was come by, for the diagnostic: "head_dim 128 from the norms of
 // queries and keys".
 struct InferredFacts {
-  ModelFacts facts;
+  Facts facts;
   std::vector<std::string> why;
 };
 

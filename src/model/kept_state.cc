@@ -91,8 +91,8 @@ class KeptWalk {
   KeptWalk(const std::vector<int64_t>& windows, DType dtype)
       : windows_(windows), dtype_(dtype) {}
 
-  std::optional<ModelState> run(ModelValues& values,
-                                const ModelClass& model_class) {
+  std::optional<LayerStates> run(ConfigValues& values,
+                                 const ArchitectureClass& model_class) {
     if (!steps(model_class.steps, model_class.kept, {&values, false, {}}, "")) {
       return std::nullopt;
     }
@@ -108,7 +108,7 @@ class KeptWalk {
   };
 
   bool steps(const std::vector<ModuleStep>& list,
-             const std::vector<KeptStep>& kept, const ModelScope& scope,
+             const std::vector<KeptStep>& kept, const ValueScope& scope,
              const std::string& prefix) {
     for (const KeptStep& one : kept) {
       if (++steps_ > kMaxKeptSteps) return false;
@@ -161,7 +161,7 @@ class KeptWalk {
                        [&](const ModuleStep& one) { return says(one, all); });
   }
 
-  bool step(const ModuleStep& one, const ModelScope& scope,
+  bool step(const ModuleStep& one, const ValueScope& scope,
             const std::string& prefix) {
     switch (one.kind) {
       case ModuleStep::Kind::Block: {
@@ -192,9 +192,9 @@ class KeptWalk {
     }
   }
 
-  bool section(const ModuleStep& one, const ModelScope& scope,
+  bool section(const ModuleStep& one, const ValueScope& scope,
                const std::string& prefix) {
-    ModelValues* const values = scope.values->section(one.what);
+    ConfigValues* const values = scope.values->section(one.what);
     if (values == nullptr) return false;
     const Architecture& all = values->architecture();
     const auto found = all.blocks.find(one.part);
@@ -210,7 +210,7 @@ class KeptWalk {
 
   // What the state of a layer depends on, but for its name.
   void collect(const std::vector<ModuleStep>& list,
-               const std::vector<KeptStep>& kept, const ModelScope& scope,
+               const std::vector<KeptStep>& kept, const ValueScope& scope,
                const std::string& index,
                std::vector<const Expression*>& found) {
     const auto add = [&](const Expression& expression) {
@@ -243,7 +243,7 @@ class KeptWalk {
   }
 
   // Layers, or parts of one that are repeated within it.
-  bool repeat(const ModuleStep& one, const ModelScope& scope,
+  bool repeat(const ModuleStep& one, const ValueScope& scope,
               const std::string& prefix) {
     if (layer_ == nullptr && keeps_nothing(one.kept)) return true;
     const auto count = scope.integer(*one.count, 0, kMaxCount);
@@ -252,7 +252,7 @@ class KeptWalk {
     if (!count || !start) return false;
     std::vector<const Expression*> varying;
     collect(one.steps, one.kept, scope, one.index, varying);
-    ModelScope inner = scope;
+    ValueScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     std::unordered_map<std::string, uint32_t> known;
     for (int64_t i = *start; i < *start + *count; ++i) {
@@ -305,7 +305,7 @@ class KeptWalk {
                : kUnknownWindow;
   }
 
-  bool keep(const KeptStep& one, const ModelScope& scope,
+  bool keep(const KeptStep& one, const ValueScope& scope,
             const std::string& prefix) {
     if (layer_ == nullptr) return false;  // of no layer
     if (one.kind == KeptStep::Kind::Nothing) {
@@ -354,7 +354,7 @@ class KeptWalk {
 
   // Each part of the first dimension is shared out on its own: channels and
   // groups of a convolution.
-  bool keep_state(const KeptStep& one, const ModelScope& scope,
+  bool keep_state(const KeptStep& one, const ValueScope& scope,
                   KeptTensor tensor) {
     tensor.per = KeptTensor::Per::Sequence;
     tensor.dtype = one.dtype.value_or(dtype_);
@@ -389,7 +389,7 @@ class KeptWalk {
 
   const std::vector<int64_t>& windows_;
   DType dtype_;
-  ModelState state_;
+  LayerStates state_;
   std::map<std::string, uint32_t> numbers_;
   std::unordered_map<const ModuleStep*, bool> says_;
   Layer* layer_ = nullptr;
@@ -401,7 +401,7 @@ class KeptWalk {
 }  // namespace
 
 bool says_what_is_kept(const Architecture& architecture,
-                       const ModelClass& model_class) {
+                       const ArchitectureClass& model_class) {
   bool says = false;
   KeptSearch([&](const KeptStep&) {
     says = true;
@@ -410,7 +410,7 @@ bool says_what_is_kept(const Architecture& architecture,
 }
 
 std::vector<std::string> kept_names(const Architecture& architecture,
-                                    const ModelClass& model_class) {
+                                    const ArchitectureClass& model_class) {
   std::vector<std::string> names;
   KeptSearch([&](const KeptStep& step) {
     if (step.kind != KeptStep::Kind::Nothing &&
@@ -421,10 +421,10 @@ std::vector<std::string> kept_names(const Architecture& architecture,
   return names;
 }
 
-std::optional<ModelState> kept_state(ModelValues& values,
-                                     const ModelClass& model_class,
-                                     const std::vector<int64_t>& windows,
-                                     DType dtype) {
+std::optional<LayerStates> kept_state(ConfigValues& values,
+                                      const ArchitectureClass& model_class,
+                                      const std::vector<int64_t>& windows,
+                                      DType dtype) {
   return KeptWalk(windows, dtype).run(values, model_class);
 }
 

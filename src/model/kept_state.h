@@ -17,18 +17,18 @@ namespace shardplan {
 // Where a part is of the config's choice, its steps are not known and do not
 // count.
 bool says_what_is_kept(const Architecture& architecture,
-                       const ModelClass& model_class);
+                       const ArchitectureClass& model_class);
 // The names in these steps, each once, in order: "kv", "ssm", "conv".
 std::vector<std::string> kept_names(const Architecture& architecture,
-                                    const ModelClass& model_class);
+                                    const ArchitectureClass& model_class);
 
 // Per layer, in the order of the steps; empty where a size is none. `windows`
 // are those of the layers by their index: 0 for all tokens, empty where no
 // layer has one. `dtype` is that of states of which nothing else is said.
 // Layers that are alike are computed once.
-std::optional<ModelState> kept_state(ModelValues& values,
-                                     const ModelClass& model_class,
-                                     const std::vector<int64_t>& windows,
-                                     DType dtype);
+std::optional<LayerStates> kept_state(ConfigValues& values,
+                                      const ArchitectureClass& model_class,
+                                      const std::vector<int64_t>& windows,
+                                      DType dtype);
 
 }  // namespace shardplan

@@ -31,7 +31,7 @@ bool has_parts(const DimKind& dim,
 // Tensors side by side of which a device needs its part of each: q, k and v, or
 // gate and up.
 std::optional<Unit> packed_unit(const DimKind& dim, int index,
-                                const ModelFacts& facts) {
+                                const Facts& facts) {
   const bool qkv = has_parts(dim, {"q", "k", "v"});
   if (!qkv && !has_parts(dim, {"gate", "up"})) return std::nullopt;
   Unit unit{index, qkv ? UnitKind::FusedQkv : UnitKind::PackedGateUp};
@@ -57,8 +57,7 @@ const ParameterKind* find_kind(std::string_view name, const TensorType& type,
 }
 
 std::vector<Unit> units_of_kind(const ParameterKind& kind,
-                                const TensorType& type,
-                                const ModelFacts& facts) {
+                                const TensorType& type, const Facts& facts) {
   std::vector<Unit> units;
   for (size_t i = 0; i < kind.size(); ++i) {
     const DimKind& dim = kind[i];

@@ -12,7 +12,7 @@ namespace shardplan {
 
 struct Model::Found {
   std::once_flag recognised;
-  std::optional<RunnableModel> forward;
+  std::optional<ForwardDefinition> forward;
   Diagnostics diags;
   std::once_flag folded;
   Folding folding;
@@ -23,12 +23,12 @@ struct Model::Found {
 Model::Model(Manifest from)
     : manifest(std::move(from)), found_(std::make_shared<Found>()) {}
 
-Model::Model(Manifest from, RunnableModel pass) : Model(std::move(from)) {
+Model::Model(Manifest from, ForwardDefinition pass) : Model(std::move(from)) {
   std::call_once(found_->recognised,
                  [&] { found_->forward.emplace(std::move(pass)); });
 }
 
-const RunnableModel* Model::forward() const {
+const ForwardDefinition* Model::forward() const {
   std::call_once(found_->recognised, [this] {
     found_->forward = recognise_model(manifest, found_->diags);
   });

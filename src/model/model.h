@@ -11,7 +11,7 @@
 #include "base/diagnostic.h"
 #include "core/fold.h"
 #include "core/manifest.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 
 namespace shardplan {
 
@@ -23,13 +23,13 @@ struct Model {
   Model() : Model(Manifest()) {}
   explicit Model(Manifest from);
   // For a shrunk model, whose forward pass is already known.
-  Model(Manifest from, RunnableModel pass);
+  Model(Manifest from, ForwardDefinition pass);
 
   // Only the parameters' labels may change, in copies as well.
   Manifest manifest;
 
   // The forward pass (model/forward/recognise.h); null if it is not known.
-  const RunnableModel* forward() const;
+  const ForwardDefinition* forward() const;
   // Diagnostics of recognising it: notes, and errors if there is no forward
   // pass.
   const Diagnostics& recognised() const;

@@ -347,7 +347,7 @@ std::optional<VocabUse> vocab_use(std::string_view name) {
 }
 
 std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
-                                const ModelFacts& facts) {
+                                const Facts& facts) {
   const std::optional<VocabUse> use = vocab_use(name);
   if (!use) return std::nullopt;
   const TensorName tail = split_name(name);

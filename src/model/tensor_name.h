@@ -139,6 +139,6 @@ std::optional<VocabUse> vocab_use(std::string_view name);
 // from its name and the facts' size; without that, from the layout that the
 // name tells. Empty for anything else.
 std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
-                                const ModelFacts& facts);
+                                const Facts& facts);
 
 }  // namespace shardplan

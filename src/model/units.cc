@@ -101,7 +101,7 @@ std::string_view unit_name(UnitKind kind) {
 }
 
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
-                           const ModelFacts& facts, const LayoutHints& hints) {
+                           const Facts& facts, const LayoutHints& hints) {
   if (auto units = adapter_units(name, type, facts, hints)) return *units;
   const NamedTensor tensor{name, split_name(name), type};
   std::vector<Unit> units;
@@ -284,8 +284,7 @@ std::vector<Unit> output_units(const Shape& shape, TensorKind layout, bool conv,
 }
 
 std::vector<Unit> projection_units(Role role, TensorKind layout,
-                                   const Shape& shape,
-                                   const ModelFacts& facts) {
+                                   const Shape& shape, const Facts& facts) {
   const bool kv = role == Role::Key || role == Role::Value;
   Heads heads{kv ? UnitKind::KvHead : UnitKind::Head,
               (kv ? facts.kv_heads : facts.heads).value_or(0)};
@@ -357,7 +356,7 @@ std::optional<size_t> fused_dim(const NamedTensor& tensor, TensorKind layout,
 }
 
 std::vector<Unit> fused_units(const NamedTensor& tensor, Fusion fusion,
-                              TensorKind layout, const ModelFacts& facts) {
+                              TensorKind layout, const Facts& facts) {
   const int64_t heads = facts.heads.value_or(0);
   const int64_t kv_heads = facts.kv_heads.value_or(heads);
   const int64_t dim = facts.head_dim.value_or(0);
@@ -389,7 +388,7 @@ std::vector<Unit> fused_units(const NamedTensor& tensor, Fusion fusion,
 }  // namespace
 
 std::vector<Unit> attention_units(const NamedTensor& tensor,
-                                  const ModelFacts& facts) {
+                                  const Facts& facts) {
   if (in_other_tower(tensor.name)) return {};
   const Shape& shape = tensor.type.shape;
   if (tensor.tail.module == "sinks" && facts.heads && *facts.heads > 0 &&
@@ -437,7 +436,7 @@ bool is_scale(std::string_view leaf) {
 // Whether a weight has as many scales as blocks of the given size: a checkpoint
 // may store some of its weights by another method than the blocks are of.
 bool has_blocks(const QuantBlocks& told, const Shape& shape,
-                const ModelFacts& facts) {
+                const Facts& facts) {
   const size_t rank = shape.size();
   return told.scales_shape.size() == rank &&
          told.scales_shape[rank - 2] ==
@@ -472,8 +471,7 @@ std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
   return units;
 }
 
-std::vector<Unit> block_units(const NamedTensor& tensor,
-                              const ModelFacts& facts,
+std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
                               const LayoutHints& hints) {
   const Shape& shape = tensor.type.shape;
   const size_t rank = shape.size();
@@ -535,8 +533,7 @@ std::optional<int> expert_dim(const NamedTensor& tensor, int64_t experts) {
 
 }  // namespace
 
-std::vector<Unit> expert_units(const NamedTensor& tensor,
-                               const ModelFacts& facts) {
+std::vector<Unit> expert_units(const NamedTensor& tensor, const Facts& facts) {
   const int64_t experts = facts.experts.value_or(0);
   if (experts < 1 || !expert_name(tensor.name).stacked) return {};
   const auto dim = expert_dim(tensor, experts);
@@ -554,8 +551,7 @@ std::vector<Unit> expert_units(const NamedTensor& tensor,
 // be spread over devices, except over the stages of a pipeline. Rules that were
 // written for separate layers land on the wrong dimension here.
 
-std::optional<Unit> layer_unit(const NamedTensor& tensor,
-                               const ModelFacts& facts,
+std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
                                const LayoutHints& hints) {
   const std::string_view stack = stack_of(tensor.name);
   const auto evidence = hints.stacks.find(stack);

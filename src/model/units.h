@@ -67,8 +67,7 @@ struct Unit {
 // shape, the facts and what all names together tell. Nothing is claimed where a
 // name is not known or the shape does not agree with the facts.
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
-                           const ModelFacts& facts,
-                           const LayoutHints& hints = {});
+                           const Facts& facts, const LayoutHints& hints = {});
 
 // The axes of a dimension that meet its units. Those of the batch (fsdp, dp,
 // data, replica) do not: a weight is gathered over them before use. For stacked
@@ -94,7 +93,7 @@ StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
 // Everything that must be known of a model to tell the units of its tensors.
 
 struct UnitFacts {
-  ModelFacts facts;  // given, or inferred
+  Facts facts;  // given, or inferred
   LayoutHints hints;
   // How inferred facts were come by; empty where they were given.
   std::vector<std::string> why;
@@ -144,16 +143,14 @@ struct NamedTensor {
 
 // Heads, KV heads, head groups and fused q, k, v. REQUIRES: in_attention.
 std::vector<Unit> attention_units(const NamedTensor& tensor,
-                                  const ModelFacts& facts);
+                                  const Facts& facts);
 // Packed gate and up, concatenated or alternating.
 std::optional<Unit> gate_up_unit(const NamedTensor& tensor,
                                  const LayoutHints& hints);
 // Experts and groups of them.
-std::vector<Unit> expert_units(const NamedTensor& tensor,
-                               const ModelFacts& facts);
+std::vector<Unit> expert_units(const NamedTensor& tensor, const Facts& facts);
 // Quantisation blocks.
-std::vector<Unit> block_units(const NamedTensor& tensor,
-                              const ModelFacts& facts,
+std::vector<Unit> block_units(const NamedTensor& tensor, const Facts& facts,
                               const LayoutHints& hints);
 // The same by what an architecture says of it.
 std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
@@ -163,11 +160,9 @@ const ParameterKind* find_kind(std::string_view name, const TensorType& type,
                                const LayoutHints& hints);
 // Heads, KV heads, head groups, packed parts and experts, by labels.
 std::vector<Unit> units_of_kind(const ParameterKind& kind,
-                                const TensorType& type,
-                                const ModelFacts& facts);
+                                const TensorType& type, const Facts& facts);
 // The stack of scanned layers.
-std::optional<Unit> layer_unit(const NamedTensor& tensor,
-                               const ModelFacts& facts,
+std::optional<Unit> layer_unit(const NamedTensor& tensor, const Facts& facts,
                                const LayoutHints& hints);
 
 }  // namespace shardplan

@@ -24,8 +24,8 @@ struct Sample {
   std::string name;  // folded
 };
 
-std::vector<Sample> samples_of(const ServedModel& model) {
-  std::vector<bool> loaded(model.folding.classes.size(), false);
+std::vector<Sample> samples_of(const ServedWeights& model) {
+  std::vector<bool> loaded(model.folding->classes.size(), false);
   for (size_t g = 0; g < model.groups.groups.size(); ++g) {
     if (!model.loaded[g]) continue;
     for (const auto& m :
@@ -34,10 +34,10 @@ std::vector<Sample> samples_of(const ServedModel& model) {
     }
   }
   std::vector<Sample> samples;
-  for (size_t i = 0; i < model.folding.classes.size(); ++i) {
+  for (size_t i = 0; i < model.folding->classes.size(); ++i) {
     if (!loaded[i]) continue;
-    const ParameterClass& c = model.folding.classes[i];
-    const std::string& name = model.folding.folded_names[c.folded];
+    const ParameterClass& c = model.folding->classes[i];
+    const std::string& name = model.folding->folded_names[c.folded];
     const ParameterKind& kind = *model.kinds[i];
     for (auto& dims :
          served_parameter(kind, model.manifest->type(c.first).shape,
@@ -150,7 +150,7 @@ std::string block_problem(const Sample& sample, int64_t degree) {
          sample.name + "`)";
 }
 
-int64_t expert_count(const ServedModel& model,
+int64_t expert_count(const ServedWeights& model,
                      const std::vector<Sample>& samples) {
   int64_t experts = 0;
   for (const Sample& sample : samples) {
@@ -182,7 +182,7 @@ void add_once(std::vector<std::string>& texts, std::string text) {
   }
 }
 
-bool keeps_latents(const ModelFacts& facts) {
+bool keeps_latents(const Facts& facts) {
   if (facts.kv_latent) return true;
   return std::any_of(
       facts.state.kinds.begin(), facts.state.kinds.end(),
@@ -294,7 +294,7 @@ std::string others_text(const EngineMesh& mesh, DegreeOf of, bool experts) {
   return text;
 }
 
-std::vector<std::string> cut_problems(const ServedModel& model,
+std::vector<std::string> cut_problems(const ServedWeights& model,
                                       const Engine& engine,
                                       const EngineMesh& mesh) {
   const std::vector<Sample> samples = samples_of(model);
@@ -302,7 +302,7 @@ std::vector<std::string> cut_problems(const ServedModel& model,
                   degrees_of(engine, mesh));
 }
 
-std::vector<std::string> cut_remarks(const ServedModel& model,
+std::vector<std::string> cut_remarks(const ServedWeights& model,
                                      const Engine& engine,
                                      const EngineMesh& mesh) {
   const std::vector<Sample> samples = samples_of(model);
@@ -311,7 +311,7 @@ std::vector<std::string> cut_remarks(const ServedModel& model,
                  degrees_of(engine, mesh));
 }
 
-std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
+std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
                                            const Engine& engine,
                                            const EngineMesh& mesh) {
   const std::vector<Sample> samples = samples_of(model);

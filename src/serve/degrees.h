@@ -32,19 +32,19 @@ struct DegreeVerdict {
 std::string others_text(const EngineMesh& mesh, DegreeOf of, bool experts);
 
 // Why the model is not cut so; empty where it can be.
-std::vector<std::string> cut_problems(const ServedModel& model,
+std::vector<std::string> cut_problems(const ServedWeights& model,
                                       const Engine& engine,
                                       const EngineMesh& mesh);
 // What a layout that is legal costs: copies of KV heads, of latents, uneven
 // experts.
-std::vector<std::string> cut_remarks(const ServedModel& model,
+std::vector<std::string> cut_remarks(const ServedWeights& model,
                                      const Engine& engine,
                                      const EngineMesh& mesh);
 
 // Of tensor parallelism every legal degree, the others up to 8, and powers of
 // two up to 64; of experts and data parallelism, for models that have them,
 // divisors and powers of two. All else is as in the mesh.
-std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
+std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
                                            const Engine& engine,
                                            const EngineMesh& mesh);
 

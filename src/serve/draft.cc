@@ -15,7 +15,7 @@ std::string draft_text(const ServingInput& input) {
   return "draft " + in_backticks(input.draft->manifest->title);
 }
 
-int64_t vocabulary_of(const ServedModel& model) {
+int64_t vocabulary_of(const ServedWeights& model) {
   return step_widths(model, {}).vocab;
 }
 
@@ -40,7 +40,7 @@ std::optional<int64_t> plain_token_bytes(
 
 std::optional<std::vector<CacheLayer>> layers_of_draft(
     const ServingInput& input, Diagnostics& diags) {
-  const ModelFacts& facts = input.draft->manifest->facts;
+  const Facts& facts = input.draft->manifest->facts;
   auto layers = cache_layers(facts, 0, facts.layers.value_or(0), input.mesh.tp,
                              input.kv_dtype);
   if (layers) return layers;
@@ -50,9 +50,9 @@ std::optional<std::vector<CacheLayer>> layers_of_draft(
 }
 
 // SGLang: a layer of the draft is taken to keep as much as one of the model.
-bool size_as_the_model(const ServedModel& model, const ServingInput& input,
+bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
                        ServedDraft& draft, Diagnostics& diags) {
-  const ModelFacts& facts = model.manifest->facts;
+  const Facts& facts = model.manifest->facts;
   const auto of_model = cache_layers(facts, 0, facts.layers.value_or(0),
                                      input.mesh.tp, input.kv_dtype);
   const auto tokens =
@@ -78,7 +78,7 @@ bool size_as_the_model(const ServedModel& model, const ServingInput& input,
 
 }  // namespace
 
-std::optional<ServedDraft> served_draft(const ServedModel& model,
+std::optional<ServedDraft> served_draft(const ServedWeights& model,
                                         const ServingInput& input,
                                         Diagnostics& diags) {
   const bool blocks = input.engine->pool == PoolKind::Blocks;
@@ -116,7 +116,7 @@ void add_draft(const ServedDraft& draft, ServedStage& stage) {
                       draft.layers.end());
 }
 
-void add_draft_problems(const ServedModel& model, const ServingInput& input,
+void add_draft_problems(const ServedWeights& model, const ServingInput& input,
                         Serving& answer) {
   const auto cut_at = [&](const EngineMesh& mesh) {
     std::vector<std::string> found =

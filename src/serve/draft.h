@@ -38,13 +38,13 @@ struct ServedDraft {
 // REQUIRES: input.draft. Empty, with the reason reported: what layers keep is
 // not known, or how the engine sizes them (SP013), or it has no such mode
 // (SP010).
-std::optional<ServedDraft> served_draft(const ServedModel& model,
+std::optional<ServedDraft> served_draft(const ServedWeights& model,
                                         const ServingInput& input,
                                         Diagnostics& diags);
 void add_draft(const ServedDraft& draft, ServedStage& stage);
 // Why the engine does not start with it, here and at other degrees of tensor
 // parallelism.
-void add_draft_problems(const ServedModel& model, const ServingInput& input,
+void add_draft_problems(const ServedWeights& model, const ServingInput& input,
                         Serving& answer);
 
 }  // namespace shardplan

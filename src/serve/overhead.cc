@@ -53,15 +53,15 @@ Bracket operator+(const Bracket& a, const Bracket& b) {
           capped(Int128{a.upper} + b.upper)};
 }
 
-StepWidths step_widths(const ServedModel& model, const Degrees& degrees) {
+StepWidths step_widths(const ServedWeights& model, const Degrees& degrees) {
   StepWidths widths;
   // Of each module of a layer, what its matrices give.
   std::map<std::string, int64_t> attention;
   std::map<std::string, int64_t> mlp;
   std::map<std::string, int64_t> experts;
-  for (size_t i = 0; i < model.folding.classes.size(); ++i) {
-    const ParameterClass& c = model.folding.classes[i];
-    const std::string& name = model.folding.folded_names[c.folded];
+  for (size_t i = 0; i < model.folding->classes.size(); ++i) {
+    const ParameterClass& c = model.folding->classes[i];
+    const std::string& name = model.folding->folded_names[c.folded];
     const TensorType& type = model.manifest->type(c.first);
     const ParameterKind& kind = *model.kinds[i];
     const bool single = is_single_expert(name);

@@ -51,7 +51,7 @@ struct StepWidths {
   int64_t expert_mlp = 0;  // the same of one expert
   int64_t experts = 0;     // 0: none
 };
-StepWidths step_widths(const ServedModel& model, const Degrees& degrees);
+StepWidths step_widths(const ServedWeights& model, const Degrees& degrees);
 
 // The largest of what a layer's attention, its MLP or its experts, and the
 // logits of every sequence hold at once, beside the residual stream. What a

@@ -262,7 +262,7 @@ KvLayer served_state(KvLayer layer) {
 
 }  // namespace
 
-std::optional<std::vector<CacheLayer>> cache_layers(const ModelFacts& facts,
+std::optional<std::vector<CacheLayer>> cache_layers(const Facts& facts,
                                                     int64_t begin, int64_t end,
                                                     int64_t tp, DType dtype) {
   std::vector<CacheLayer> layers;

@@ -40,7 +40,7 @@ struct CacheLayer {
 
 // Of the layers [begin, end). Empty where the facts do not tell what layers
 // keep, where they keep what an encoder gives, or beyond 63 bits.
-std::optional<std::vector<CacheLayer>> cache_layers(const ModelFacts& facts,
+std::optional<std::vector<CacheLayer>> cache_layers(const Facts& facts,
                                                     int64_t begin, int64_t end,
                                                     int64_t tp, DType dtype);
 

@@ -47,7 +47,7 @@ struct StageRange {
   int64_t end = 0;
 };
 
-std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
+std::optional<std::vector<StageRange>> ranges_of(const ServedWeights& model,
                                                  const ServingInput& input,
                                                  Diagnostics& diags) {
   const size_t groups = model.groups.groups.size();
@@ -56,7 +56,7 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
     return std::vector<StageRange>{
         {"", std::vector<bool>(groups, true), 0, layers}};
   }
-  const std::vector<bool> uncut(model.folding.classes.size(), false);
+  const std::vector<bool> uncut(model.folding->classes.size(), false);
   const auto plan = plan_stages(*model.manifest, *input.devices, model.groups,
                                 uncut, *input.stages, diags);
   if (!plan) return std::nullopt;
@@ -77,7 +77,7 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
 }
 
 // What of the cache is not counted for engines; "" where all is.
-std::string_view uncounted(const ModelFacts& facts) {
+std::string_view uncounted(const Facts& facts) {
   const auto layers = kv_layers(facts);
   if (!layers) return "";
   for (const KvLayer& layer : *layers) {
@@ -165,10 +165,11 @@ int64_t Serving::spare(size_t end) const {
   return least;
 }
 
-std::optional<ServedModel> known_model(const Manifest& manifest,
-                                       const Engine& engine,
-                                       Diagnostics& diags) {
-  auto model = served_model(manifest);
+std::optional<ServedWeights> known_weights(const Model& of,
+                                           const Engine& engine,
+                                           Diagnostics& diags) {
+  const Manifest& manifest = of.manifest;
+  auto model = served_weights(of);
   if (!model) {
     return diags
         .error(Code::MissingFacts, {},
@@ -186,14 +187,7 @@ std::optional<ServedModel> known_model(const Manifest& manifest,
   return model;
 }
 
-std::optional<Serving> serve(const Manifest& manifest,
-                             const ServingInput& input, Diagnostics& diags) {
-  const auto model = known_model(manifest, *input.engine, diags);
-  if (!model) return std::nullopt;
-  return serve(*model, input, diags);
-}
-
-std::optional<Serving> serve(const ServedModel& model,
+std::optional<Serving> serve(const ServedWeights& model,
                              const ServingInput& input, Diagnostics& diags) {
   const Manifest& manifest = *model.manifest;
   const Engine& engine = *input.engine;

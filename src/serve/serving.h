@@ -46,7 +46,7 @@ struct ServingInput {
   std::optional<int64_t> block;
   std::optional<DType> weight_dtype;
   // A smaller model that proposes tokens (serve/draft.h); null: none.
-  const ServedModel* draft = nullptr;
+  const ServedWeights* draft = nullptr;
   // Whether every degree is judged, or the one that is asked for alone.
   bool all_degrees = true;
 };
@@ -117,16 +117,12 @@ struct Serving {
 
 // Empty, with the reason reported (SP013): dimensions without labels, or no
 // number of layers.
-std::optional<ServedModel> known_model(const Manifest& manifest,
-                                       const Engine& engine,
-                                       Diagnostics& diags);
+std::optional<ServedWeights> known_weights(const Model& of,
+                                           const Engine& engine,
+                                           Diagnostics& diags);
 // Empty, with the reason reported: layers of which it is not known what they
 // keep (SP013), stages that cannot be (SP010).
-std::optional<Serving> serve(const ServedModel& model,
-                             const ServingInput& input, Diagnostics& diags);
-
-// The same of a model that is served once.
-std::optional<Serving> serve(const Manifest& manifest,
+std::optional<Serving> serve(const ServedWeights& model,
                              const ServingInput& input, Diagnostics& diags);
 
 // The same with one change, computed again.

@@ -101,10 +101,10 @@ struct Local {
   bool of_latent = false;         // takes a latent
 };
 
-Local local_shape(const ServedModel& model, const ParameterClass& c,
+Local local_shape(const ServedWeights& model, const ParameterClass& c,
                   const ParameterKind& kind, const WeightsInput& in,
                   bool whole) {
-  const std::string& name = model.folding.folded_names[c.folded];
+  const std::string& name = model.folding->folded_names[c.folded];
   const bool expert = is_expert_name(name);
   Local local;
   local.shape = model.manifest->type(c.first).shape;
@@ -153,7 +153,7 @@ std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
   return elements ? byte_count(*elements, dtype) : std::nullopt;
 }
 
-std::optional<Held> held_of(const ServedModel& model, const ParameterClass& c,
+std::optional<Held> held_of(const ServedWeights& model, const ParameterClass& c,
                             const ParameterKind& kind, const WeightsInput& in,
                             bool whole) {
   const TensorType& type = model.manifest->type(c.first);
@@ -164,7 +164,7 @@ std::optional<Held> held_of(const ServedModel& model, const ParameterClass& c,
   if (!bytes) return std::nullopt;
   Held held;
   held.bytes = *bytes;
-  held.part = is_single_expert(model.folding.folded_names[c.folded])
+  held.part = is_single_expert(model.folding->folded_names[c.folded])
                   ? WeightPart::Experts
                   : part_of(local.role);
   if (whole) held.part = WeightPart::Vocabulary;
@@ -321,14 +321,15 @@ bool is_single_expert(std::string_view folded) {
          folded.find("experts/*/") != std::string_view::npos;
 }
 
-std::optional<ServedModel> served_model(const Manifest& manifest) {
+std::optional<ServedWeights> served_weights(const Model& of) {
+  const Manifest& manifest = of.manifest;
   if (manifest.kinds == nullptr) return std::nullopt;
-  ServedModel model;
+  ServedWeights model;
   model.manifest = &manifest;
-  model.folding = fold_by_type(manifest);
-  for (const ParameterClass& c : model.folding.classes) {
+  model.folding = &of.folding();
+  for (const ParameterClass& c : model.folding->classes) {
     const auto found = manifest.kinds->find(
-        {model.folding.folded_names[c.folded], manifest.type(c.first).shape});
+        {model.folding->folded_names[c.folded], manifest.type(c.first).shape});
     if (found == manifest.kinds->end() ||
         found->second.size() != manifest.type(c.first).shape.size()) {
       return std::nullopt;
@@ -340,9 +341,9 @@ std::optional<ServedModel> served_model(const Manifest& manifest) {
         model.grouped_experts ||
         (type.dtype == DType::U8 && type.shape.size() == 4 &&
          type.shape.back() == kGroup / 2 &&
-         is_expert_name(model.folding.folded_names[c.folded]));
+         is_expert_name(model.folding->folded_names[c.folded]));
   }
-  model.groups = layer_groups(manifest, model.folding.class_of);
+  model.groups = layer_groups(manifest, model.folding->class_of);
   const std::optional<int64_t>& layers = manifest.facts.layers;
   for (const LayerGroup& group : model.groups.groups) {
     // Layers beyond those of the model predict further tokens.
@@ -354,7 +355,7 @@ std::optional<ServedModel> served_model(const Manifest& manifest) {
   return model;
 }
 
-std::optional<RankWeights> rank_weights(const ServedModel& model,
+std::optional<RankWeights> rank_weights(const ServedWeights& model,
                                         const std::vector<bool>& held,
                                         const WeightsInput& input) {
   SHARDPLAN_CHECK(held.size() == model.groups.groups.size());
@@ -365,7 +366,7 @@ std::optional<RankWeights> rank_weights(const ServedModel& model,
   const auto held_by = [&](uint32_t number, bool whole) -> const Held* {
     const auto found = known.find({number, whole});
     if (found != known.end()) return &found->second;
-    const auto one = held_of(model, model.folding.classes[number],
+    const auto one = held_of(model, model.folding->classes[number],
                              *model.kinds[number], input, whole);
     if (!one) return nullptr;
     return &known.emplace(std::pair(number, whole), *one).first->second;
@@ -373,7 +374,7 @@ std::optional<RankWeights> rank_weights(const ServedModel& model,
   for (size_t g = 0; g < model.groups.groups.size(); ++g) {
     const LayerGroup& group = model.groups.groups[g];
     for (const auto& member : model.groups.forms[group.form].members) {
-      const ParameterClass& c = model.folding.classes[member.kind];
+      const ParameterClass& c = model.folding->classes[member.kind];
       const Int128 stored =
           Int128{model.manifest->type(c.first).bytes()} * member.count;
       if (!model.loaded[g]) {
@@ -384,7 +385,8 @@ std::optional<RankWeights> rank_weights(const ServedModel& model,
       const bool whole = input.whole_embedding && group.is_token_embedding;
       const Held* one = held_by(member.kind, whole);
       if (one == nullptr) return std::nullopt;
-      const bool dealt = is_single_expert(model.folding.folded_names[c.folded]);
+      const bool dealt =
+          is_single_expert(model.folding->folded_names[c.folded]);
       const int64_t count =
           dealt ? ceil_div(member.count, input.degrees.experts) : member.count;
       const Int128 bytes = Int128{one->bytes} * count;

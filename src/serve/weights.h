@@ -21,6 +21,7 @@
 #include "core/manifest.h"
 #include "core/types.h"
 #include "memory/stages.h"
+#include "model/model.h"
 #include "serve/engine.h"
 
 namespace shardplan {
@@ -103,18 +104,18 @@ struct RankWeights {
   int64_t not_loaded = 0;
 };
 
-// What names tell, once for all degrees.
-struct ServedModel {
+// A view of a model for engines, made once for all degrees: the labels of its
+// parameters, and which layers are loaded. It points into the model.
+struct ServedWeights {
   const Manifest* manifest = nullptr;
-  Folding folding;  // by type
+  const Folding* folding = nullptr;  // by type
   LayerGroups groups;
   std::vector<const ParameterKind*> kinds;  // per class
   std::vector<bool> loaded;                 // per group
   bool grouped_experts = false;             // stacked ones, in groups of 4 bits
 };
-// Empty where a parameter's dimensions have no labels. The manifest must
-// outlive it.
-std::optional<ServedModel> served_model(const Manifest& manifest);
+// Empty where a parameter's dimensions have no labels.
+std::optional<ServedWeights> served_weights(const Model& of);
 
 struct WeightsInput {
   Degrees degrees;
@@ -126,7 +127,7 @@ struct WeightsInput {
   bool whole_tower_heads = false;
 };
 // Of the groups for which `held` is true. Empty beyond 63 bits.
-std::optional<RankWeights> rank_weights(const ServedModel& model,
+std::optional<RankWeights> rank_weights(const ServedWeights& model,
                                         const std::vector<bool>& held,
                                         const WeightsInput& input);
 

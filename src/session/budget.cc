@@ -211,9 +211,9 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
   auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
                                    how, input.trained, input.group_of, diags);
   // Findings about rules of leaves, as about those of parameters.
-  if (!specs ||
-      !judge_plan(specs->leaves, &*rules, specs->plan, lint_options(request),
-                  std::array{Needs::Names, Needs::Specs}, diags)) {
+  if (!specs || !judge_plan(Model(specs->leaves), &*rules, specs->plan,
+                            lint_options(request),
+                            std::array{Needs::Names, Needs::Specs}, diags)) {
     return false;
   }
   for (const SourcePtr& source : rules->sources) diags.keep(source);

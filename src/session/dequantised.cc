@@ -168,7 +168,7 @@ std::optional<DequantisedModel> dequantised_model(
   const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
   const ParameterNames names(manifest);
   DequantisedModel model;
-  model.manifest = Manifest(manifest.about());
+  model.manifest = Manifest(manifest.head());
   model.manifest.kinds = plain.kinds;
   const auto add = [&](std::string_view name, const TensorType& type,
                        size_t stored, bool made) {

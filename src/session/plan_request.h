@@ -28,7 +28,7 @@ enum class Unmatched : uint8_t { Error, Replicate, Auto };
 
 struct PlanRequest {
   std::string model;                   // a path, or "-"
-  ModelReading reading;                // --architecture
+  LoadOptions reading;                 // --architecture
   std::vector<std::string> rules;      // --rules, in order
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table

@@ -150,17 +150,17 @@ MemoryRequest budgeted(const EngineRequest& engine,
 }
 
 std::optional<ServedModels> served_models(const EngineRequest& engine,
-                                          const Manifest& manifest, Host& host,
+                                          const Model& of, Host& host,
                                           Diagnostics& diags) {
   const Engine& row = *find_engine(*engine.name);
-  auto model = known_model(manifest, row, diags);
+  auto model = known_weights(of, row, diags);
   if (!model) return std::nullopt;
   ServedModels models{*std::move(model), nullptr, std::nullopt};
   if (!engine.draft) return models;
   auto draft = load_manifest(*engine.draft, host, diags);
   if (!draft) return std::nullopt;
-  models.draft_manifest = std::make_unique<Manifest>(*std::move(draft));
-  models.draft = known_model(*models.draft_manifest, row, diags);
+  models.draft_model = std::make_unique<Model>(*std::move(draft));
+  models.draft = known_weights(*models.draft_model, row, diags);
   if (!models.draft) return std::nullopt;
   return models;
 }
@@ -197,7 +197,7 @@ namespace {
 // does, else the best.
 class ServingTrial {
  public:
-  ServingTrial(const ServedModel& model, ServingInput input,
+  ServingTrial(const ServedWeights& model, ServingInput input,
                const Serving& asked)
       : model_(model), input_(std::move(input)), asked_(asked) {
     input_.all_degrees = false;
@@ -363,7 +363,7 @@ class ServingTrial {
 
   static constexpr int64_t kMostDegree = 64;
   static constexpr int kShareSteps = 60;
-  const ServedModel& model_;
+  const ServedWeights& model_;
   ServingInput input_;
   const Serving& asked_;
   std::vector<TriedServing> kept_;
@@ -373,12 +373,11 @@ class ServingTrial {
 
 std::optional<Serving> answer_serving(const EngineRequest& engine,
                                       const MemoryRequest& memory,
-                                      const Manifest& manifest,
-                                      const Mesh& mesh, Host& host,
-                                      Diagnostics& diags) {
+                                      const Model& model, const Mesh& mesh,
+                                      Host& host, Diagnostics& diags) {
   const auto device = device_limit(memory, host, diags);
   if (!device) return std::nullopt;
-  const auto models = served_models(engine, manifest, host, diags);
+  const auto models = served_models(engine, model, host, diags);
   if (!models) return std::nullopt;
   const auto input =
       serving_input(engine, memory, *models, *device, mesh, diags);

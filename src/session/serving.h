@@ -9,8 +9,8 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "core/manifest.h"
 #include "core/mesh.h"
+#include "model/model.h"
 #include "serve/serving.h"
 #include "session/budget.h"
 #include "session/plan_request.h"
@@ -53,13 +53,13 @@ MemoryRequest budgeted(const EngineRequest& engine,
 // Models that an engine serves, read once for any number of meshes. What is
 // served points into it.
 struct ServedModels {
-  ServedModel model;
-  std::unique_ptr<Manifest> draft_manifest;
-  std::optional<ServedModel> draft;
+  ServedWeights model;
+  std::unique_ptr<Model> draft_model;
+  std::optional<ServedWeights> draft;
 };
 // Empty, with the reason reported.
 std::optional<ServedModels> served_models(const EngineRequest& engine,
-                                          const Manifest& manifest, Host& host,
+                                          const Model& model, Host& host,
                                           Diagnostics& diags);
 // Empty, with the reason reported (SP010): an axis that the engine does not
 // have. REQUIRES: an engine is asked for; all of it outlives the input.
@@ -73,8 +73,7 @@ std::optional<ServingInput> serving_input(const EngineRequest& engine,
 // check_engine_request() held, and an engine is asked for.
 std::optional<Serving> answer_serving(const EngineRequest& engine,
                                       const MemoryRequest& memory,
-                                      const Manifest& manifest,
-                                      const Mesh& mesh, Host& host,
-                                      Diagnostics& diags);
+                                      const Model& model, const Mesh& mesh,
+                                      Host& host, Diagnostics& diags);
 
 }  // namespace shardplan

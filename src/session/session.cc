@@ -501,8 +501,8 @@ std::optional<Session> open_session(const PlanRequest& request,
   lint_how.other_set = other_set(request, manifest);
   progress.stage("checking the plan");
   const size_t first = diags.all().size();
-  auto judged = judge_plan(manifest, rules ? &*rules : nullptr, plan, lint_how,
-                           kPlanSides, diags);
+  auto judged = judge_plan(inputs.model, rules ? &*rules : nullptr, plan,
+                           lint_how, kPlanSides, diags);
   if (!judged || diags.cannot_run()) return std::nullopt;
   const Balance ratios =
       balance(plan, judged->counts, manifest.total_bytes(), judged->memory);

@@ -77,7 +77,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   }
   if (!is_worth_it) return std::nullopt;
   StackedExperts result;
-  result.manifest = Manifest(manifest.about());
+  result.manifest = Manifest(manifest.head());
   result.part_of.resize(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const bool is_part = !stack_of[i].empty();

@@ -395,7 +395,7 @@ std::vector<DivisionProblem> Steps::refused(const StepWorkload& workload,
                                             const StepOptions& step) const {
   const Mesh& mesh = plan_.mesh;
   const MemoryRequest& memory = request_.memory;
-  const ModelFacts& facts = manifest_.facts;
+  const Facts& facts = manifest_.facts;
   const AxisNames heads = axes_of_field(rules_, "head_axis");
   Divisions divisions;
   divisions.count(Divided::Batch) = workload.batch;
@@ -465,7 +465,7 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
                   "`--fp8` is about what single products read", diags);
     return std::nullopt;
   } else {
-    ShapedModel shaped = by_shapes(workload, step);
+    ShapedLayers shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
       report_untold(*model_.recognised, shaped.unknown, diags);
       return std::nullopt;
@@ -488,8 +488,8 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
   return step_memory(input, step, diags);
 }
 
-ShapedModel Steps::by_shapes(const StepWorkload& workload,
-                             const StepOptions& step) const {
+ShapedLayers Steps::by_shapes(const StepWorkload& workload,
+                              const StepOptions& step) const {
   const Pass pass = pass_of(workload, step.microbatches);
   ShapedWorkload shaped;
   shaped.sequences = pass.sequences;
@@ -524,8 +524,8 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
   return absent.empty();
 }
 
-std::shared_ptr<const ForwardModel> WrittenPasses::find(
-    const Manifest& manifest, const RunnableModel& model,
+std::shared_ptr<const ForwardGraphs> WrittenPasses::find(
+    const Manifest& manifest, const ForwardDefinition& model,
     const ForwardPass& pass, const std::vector<bool>& frozen) {
   const std::lock_guard lock(mutex_);
   for (const auto& each : latest_) {
@@ -533,8 +533,8 @@ std::shared_ptr<const ForwardModel> WrittenPasses::find(
     if (each->manifest == &manifest && each->pass == pass) return each;
   }
   if (latest_.size() == kMost) latest_.erase(latest_.begin());
-  latest_.push_back(std::make_shared<const ForwardModel>(
-      forward_model(manifest, model, pass, frozen)));
+  latest_.push_back(std::make_shared<const ForwardGraphs>(
+      forward_graphs(manifest, model, pass, frozen)));
   return latest_.back();
 }
 
@@ -579,7 +579,7 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
 }
 
 // What is answered, and what is not: a bracket from shapes.
-void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags) {
   auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
                            "the forward pass of this " +
@@ -618,7 +618,7 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   StepAnswer answer;
   answer.from = model->from();
   if (answer.from == BracketSource::Shapes) {
-    const ShapedModel shaped = steps.by_shapes(workload, step);
+    const ShapedLayers shaped = steps.by_shapes(workload, step);
     report_by_shapes(session.model.manifest, shaped, step.segments.attention,
                      diags);
     answer.left_out = shaped.left_out;

@@ -49,25 +49,25 @@ std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
 // writing one costs as much as partitioning it. Thread-safe.
 class WrittenPasses {
  public:
-  // Returns what forward_model() makes of the same arguments.
-  std::shared_ptr<const ForwardModel> find(const Manifest& manifest,
-                                           const RunnableModel& model,
-                                           const ForwardPass& pass,
-                                           const std::vector<bool>& frozen);
+  // Returns what forward_graphs() makes of the same arguments.
+  std::shared_ptr<const ForwardGraphs> find(const Manifest& manifest,
+                                            const ForwardDefinition& model,
+                                            const ForwardPass& pass,
+                                            const std::vector<bool>& frozen);
 
  private:
   static constexpr size_t kMost = 8;  // that are kept
   std::mutex mutex_;
-  std::vector<std::shared_ptr<const ForwardModel>> latest_;
+  std::vector<std::shared_ptr<const ForwardGraphs>> latest_;
 };
 
 // The part of a model that its training steps need on any mesh: which
 // parameters are frozen, and which weights products use. Built once for any
 // number of plans. The model must outlive it.
 struct StepModel {
-  const RunnableModel* runnable = nullptr;  // null: shapes tell
-  std::vector<bool> frozen;                 // per parameter; empty: none
-  DType dtype = DType::F32;                 // of activations
+  const ForwardDefinition* runnable = nullptr;  // null: shapes tell
+  std::vector<bool> frozen;                     // per parameter; empty: none
+  DType dtype = DType::F32;                     // of activations
   int64_t adapter_bytes = 0;
   // Of quantised weights, which are frozen, what they stand for.
   std::optional<DequantisedModel> dequantised;
@@ -146,8 +146,8 @@ class Steps {
                                   const Budget& budget, const StepOptions& step,
                                   Diagnostics& diags);
   // REQUIRES: shapes tell.
-  ShapedModel by_shapes(const StepWorkload& workload,
-                        const StepOptions& step) const;
+  ShapedLayers by_shapes(const StepWorkload& workload,
+                         const StepOptions& step) const;
 
  private:
   std::optional<MemoryBracket> bracket(const StepWorkload& workload,
@@ -183,7 +183,7 @@ class Steps {
   std::optional<Plan> stacked_;  // experts as stacks; none: they are not alike
   bool is_stacked_ = false;      // the program is of these
   // The program refers to its graph.
-  std::shared_ptr<const ForwardModel> forward_;
+  std::shared_ptr<const ForwardGraphs> forward_;
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of
   // The program's parts where nothing is computed again, and with what.
@@ -192,7 +192,7 @@ class Steps {
 };
 
 // That shapes told, and what they do not (SP016, a note).
-void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags);
 
 struct StepAnswer {

@@ -184,12 +184,12 @@ std::optional<std::vector<CollectiveUse>> summed(
 
 }  // namespace
 
-std::optional<ForwardCollectives> forward_collectives(ForwardModel& model,
+std::optional<ForwardCollectives> forward_collectives(ForwardGraphs& model,
                                                       const ForwardPlan& plan,
                                                       Diagnostics& diags,
                                                       AlikeLayers alike) {
   const auto found = partition_layers(
-      model, {plan.manifest, plan.plan, plan.rules, plan.reading},
+      model, plan,
       [&](const Program& program, const LayerCycle& cycle) {
         return is_steady(uses_in(program, plan.storage), cycle);
       },

@@ -39,15 +39,6 @@ struct CollectiveUse {
   bool operator==(const CollectiveUse&) const = default;
 };
 
-// Where the values of a model lie. All must outlive the call.
-struct ForwardPlan {
-  const Manifest& manifest;  // the model's, or one with the same parameters
-  const Plan& plan;
-  const RuleSet* rules;  // null: there are none
-  NameReading reading;
-  Storage storage = Storage::F32;  // of every number that is sent
-};
-
 struct ForwardCollectives {
   std::vector<CollectiveUse> uses;  // in the order in which they come
   int64_t partitioned = 0;          // layers
@@ -56,7 +47,7 @@ struct ForwardCollectives {
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
 std::optional<ForwardCollectives> forward_collectives(
-    ForwardModel& model, const ForwardPlan& plan, Diagnostics& diags,
+    ForwardGraphs& model, const ForwardPlan& plan, Diagnostics& diags,
     AlikeLayers alike = AlikeLayers::Once);
 
 }  // namespace shardplan

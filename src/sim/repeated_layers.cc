@@ -23,7 +23,7 @@ constexpr int64_t kMostOtherwise = 8;
 // minutes.
 constexpr int64_t kMostLayers = 512;
 
-bool has_frozen(const ForwardModel& model) {
+bool has_frozen(const ForwardGraphs& model) {
   return std::find(model.frozen.begin(), model.frozen.end(), true) !=
          model.frozen.end();
 }
@@ -38,7 +38,7 @@ std::string with_number(std::string_view name, const NumberIn& at,
 
 // Per layer, the number of its kind: layers of one kind have the same
 // parameters, placed alike. Where layers are stacked all are of one kind.
-std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
+std::vector<int> layer_kinds(const ForwardGraphs& model, const Plan& plan) {
   using Parts = std::vector<std::pair<int, uint32_t>>;
   std::vector<Parts> parts(static_cast<size_t>(model.layers));
   for (size_t i = 0; i < model.place_of.size(); ++i) {
@@ -63,7 +63,7 @@ std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
 // These kinds, and within each those in which the same is trained, and into
 // which gradients flow or not: none into the first that is trained, and those
 // below it.
-std::vector<int> trained_kinds(const ForwardModel& model,
+std::vector<int> trained_kinds(const ForwardGraphs& model,
                                const std::vector<int>& kinds) {
   std::vector<std::vector<int>> trained(kinds.size());
   for (size_t i = 0; i < model.place_of.size(); ++i) {
@@ -121,7 +121,7 @@ std::optional<LayerCycle> find_cycle(std::vector<int> kinds, int64_t behind) {
 
 // Where something is frozen the last layers may be trained otherwise: as long
 // as they are placed as those before, others may stand for them.
-std::optional<LayerCycle> find_cycle(const ForwardModel& model,
+std::optional<LayerCycle> find_cycle(const ForwardGraphs& model,
                                      const Plan& plan) {
   const std::vector<int> kinds = layer_kinds(model, plan);
   if (!has_frozen(model)) return find_cycle(kinds, 0);
@@ -147,7 +147,7 @@ bool is_one_stack(const Graph& graph) {
       [](const GraphLayer& layer) { return layer.stack == kMainStack; });
 }
 
-bool reads_others(const Graph& graph, const ForwardModel& model) {
+bool reads_others(const Graph& graph, const ForwardGraphs& model) {
   return std::any_of(
       graph.values.begin(), graph.values.end(), [&](const Value& value) {
         return value.kind == Value::Kind::Parameter &&
@@ -249,7 +249,7 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
 
 // The parameter of which a value of a graph with `kept` layers stands: the last
 // ones are those of the model.
-std::string meant_parameter(const ForwardModel& model, const std::string& name,
+std::string meant_parameter(const ForwardGraphs& model, const std::string& name,
                             const LayerCycle* cycle) {
   if (cycle == nullptr || cycle->behind == 0) return name;
   const NumberIn at = first_number(name);
@@ -258,7 +258,7 @@ std::string meant_parameter(const ForwardModel& model, const std::string& name,
                      std::to_string(at.number + model.layers - cycle->kept));
 }
 
-void mark_frozen(const ForwardModel& model, const LayerCycle* cycle,
+void mark_frozen(const ForwardGraphs& model, const LayerCycle* cycle,
                  Graph& graph) {
   if (model.frozen.empty()) return;
   std::set<std::string_view> frozen;
@@ -273,7 +273,7 @@ void mark_frozen(const ForwardModel& model, const LayerCycle* cycle,
 }
 
 // The graph of the first layers; null, with the reason reported.
-const Graph* graph_of(const ForwardModel& model, int64_t layers,
+const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
                       const LayerCycle* cycle, Diagnostics& diags) {
   const std::pair key(layers, cycle != nullptr ? cycle->behind : 0);
   const std::lock_guard lock(model.graphs->mutex);
@@ -293,7 +293,7 @@ const Graph* graph_of(const ForwardModel& model, int64_t layers,
   return &made.emplace(key, *std::move(graph)).first->second;
 }
 
-std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
+std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
                                    Diagnostics& diags) {
   static const RuleSet kNoRules;
   const RuleSet& rules = of.rules != nullptr ? *of.rules : kNoRules;
@@ -307,8 +307,8 @@ std::optional<Program> partitioned(const Graph& graph, const PlacedModel& of,
 
 // With few layers in place of all; empty where that cannot be, for whatever
 // reason.
-std::optional<RepeatedProgram> of_few_layers(const ForwardModel& model,
-                                             const PlacedModel& of,
+std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
+                                             const ForwardPlan& of,
                                              const IsSteady& is_steady,
                                              Diagnostics& diags) {
   const auto cycle = find_cycle(model, of.plan);
@@ -343,13 +343,14 @@ int64_t layer_for(const LayerCycle& cycle, int64_t layer) {
   return cycle.begin + cycle.period + (layer - cycle.begin) % cycle.period;
 }
 
-ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
-                           const ForwardPass& pass, std::vector<bool> frozen) {
+ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition given,
+                             const ForwardPass& pass,
+                             std::vector<bool> frozen) {
   const int64_t layers =
       layers_run(pass, model_size(given, "layers").value_or(0));
   std::vector<int64_t> windows = model_table(given, "window");
-  ForwardModel model{&manifest, std::move(given), std::move(windows), pass,
-                     layers};
+  ForwardGraphs model{&manifest, std::move(given), std::move(windows), pass,
+                      layers};
   std::map<std::string, int> numbers;
   std::map<std::string_view, int64_t>
       last_of;  // layer, by what names begin with
@@ -381,8 +382,8 @@ ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
   return model;
 }
 
-std::optional<RepeatedProgram> partition_layers(const ForwardModel& model,
-                                                const PlacedModel& of,
+std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
+                                                const ForwardPlan& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,
                                                 Diagnostics& diags) {

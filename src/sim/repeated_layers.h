@@ -23,6 +23,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "graph/elementwise.h"
 #include "graph/graph.h"
 #include "model/forward/forward.h"
 #include "resolve/name_resolution.h"
@@ -39,11 +40,12 @@ struct LayerPlace {
   bool other = false;
 };
 
-// A model whose forward pass is known. What plans of it have in common is made
-// once. `manifest` must outlive it.
-struct ForwardModel {
+// The graphs of one forward pass: of all its layers, and of the few that plans
+// ask for. They are written once and shared by all plans of the model.
+// `manifest` must outlive it.
+struct ForwardGraphs {
   const Manifest* manifest = nullptr;
-  RunnableModel model;
+  ForwardDefinition model;
   std::vector<int64_t> windows;  // of its layers; empty: all see all
   ForwardPass pass;
   int64_t layers = 0;                     // of the pass
@@ -63,20 +65,21 @@ struct ForwardModel {
   std::unique_ptr<Graphs> graphs = std::make_unique<Graphs>();
 };
 
-ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
-                           const ForwardPass& pass,
-                           std::vector<bool> frozen = {});
+ForwardGraphs forward_graphs(const Manifest& manifest, ForwardDefinition model,
+                             const ForwardPass& pass,
+                             std::vector<bool> frozen = {});
 
-inline bool is_frozen(const ForwardModel& model, size_t parameter) {
+inline bool is_frozen(const ForwardGraphs& model, size_t parameter) {
   return !model.frozen.empty() && model.frozen[parameter];
 }
 
 // Where the values of a model lie. All must outlive the call.
-struct PlacedModel {
+struct ForwardPlan {
   const Manifest& manifest;  // the model's, or one with the same parameters
   const Plan& plan;
   const RuleSet* rules;  // null: there are none
   NameReading reading;
+  Storage storage = Storage::F32;  // of every number that is sent
 };
 
 // From layer `begin` on, every `period` layers are as those before them.
@@ -112,8 +115,8 @@ using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
 
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.
-std::optional<RepeatedProgram> partition_layers(const ForwardModel& model,
-                                                const PlacedModel& of,
+std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
+                                                const ForwardPlan& of,
                                                 const IsSteady& is_steady,
                                                 AlikeLayers alike,
                                                 Diagnostics& diags);

@@ -76,8 +76,8 @@ Kept kept_of(const Manifest& manifest, const Json& config,
     kept.problem = testing::messages(diags);
     return kept;
   }
-  ForwardModel forward =
-      forward_model(manifest, *std::move(model), pass, std::move(frozen));
+  ForwardGraphs forward =
+      forward_graphs(manifest, *std::move(model), pass, std::move(frozen));
   const auto program = partition_layers(
       forward, {manifest, *plan, &*rules->rules, {}},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Each,

@@ -119,9 +119,9 @@ std::optional<Placed> placed(const Json& config, const RuleSet& rules,
 
 constexpr int64_t kSequences = 2;
 
-ShapedModel shaped(const Placed& of, const Json& config,
-                   const StepOptions& step, int64_t length,
-                   std::vector<bool> frozen = {}) {
+ShapedLayers shaped(const Placed& of, const Json& config,
+                    const StepOptions& step, int64_t length,
+                    std::vector<bool> frozen = {}) {
   ShapedWorkload workload;
   workload.frozen = std::move(frozen);
   workload.sequences = kSequences;
@@ -155,8 +155,8 @@ std::optional<StepLayers> by_forward_pass(const Placed& of, const Json& config,
   ForwardPass pass;
   pass.batch = kSequences * of.plan->mesh.size_of("fsdp");
   pass.length = length;
-  ForwardModel forward =
-      forward_model(of.manifest(), *std::move(model), pass, std::move(frozen));
+  ForwardGraphs forward =
+      forward_graphs(of.manifest(), *std::move(model), pass, std::move(frozen));
   const auto program = partition_layers(
       forward, {of.manifest(), *of.plan, &rules, {}},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
@@ -172,8 +172,8 @@ const RuleSet& shipped_rules() {
   return *rules->rules;
 }
 
-ShapedModel shaped_config(const Json& config, const char* axes = "fsdp=2",
-                          const StepOptions& step = {}) {
+ShapedLayers shaped_config(const Json& config, const char* axes = "fsdp=2",
+                           const StepOptions& step = {}) {
   const auto of = placed(config, shipped_rules(), axes);
   REQUIRE(of);
   return shaped(*of, config, step, 16);
@@ -225,7 +225,8 @@ TEST_CASE("shapes: their bracket encloses that of a forward pass") {
       const auto graph =
           by_forward_pass(*of, each.config, rules, step, trial.length, frozen);
       if (!graph) continue;
-      ShapedModel shapes = shaped(*of, each.config, step, trial.length, frozen);
+      ShapedLayers shapes =
+          shaped(*of, each.config, step, trial.length, frozen);
       shapes.layers.frozen = frozen;
       if (!shapes.unknown.empty()) {
         CHECK(shapes.unknown == "no part of it reads tokens");
@@ -264,7 +265,7 @@ TEST_CASE("shapes: what does not follow from them is refused") {
     if (!of) continue;
     CAPTURE(each.text);
     const std::string type = each.config.value("model_type", "?");
-    const ShapedModel model = shaped(*of, each.config, {}, 16);
+    const ShapedLayers model = shaped(*of, each.config, {}, 16);
     if (!model.unknown.empty()) {
       CHECK(model.layers.plain.empty());
       refused[type].insert(model.unknown);
@@ -319,7 +320,7 @@ TEST_CASE("shapes: brackets hold what PyTorch keeps") {
     }
     workload.experts_per_token =
         config_experts_per_token(testing::parsed_config(config)->root());
-    const ShapedModel model =
+    const ShapedLayers model =
         layers_by_shapes(of->manifest(), *of->plan, workload, step);
     REQUIRE(model.unknown == "");
     std::array<int64_t, kKeepings> saved{};
@@ -352,7 +353,7 @@ TEST_CASE("shapes: brackets hold what PyTorch keeps") {
 // their product; and a number of each norm in float32.
 TEST_CASE(
     "shapes: the estimate of a decoder's layer is what its kernels read") {
-  const ShapedModel model = shaped_config(kMistral);
+  const ShapedLayers model = shaped_config(kMistral);
   const int64_t tokens = kSequences * 16;
   REQUIRE(model.layers.plain.size() == 5);
   CHECK(model.layers.plain[1].label == "layers.0");
@@ -366,7 +367,7 @@ TEST_CASE(
 
 TEST_CASE("shapes: tensor parallelism cuts what its weights cut") {
   const int64_t tokens = kSequences * 16;
-  const ShapedModel model = shaped_config(kMistral, "tp=2");
+  const ShapedLayers model = shaped_config(kMistral, "tp=2");
   CHECK(saved(model.layers, 1, Keeping::Least) ==
         2 * tokens * (64 + (64 + 2 * 16 + 64 + 2 * 160) / 2));
 }
@@ -383,14 +384,14 @@ TEST_CASE("shapes: the least of a part is what trained matrices read") {
                      name.find("layers.2.mlp") == name.npos &&
                      name.find("layers.0.input") == name.npos);
   }
-  const ShapedModel model = shaped(*of, kMistral, step, 16, frozen);
+  const ShapedLayers model = shaped(*of, kMistral, step, 16, frozen);
   CHECK(saved(model.layers, 1, Keeping::Least) == 0);
   // The narrower side of v_proj, and of the MLP's.
   CHECK(saved(model.layers, 2, Keeping::Least) == 2 * tokens * 16);
   CHECK(saved(model.layers, 3, Keeping::Least) == 2 * tokens * 64);
   Diagnostics diags;
   step.remat = *read_remat("full", diags);
-  const ShapedModel again = shaped(*of, kMistral, step, 16, frozen);
+  const ShapedLayers again = shaped(*of, kMistral, step, 16, frozen);
   const auto least = [&](size_t segment) {
     return again.layers.repeated.at(segment).memory.front().saved;
   };
@@ -402,7 +403,7 @@ TEST_CASE("shapes: a layer that is computed again keeps its input") {
   StepOptions step;
   Diagnostics diags;
   step.remat = *read_remat("full", diags);
-  const ShapedModel model = shaped_config(kMistral, "fsdp=2", step);
+  const ShapedLayers model = shaped_config(kMistral, "fsdp=2", step);
   for (const SegmentMemory& memory : model.layers.repeated.at(1).memory) {
     CHECK(memory.saved == Int128{2} * kSequences * 16 * 64);
   }
@@ -416,7 +417,7 @@ TEST_CASE("shapes: what no device holds is no small number") {
                                                                   << 40U;
   StepOptions step;
   step.segments.attention = AttentionKind::Scores;
-  const ShapedModel model =
+  const ShapedLayers model =
       layers_by_shapes(of->manifest(), *of->plan, workload, step);
   Diagnostics diags;
   CHECK(!step_memory(
@@ -427,14 +428,14 @@ TEST_CASE("shapes: what no device holds is no small number") {
 
 TEST_CASE("shapes: what quantised weights are computed with is not guessed") {
   Json config = testing::sample_config("deepseek-v3");
-  const ShapedModel model = shaped_config(config);
+  const ShapedLayers model = shaped_config(config);
   CHECK(model.unknown.find("is stored quantised") != std::string::npos);
 }
 
 TEST_CASE("shapes: of a model that sees, the text alone is answered") {
   for (const Case& each : recorded_configs(1'000'000)) {
     if (each.config.value("model_type", "") != "qwen3_vl") continue;
-    const ShapedModel model = shaped_config(each.config);
+    const ShapedLayers model = shaped_config(each.config);
     CAPTURE(each.text);
     CHECK(model.unknown.empty());
     REQUIRE(model.left_out.size() == 1);
@@ -448,7 +449,7 @@ TEST_CASE("shapes: how many experts a token goes to must be said") {
   const auto of = placed(config, shipped_rules(), "fsdp=2");
   REQUIRE(of);
   ShapedWorkload workload;
-  const ShapedModel model =
+  const ShapedLayers model =
       layers_by_shapes(of->manifest(), *of->plan, workload, {});
   CHECK(model.unknown == "nobody says how many experts a token goes to");
 }

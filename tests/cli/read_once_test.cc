@@ -94,6 +94,49 @@ TEST_CASE("read once: a config beside weights is, too") {
   check_opens(host, "d");
 }
 
+// Of what is larger than a head, the head tells the format.
+TEST_CASE("read once: of a large config the head is read, and all of it") {
+  const std::string config = testing::small_config("llama").dump();
+  MemoryHost host;
+  host.files["d/config.json"] = config + std::string(100'000, '\n');
+  for (const Asked& asked : asked_of("d/config.json")) {
+    CAPTURE(asked.what);
+    MemoryHost own = host;
+    const int exit = cli::run(asked.words, own);
+    CHECK_MESSAGE(exit != 2, own.out << own.err);
+    CHECK(own.opens["d/config.json"] == 2);
+  }
+}
+
+TEST_CASE("read once: a graph is opened once, a pipe, too") {
+  MemoryHost host;
+  host.files["g.yaml"] =
+      "graph: x\ninputs: {x: {shape: [4, 4]}}\n"
+      "ops: [{op: silu, in: x, out: y}]\n" +
+      std::string(100'000, '\n');
+  for (const bool piped : {false, true}) {
+    MemoryHost own = host;
+    if (piped) own.pipes.insert("g.yaml");
+    const int exit = cli::run({"simulate", "g.yaml", "--mesh", "tp=2"}, own);
+    CHECK_MESSAGE(exit == 0, own.out << own.err);
+    CHECK(own.opens["g.yaml"] == (piped ? 1 : 2));
+  }
+}
+
+TEST_CASE("read once: each side of a gate opens it once") {
+  MemoryHost host;
+  for (const std::string side : {"old/", "new/"}) {
+    host.files[side + "config.json"] = testing::small_config("llama").dump();
+    host.files[side + "shardplan.yaml"] =
+        "targets:\n"
+        "  a: {model: config.json, mesh: tp=2, batch: 8, seq: 16}\n"
+        "  b: {model: config.json, rules: \"@llama\", mesh: fsdp=2}\n";
+  }
+  CHECK(cli::run({"gate", "old", "new"}, host) != 2);
+  CHECK(host.opens["old/config.json"] == 1);
+  CHECK(host.opens["new/config.json"] == 1);
+}
+
 TEST_CASE("read once: targets of one model open it once") {
   MemoryHost host;
   host.files["d/config.json"] = testing::small_config("llama").dump();

@@ -89,7 +89,7 @@ TEST_CASE("groups of parameters are judged as all parameters are") {
       const auto plan = resolve(manifest, after, on, how, of_all);
       ENSURE(plan.has_value());
       const auto whole =
-          judge_plan(manifest, &after, *plan, {}, kPlanSides, of_all);
+          judge_plan(Model(manifest), &after, *plan, {}, kPlanSides, of_all);
       ENSURE(whole.has_value());
       const Plan spread = plan_of_all(judged->plan, ground.groups);
       ENSURE(spread.placement_of.size() == manifest.size());

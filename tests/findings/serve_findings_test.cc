@@ -24,7 +24,7 @@ std::vector<std::string> found_of(const char* engine, int64_t mebibytes,
   input.share = share;
   input.seq = seq;
   Diagnostics diags;
-  const auto serving = serve(made->good(), input, diags);
+  const auto serving = testing::served_once(made->good(), input, diags);
   REQUIRE(serving);
   lint(ServeInput{*serving}, diags);
   std::vector<std::string> found;

@@ -21,7 +21,7 @@ namespace shardplan::fuzz {
 // Loads `path`; either there is a manifest that keeps its invariants or there
 // is a reason why not.
 inline void load_and_check(const std::string& path, testing::MemoryHost& host,
-                           const ModelReading& reading = {}) {
+                           const LoadOptions& reading = {}) {
   Diagnostics diags;
   const std::optional<Manifest> manifest =
       load_manifest(path, reading, host, diags);

@@ -218,7 +218,7 @@ TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
   CHECK(size("layers") == 2);
   CHECK(size("head_dim") == 4);
   CHECK(size("hidden") == 128);
-  const ModelFacts& facts = both->small->manifest.facts;
+  const Facts& facts = both->small->manifest.facts;
   CHECK(facts.heads == 32);
   CHECK(facts.head_dim == 4);
   CHECK(facts.layers == 2);

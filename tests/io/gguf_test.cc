@@ -141,7 +141,7 @@ TEST_CASE("a directory must have one model") {
 
 struct Told {
   std::string bytes;
-  ModelFacts facts;
+  Facts facts;
   std::vector<std::string> remarks;
 };
 
@@ -157,7 +157,7 @@ Told told(const GgufFile& file, int pairs) {
 }
 
 TEST_CASE("a model says its layers, heads and vocabulary") {
-  const ModelFacts facts = told(testing::llama_gguf(), 7).facts;
+  const Facts facts = told(testing::llama_gguf(), 7).facts;
   CHECK(facts.from == FactsFrom::Manifest);
   CHECK(facts.layers == 2);
   CHECK(facts.heads == 4);
@@ -176,7 +176,7 @@ TEST_CASE("without KV heads of its own a model has as many as heads") {
       .u32("gpt2.attention.key_length", 80)
       .u32("gpt2.attention.value_length", 48)
       .texts("tokenizer.ggml.tokens", {"a", "b", "c"});
-  const ModelFacts facts = told(file, 5).facts;
+  const Facts facts = told(file, 5).facts;
   CHECK(facts.kv_heads == 12);
   CHECK(facts.head_dim == 80);
   CHECK(facts.value_dim == 48);
@@ -226,7 +226,7 @@ TEST_CASE("latent attention has no head size, but a latent") {
       .u32("deepseek2.rope.dimension_count", 64)
       .u32("deepseek2.expert_count", 64)
       .u32("deepseek2.expert_group_count", 8);
-  const ModelFacts facts = told(file, 9).facts;
+  const Facts facts = told(file, 9).facts;
   CHECK(facts.kv_heads == 16);
   CHECK(facts.kv_latent == 576);
   CHECK(facts.value_dim == 128);
@@ -254,7 +254,7 @@ TEST_CASE("absurd numbers claim nothing") {
       .u32("llama.attention.sliding_window", 8)
       .pair("llama.attention.head_count", 5, "\xff\xff\xff\xff")
       .u32("llama.expert_count", 0);
-  const ModelFacts facts = told(file, 5).facts;
+  const Facts facts = told(file, 5).facts;
   CHECK(facts.windows.empty());
   CHECK_FALSE(facts.heads);
   CHECK_FALSE(facts.experts);

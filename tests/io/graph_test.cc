@@ -5,11 +5,11 @@
 
 #include <doctest/doctest.h>
 
+#include "base/shipped.h"
 #include "io/formats.h"
 #include "io/graph/graph_file.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"
-#include "base/shipped.h"
 #include "tests/support/built_graph.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
@@ -36,17 +36,17 @@ TEST_CASE("graph files are recognised by their content") {
 
 TEST_CASE("a graph file is recognised by its head, however long it is") {
   std::string parameters;
-  for (int i = 0; parameters.size() < 2 * kGraphHeadBytes; ++i) {
+  for (int i = 0; parameters.size() < 2 * kHeadBytes; ++i) {
     parameters += std::string(i > 0 ? "," : "") + "\n  \"w" +
                   std::to_string(i) + "\": {\"shape\": [2, 2]}";
   }
   const std::string graph = "{\"graph\": \"long\", \"parameters\": {" +
                             parameters + "},\n\"ops\": []}";
   CHECK(looks_like_graph(graph));
-  CHECK(looks_like_graph(graph.substr(0, kGraphHeadBytes)));
+  CHECK(looks_like_graph(graph.substr(0, kHeadBytes)));
   CHECK_FALSE(looks_like_graph("{\"graph\": {\"shape\": [2]}, " + parameters));
   // What stands behind the head tells nothing.
-  CHECK_FALSE(looks_like_graph(std::string(kGraphHeadBytes, '\n') +
+  CHECK_FALSE(looks_like_graph(std::string(kHeadBytes, '\n') +
                                "graph: late\nops: []\n"));
 
   testing::MemoryHost host;

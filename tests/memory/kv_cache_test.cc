@@ -15,8 +15,8 @@
 namespace shardplan {
 namespace {
 
-ModelFacts heads_facts(int64_t layers, int64_t kv_heads, int64_t head_dim) {
-  ModelFacts facts;
+Facts heads_facts(int64_t layers, int64_t kv_heads, int64_t head_dim) {
+  Facts facts;
   facts.from = FactsFrom::Config;
   facts.layers = layers;
   facts.kv_heads = kv_heads;
@@ -24,7 +24,7 @@ ModelFacts heads_facts(int64_t layers, int64_t kv_heads, int64_t head_dim) {
   return facts;
 }
 
-std::vector<KvLayer> layers_of(const ModelFacts& facts) {
+std::vector<KvLayer> layers_of(const Facts& facts) {
   auto layers = kv_layers(facts);
   REQUIRE(layers);
   return *std::move(layers);
@@ -51,7 +51,7 @@ TEST_CASE("a token of Llama 3.1 70B takes 320 KiB, and a head per rank") {
 }
 
 TEST_CASE("a latent has no heads, so every tensor-parallel rank holds it") {
-  ModelFacts facts = heads_facts(61, 128, 128);
+  Facts facts = heads_facts(61, 128, 128);
   facts.kv_latent = 576;
   const auto layers = layers_of(facts);
   CHECK(layers[0] == KvLayer{0, 0, 576, 0});
@@ -63,7 +63,7 @@ TEST_CASE("a latent has no heads, so every tensor-parallel rank holds it") {
 }
 
 TEST_CASE("of every so many tokens one entry is kept, of the others none") {
-  ModelFacts facts;
+  Facts facts;
   facts.state.kinds = {{true,
                         {{.name = "kv", .width = 8, .tokens = 4},
                          {.name = "compressed", .width = 8, .every = 4}}}};
@@ -89,7 +89,7 @@ TEST_CASE("of every so many tokens one entry is kept, of the others none") {
 }
 
 TEST_CASE("windows bound a layer's tokens, and values may be wider than keys") {
-  ModelFacts facts = heads_facts(2, 1, 3);
+  Facts facts = heads_facts(2, 1, 3);
   facts.value_dim = 5;
   facts.windows = {4, 0};
   const auto layers = layers_of(facts);
@@ -105,7 +105,7 @@ TEST_CASE("windows bound a layer's tokens, and values may be wider than keys") {
 }
 
 TEST_CASE("only one sliding layer at a time holds a whole prompt") {
-  ModelFacts facts = heads_facts(3, 1, 1);
+  Facts facts = heads_facts(3, 1, 1);
   facts.windows = {4, 2, 4};
   const auto layers = layers_of(facts);
   const KvRequest prompt{.seq = 10, .dtype = DType::I8, .prefill = true};
@@ -114,7 +114,7 @@ TEST_CASE("only one sliding layer at a time holds a whole prompt") {
 }
 
 TEST_CASE("pages are whole, and a window may begin anywhere in one") {
-  ModelFacts facts = heads_facts(1, 1, 1);
+  Facts facts = heads_facts(1, 1, 1);
   const auto all = layers_of(facts);
   const auto tokens = [](const KvLayer& layer, int64_t seq, int64_t block) {
     return kv_share(layer, {}, {.seq = seq, .block = block}).tokens;
@@ -134,14 +134,14 @@ TEST_CASE("pages are whole, and a window may begin anywhere in one") {
 TEST_CASE("four-bit elements are rounded to bytes per layer") {
   const auto layers = layers_of(heads_facts(2, 1, 1));
   CHECK(bytes_of(layers, {}, {.seq = 3, .dtype = DType::I4}) == 2 * 3);
-  ModelFacts odd = heads_facts(2, 1, 1);
+  Facts odd = heads_facts(2, 1, 1);
   odd.value_dim = 2;
   CHECK(bytes_of(layers_of(odd), {}, {.seq = 3, .dtype = DType::I4}) == 2 * 5);
 }
 
 TEST_CASE("what facts lack is named") {
   CHECK(kv_missing({}) == "`layers`, `kv_heads` and `head_dim`");
-  ModelFacts facts = heads_facts(2, 1, 1);
+  Facts facts = heads_facts(2, 1, 1);
   CHECK(kv_missing(facts).empty());
   facts.head_dim = std::nullopt;
   CHECK(kv_missing(facts) == "`head_dim`");
@@ -174,7 +174,7 @@ TEST_CASE("sizes beyond 63 bits have no answer, and fit nothing") {
 }
 
 TEST_CASE("no limit is found where a window bounds every layer") {
-  ModelFacts facts = heads_facts(2, 1, 1);
+  Facts facts = heads_facts(2, 1, 1);
   facts.windows = {4, 8};
   const auto layers = layers_of(facts);
   CHECK(longest_context(layers, {}, {}, 12 * 4) == std::nullopt);
@@ -196,7 +196,7 @@ TEST_CASE("copies and padding of a cache over all devices are told apart") {
 }
 
 struct Draw {
-  ModelFacts facts;
+  Facts facts;
   KvSharding sharding;
   KvRequest request;
 };

@@ -44,8 +44,8 @@ KeptTensor cross(int64_t heads, int64_t width, int64_t tokens = 0) {
 }
 
 // A state of 4 heads, keys and values of 2 heads, and a layer without any.
-ModelFacts mixed_facts() {
-  ModelFacts facts;
+Facts mixed_facts() {
+  Facts facts;
   facts.from = FactsFrom::Config;
   facts.layers = 4;
   facts.state.kinds = {
@@ -57,7 +57,7 @@ ModelFacts mixed_facts() {
   return facts;
 }
 
-int64_t kept_bytes(const ModelFacts& facts, const KvSharding& sharding,
+int64_t kept_bytes(const Facts& facts, const KvSharding& sharding,
                    const KvRequest& request) {
   const auto layers = kv_layers(facts);
   REQUIRE(layers);
@@ -65,7 +65,7 @@ int64_t kept_bytes(const ModelFacts& facts, const KvSharding& sharding,
 }
 
 TEST_CASE("states are counted per sequence, caches per token") {
-  const ModelFacts facts = mixed_facts();
+  const Facts facts = mixed_facts();
   CHECK(kv_missing(facts).empty());
   const auto layers = *kv_layers(facts);
   REQUIRE(layers.size() == 3);
@@ -91,13 +91,13 @@ TEST_CASE("states are counted per sequence, caches per token") {
 }
 
 TEST_CASE("a range of layers keeps what these do") {
-  const ModelFacts facts = mixed_facts();
+  const Facts facts = mixed_facts();
   CHECK(kv_layers(facts, 0, 1)->size() == 1);
   CHECK(kv_layers(facts, 1, 2)->front() == KvLayer{2, 16, 0, 8});
   CHECK(kv_layers(facts, 3, 4)->empty());
   CHECK(kv_layers(facts, 3, 100)->empty());
   CHECK(kv_layers(facts, 9, 100)->empty());
-  ModelFacts plain;
+  Facts plain;
   plain.layers = 3;
   plain.kv_heads = 2;
   plain.head_dim = 4;
@@ -108,7 +108,7 @@ TEST_CASE("a range of layers keeps what these do") {
 }
 
 TEST_CASE("a layer that is not known makes all unknown") {
-  ModelFacts facts = mixed_facts();
+  Facts facts = mixed_facts();
   facts.state.kinds[0].known = false;
   CHECK(kv_missing(facts) == "what 2 layers keep");
   CHECK_FALSE(kv_layers(facts));
@@ -117,7 +117,7 @@ TEST_CASE("a layer that is not known makes all unknown") {
 }
 
 TEST_CASE("an encoder's tokens are kept as many as there are") {
-  ModelFacts facts;
+  Facts facts;
   facts.state.kinds = {{true, {kv(2, 8), cross(2, 8)}}};
   facts.state.layers = {0, 0};
   CHECK(needs_source(*kv_layers(facts)));
@@ -136,7 +136,7 @@ TEST_CASE("property: totals are those of every device, one by one") {
         testing::draw_in<int64_t>(1, 3), testing::draw_in<int64_t>(1, 5)};
   };
   CHECK(testing::holds("totals are those of every device", [&] {
-    ModelFacts facts;
+    Facts facts;
     const auto kinds = testing::draw_in<int64_t>(1, 4);
     for (int64_t i = 0; i < kinds; ++i) {
       LayerState layer;

@@ -34,7 +34,7 @@ TEST_CASE("architectures: the index of model types is what the files say") {
   for (const std::string& name : architecture_names()) {
     const auto all = find_architecture(name);
     types.insert(types.end(), all->model_types.begin(), all->model_types.end());
-    for (const ModelClass& each : all->classes) {
+    for (const ArchitectureClass& each : all->classes) {
       CAPTURE(each.class_name);
       Diagnostics diags;
       const auto config =
@@ -42,7 +42,7 @@ TEST_CASE("architectures: the index of model types is what the files say") {
                              "config.json", R"({"architectures": [")" +
                                                 each.class_name + R"("]})"),
                          diags);
-      const ModelKind kind = find_model_kind(config->root());
+      const ArchitectureChoice kind = choose_architecture(config->root());
       REQUIRE(kind);
       REQUIRE(kind.model_class != nullptr);
       CHECK(kind.model_class->class_name == each.class_name);
@@ -101,7 +101,7 @@ TEST_CASE(
     const auto config = parse_document(
         std::make_shared<const SourceFile>("config.json", row.config), diags);
     REQUIRE(config);
-    const ModelKind kind = find_model_kind(config->root());
+    const ArchitectureChoice kind = choose_architecture(config->root());
     CHECK((kind ? kind.architecture->name : "") == row.architecture);
   }
 }

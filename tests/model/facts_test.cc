@@ -16,7 +16,7 @@ using testing::manifest;
 using testing::NamedType;
 
 // "heads 32, kv 8, dim 128, experts 4"; only what is known.
-std::string text_of(const ModelFacts& facts) {
+std::string text_of(const Facts& facts) {
   std::string text;
   const auto add = [&](const char* what, const std::optional<int64_t>& value) {
     if (!value) return;

@@ -23,7 +23,7 @@ sizes: {hidden: d, kv_heads: {is: 2}, head_dim: {is: 4}}
 counts: {layers: {key: n, least: 0}}
 )";
 
-ModelFacts kept_facts(const std::string& file, const std::string& config) {
+Facts kept_facts(const std::string& file, const std::string& config) {
   const auto result = testing::read_architecture_text(file);
   CAPTURE(testing::messages(result->diags));
   REQUIRE(result->architecture);
@@ -35,7 +35,7 @@ ModelFacts kept_facts(const std::string& file, const std::string& config) {
 }
 
 // Per layer "kv 2x8 w4", "?" where it is not known, "-" for nothing.
-std::string text_of(const ModelState& state) {
+std::string text_of(const LayerStates& state) {
   constexpr const char* kPer[] = {"", " source", " sequence"};
   std::string text;
   for (const uint32_t number : state.layers) {
@@ -146,7 +146,7 @@ blocks: {b: [{state: conv, shape: [2]}, {c: ""}], c: [{cache: kv, of: 2}, {state
 classes: {A: [{repeat: layers, name: "{i}", steps: [{b: x}, {keeps: nothing, when: i == 3}]}]}
 )"));
   REQUIRE(result->architecture);
-  const ModelClass& all = result->architecture->classes.front();
+  const ArchitectureClass& all = result->architecture->classes.front();
   CHECK(kept_names(*result->architecture, all) ==
         std::vector<std::string>{"conv", "kv"});
   CHECK(says_what_is_kept(*result->architecture, all));
@@ -211,7 +211,7 @@ blocks:
   mixer: [{deep: a}, {deep: b}]
 classes: {A: [{repeat: layers, name: "l.{i}", steps: [{mixer: x}]}]}
 )");
-  const ModelFacts facts =
+  const Facts facts =
       kept_facts(file, R"({"d": 8, "n": 100000, "num_hidden_layers": 100000})");
   CHECK(facts.state.layers.size() == 100'000);
   CHECK(facts.state.kinds.size() == 7);
@@ -227,7 +227,7 @@ classes:
       text_of(kept_facts(differ, R"({"d": 8, "n": 9, "num_hidden_layers": 2})")
                   .state)
           .size() > 100);
-  const ModelFacts unknown =
+  const Facts unknown =
       kept_facts(differ, R"({"d": 8, "n": 100000, "num_hidden_layers": 2})");
   CHECK(text_of(unknown.state) == "?; ?");
   CHECK(kv_missing(unknown) == "what 2 layers keep");

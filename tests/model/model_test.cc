@@ -48,7 +48,7 @@ TEST_CASE("model: threads that ask at once find the same") {
 TEST_CASE("model: copies share what is found, and moving leaves it in place") {
   Model model = model_of(testing::small_config("qwen3"));
   const Model copy = model;
-  const RunnableModel* const forward = copy.forward();
+  const ForwardDefinition* const forward = copy.forward();
   CHECK(model.forward() == forward);
   const Model moved = std::move(model);
   CHECK(moved.forward() == forward);

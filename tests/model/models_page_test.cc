@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 #include "model/kept_state.h"
 #include "model/naming/name_scheme.h"
 #include "tests/support/hf_config.h"
@@ -125,7 +125,7 @@ std::string in_code(const std::vector<std::string>& names) {
 // Classes without the name that they share: `ForCausalLM`, `Model`.
 std::string classes_text(const Architecture& all) {
   std::string shared = all.classes.front().class_name;
-  for (const ModelClass& each : all.classes) {
+  for (const ArchitectureClass& each : all.classes) {
     const std::string& name = each.class_name;
     const auto end =
         std::mismatch(shared.begin(), shared.end(), name.begin(), name.end());
@@ -134,7 +134,7 @@ std::string classes_text(const Architecture& all) {
   if (all.classes.size() == 1) return in_backticks(shared);
   // Not in the middle of a word.
   const size_t word = shared.find_last_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-  for (const ModelClass& each : all.classes) {
+  for (const ArchitectureClass& each : all.classes) {
     if (each.class_name.size() == shared.size()) continue;
     const char next = each.class_name[shared.size()];
     if (next < 'A' || next > 'Z') {
@@ -143,7 +143,7 @@ std::string classes_text(const Architecture& all) {
     }
   }
   std::string text;
-  for (const ModelClass& each : all.classes) {
+  for (const ArchitectureClass& each : all.classes) {
     const std::string own = each.class_name.substr(shared.size());
     text +=
         (text.empty() ? "" : " ") + (own.empty() ? in_backticks(shared) : own);
@@ -155,7 +155,7 @@ std::string classes_text(const Architecture& all) {
 std::string computed_text(const Architecture& all) {
   if (!all.computes) return "";
   std::vector<std::string> names;
-  for (const ModelClass& each : all.classes) {
+  for (const ArchitectureClass& each : all.classes) {
     if (is_computed(all, each)) names.push_back(each.class_name);
   }
   return names.size() == all.classes.size() ? "all" : in_code(names);

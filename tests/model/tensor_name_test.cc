@@ -207,7 +207,7 @@ TEST_CASE("down projections tell what their siblings give") {
 // "0", or "" where there is none.
 std::string dim_of(const char* name, const char* type,
                    std::optional<int64_t> vocab = std::nullopt) {
-  ModelFacts facts;
+  Facts facts;
   facts.vocab = vocab;
   const auto dim = vocab_dim(name, testing::type(type), facts);
   return dim ? std::to_string(*dim) : "";

@@ -146,7 +146,7 @@ TEST_CASE("scanned layers add a dimension in front or second") {
 }
 
 TEST_CASE("latent attention has heads above the latents only") {
-  ModelFacts facts;
+  Facts facts;
   facts.heads = 128;
   facts.kv_heads = 128;
   check_units(
@@ -211,7 +211,7 @@ TEST_CASE("a shape that does not agree with the facts claims nothing") {
 }
 
 TEST_CASE("a model without a KV head count claims no KV heads") {
-  ModelFacts facts;
+  Facts facts;
   facts.heads = 32;
   check_units({{"self_attn.q_proj.weight", "bf16[4096, 64]", "0: 32 head"},
                {"self_attn.q_proj.weight", "bf16[4095, 64]", ""},
@@ -302,7 +302,7 @@ TEST_CASE("llama.cpp has its projections below a layer's number") {
 }
 
 TEST_CASE("values and outputs have the size of a value's head") {
-  ModelFacts facts = attention_facts(16, 16, 192);
+  Facts facts = attention_facts(16, 16, 192);
   facts.value_dim = 128;
   check_units(
       {{"layers.0.self_attn.q_proj.weight", "bf16[3072, 2048]", "0: 16 head"},
@@ -317,8 +317,8 @@ TEST_CASE("values and outputs have the size of a value's head") {
 
 // src/model/unit_kinds.cc
 
-ModelFacts blocks(int64_t rows, int64_t columns) {
-  ModelFacts facts;
+Facts blocks(int64_t rows, int64_t columns) {
+  Facts facts;
   facts.quant_rows = rows;
   facts.quant_columns = columns;
   return facts;
@@ -348,7 +348,7 @@ TEST_CASE("formats that quantise along a row have blocks of columns only") {
                {"w", "f4_e2m1[64, 16]", "1: 1 quantisation block"},
                {"w", "f4_e2m1[64, 0]", ""}},
               blocks(1, 256));
-  ModelFacts columns;
+  Facts columns;
   columns.quant_columns = 32;
   check_units({{"w", "f4_e2m1[64, 512]", "1: 16 quantisation block"}}, columns);
 }
@@ -397,7 +397,7 @@ TEST_CASE("absurd blocks claim nothing") {
 // src/model/unit_kinds.cc
 
 TEST_CASE("stacked experts are units of their first dimension") {
-  ModelFacts facts;
+  Facts facts;
   facts.experts = 32;
   check_units(
       {
@@ -430,7 +430,7 @@ TEST_CASE("stacked experts are units of their first dimension") {
 }
 
 TEST_CASE("DBRX has the rows of all experts in one matrix") {
-  ModelFacts facts;
+  Facts facts;
   facts.experts = 16;
   check_units(
       {{"transformer.blocks.0.ffn.experts.mlp.w1", "bf16[172032, 6144]",
@@ -447,7 +447,7 @@ TEST_CASE("DBRX has the rows of all experts in one matrix") {
 }
 
 TEST_CASE("llama.cpp stacks the experts of a layer") {
-  ModelFacts facts;
+  Facts facts;
   facts.experts = 8;
   check_units(
       {{"blk.0.ffn_gate_exps.weight", "f16[8, 14336, 4096]", "0: 8 expert"},
@@ -458,7 +458,7 @@ TEST_CASE("llama.cpp stacks the experts of a layer") {
 }
 
 TEST_CASE("experts form groups where routing chooses among them") {
-  ModelFacts facts;
+  Facts facts;
   facts.experts = 256;
   facts.expert_groups = 8;
   check_units({{"layers/0/mlp/experts/up_proj/kernel", "bf16[256, 64, 32]",
@@ -578,7 +578,7 @@ TEST_CASE("the sibling tells which dimension of stacked experts is packed") {
 
 TEST_CASE("gpt-oss alternates gate and up, and is recognised by its biases") {
   const std::string at = "model.layers.0.mlp.experts.";
-  ModelFacts facts;
+  Facts facts;
   facts.experts = 32;
   const LayoutHints hints =
       layout_hints(manifest({{at + "gate_up_proj_bias", "bf16[32, 5760]"}}));

@@ -39,7 +39,7 @@ TEST_CASE("absurd facts claim nothing") {
     for (const int64_t dim : {int64_t{0}, int64_t{-128}, int64_t{4}, kHuge}) {
       CAPTURE(bad);
       CAPTURE(dim);
-      ModelFacts facts = attention_facts(bad, bad, dim);
+      Facts facts = attention_facts(bad, bad, dim);
       facts.experts = bad;
       check_units(rows, facts);
     }
@@ -77,7 +77,7 @@ TEST_CASE("a unit always divides its dimension") {
   int claimed = 0;
   for (const std::string& name : names) {
     for (const int64_t count : sizes) {
-      ModelFacts facts = attention_facts(count, count, 2);
+      Facts facts = attention_facts(count, count, 2);
       facts.experts = count;
       for (const Shape& shape : shapes) {
         for (const Unit& unit : units_of(name, {DType::F32, shape}, facts)) {
@@ -104,14 +104,14 @@ Declarations declared(const std::vector<std::string>& texts) {
 }
 
 Unit first_unit(const std::string& name, const std::string& type,
-                const ModelFacts& facts) {
+                const Facts& facts) {
   const auto units = units_of(name, testing::type(type), facts);
   REQUIRE(!units.empty());
   return units[0];
 }
 
 TEST_CASE("shards must divide the units, and packed tensors stay whole") {
-  const ModelFacts facts = attention_facts(32, 8, 128);
+  const Facts facts = attention_facts(32, 8, 128);
   const Unit kv = first_unit("self_attn.k_proj.weight", "f32[1024, 8]", facts);
   const Unit fused =
       first_unit("self_attn.qkv_proj.weight", "f32[6144, 8]", facts);
@@ -127,7 +127,7 @@ TEST_CASE("shards must divide the units, and packed tensors stay whole") {
 }
 
 TEST_CASE("KV heads are replicated for a multiple of them, up to the heads") {
-  const ModelFacts facts = attention_facts(32, 8, 128);
+  const Facts facts = attention_facts(32, 8, 128);
   const Unit kv = first_unit("self_attn.k_proj.weight", "f32[1024, 8]", facts);
   const Declarations copies = declared({"replicate-kv-heads"});
   CHECK(!is_cut(kv, 16, copies));
@@ -152,7 +152,7 @@ TEST_CASE("KV heads are replicated for a multiple of them, up to the heads") {
 }
 
 TEST_CASE("fused projections replicate their keys and values only") {
-  const ModelFacts facts = attention_facts(32, 8, 128);
+  const Facts facts = attention_facts(32, 8, 128);
   const Unit group = first_unit("h.0.self_attention.query_key_value.weight",
                                 "f32[6144, 8]", facts);
   const Declarations copies = declared({"replicate-kv-heads"});

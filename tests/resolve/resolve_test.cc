@@ -23,7 +23,7 @@ using testing::type;
 std::string stored(const std::string& name, const std::string& of,
                    const std::string& by, const std::string& on,
                    const std::vector<std::string>& texts,
-                   ModelFacts facts = testing::attention_facts(32, 8, 128)) {
+                   Facts facts = testing::attention_facts(32, 8, 128)) {
   Declarations declared;
   for (const std::string& text : texts) {
     REQUIRE(add_declaration(text, declared));

@@ -36,7 +36,8 @@ struct Judged {
 
 Judged judged(const Json& config, const char* engine, EngineMesh mesh = {}) {
   const auto made = synthesize(config);
-  const auto model = served_model(made->good());
+  const Model of(made->good());
+  const auto model = served_weights(of);
   REQUIRE(model);
   Judged result;
   result.verdicts = degree_verdicts(*model, *find_engine(engine), mesh);
@@ -103,7 +104,8 @@ TEST_CASE("a shard must not cut a quantisation block") {
 
 TEST_CASE("stacked experts of four bits are cut, though no label says so") {
   const auto made = synthesize(testing::sample_config("gpt-oss-20b"));
-  const auto model = served_model(made->good());
+  const Model of(made->good());
+  const auto model = served_weights(of);
   REQUIRE(model);
   const std::vector<bool> all(model->groups.groups.size(), true);
   const auto bytes_at = [&](int64_t tp) {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "model/model.h"
+#include "serve/serving.h"
 #include "tests/support/hf_config.h"
 
 namespace shardplan::testing {
@@ -25,6 +28,15 @@ inline Json served_mixtral() {
     "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
     "vocab_size": 1000, "tie_word_embeddings": false,
     "num_local_experts": 4, "num_experts_per_tok": 2})");
+}
+
+// Of a model that is served once.
+inline std::optional<Serving> served_once(const Manifest& manifest,
+                                          const ServingInput& input,
+                                          Diagnostics& diags) {
+  const Model model(manifest);
+  const auto known = known_weights(model, *input.engine, diags);
+  return known ? serve(*known, input, diags) : std::nullopt;
 }
 
 }  // namespace shardplan::testing

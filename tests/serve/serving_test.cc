@@ -33,7 +33,7 @@ ServingInput input_of(const char* engine, int64_t gib, int64_t tp) {
 Serving served(const Json& config, const ServingInput& input) {
   const auto made = synthesize(config);
   Diagnostics diags;
-  const auto answer = serve(made->good(), input, diags);
+  const auto answer = testing::served_once(made->good(), input, diags);
   REQUIRE(answer);
   return *answer;
 }
@@ -154,7 +154,7 @@ TEST_CASE("what is not known is refused") {
   Manifest manifest;
   REQUIRE(manifest.add("w", {DType::F32, {4, 4}}, {}));
   Diagnostics diags;
-  CHECK_FALSE(serve(manifest, input_of("vllm", 40, 1), diags));
+  CHECK_FALSE(testing::served_once(manifest, input_of("vllm", 40, 1), diags));
   REQUIRE(diags.all().size() == 1);
   CHECK(diags.all().front().code == Code::MissingFacts);
 }
@@ -164,10 +164,11 @@ Serving served_with(const Json& config, const Json& draft, ServingInput input) {
   const auto made = synthesize(config);
   const auto small = synthesize(draft);
   Diagnostics diags;
-  const auto model = known_model(small->good(), *input.engine, diags);
+  const Model drafting(small->good());
+  const auto model = known_weights(drafting, *input.engine, diags);
   REQUIRE(model);
   input.draft = &*model;
-  const auto answer = serve(made->good(), input, diags);
+  const auto answer = testing::served_once(made->good(), input, diags);
   REQUIRE(answer);
   return *answer;
 }

@@ -21,7 +21,8 @@ using testing::synthesize;
 RankWeights weights_of(const Json& config, const Degrees& degrees,
                        int64_t multiple = 64) {
   const auto made = synthesize(config);
-  const auto model = served_model(made->good());
+  const Model of(made->good());
+  const auto model = served_weights(of);
   REQUIRE(model);
   WeightsInput input;
   input.degrees = degrees;
@@ -79,7 +80,8 @@ TEST_CASE("a tied head is there once, and another dtype counts") {
   const Json tied = changed(served_llama(), {{"tie_word_embeddings", true}});
   CHECK(part(weights_of(tied, {}), WeightPart::Vocabulary) == 1024 * 256 * 2);
   const auto made = synthesize(served_llama());
-  const auto model = served_model(made->good());
+  const Model of(made->good());
+  const auto model = served_weights(of);
   REQUIRE(model);
   WeightsInput input;
   input.dtype = DType::F32;
@@ -109,7 +111,7 @@ TEST_CASE("latents are whole on every rank, and their projection twice") {
 TEST_CASE("without labels nothing is said") {
   Manifest manifest;
   REQUIRE(manifest.add("w", {DType::F32, {4, 4}}, {}));
-  CHECK_FALSE(served_model(manifest));
+  CHECK_FALSE(served_weights(Model(manifest)));
 }
 
 TEST_CASE("labels have roles") {

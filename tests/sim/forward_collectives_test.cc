@@ -33,7 +33,7 @@ struct Counted {
   testing::MemoryHost host;
   std::unique_ptr<testing::LoadedRules> rules;
   Diagnostics diags;
-  std::optional<ForwardModel> model;
+  std::optional<ForwardGraphs> model;
   std::optional<ForwardCollectives> once;
   std::optional<ForwardCollectives> each;
 };
@@ -55,7 +55,7 @@ std::unique_ptr<Counted> counted(const Json& config, const std::string& rules,
   auto model = recognise_model(manifest, testing::parsed_config(config),
                                nullptr, all.diags);
   REQUIRE(model);
-  all.model = forward_model(manifest, *std::move(model), pass);
+  all.model = forward_graphs(manifest, *std::move(model), pass);
   const ForwardPlan of{manifest, *plan, &*all.rules->rules, {}, Storage::F32};
   all.once = forward_collectives(*all.model, of, all.diags);
   all.each = forward_collectives(*all.model, of, all.diags, AlikeLayers::Each);
@@ -225,7 +225,7 @@ TEST_CASE("forward collectives: counts and bytes are those of a run") {
     const auto plan =
         resolve(whole->manifest, *rules->rules, mesh(axes), {}, diags);
     REQUIRE(plan);
-    auto model = forward_model(whole->manifest, *whole->model, whole->pass);
+    auto model = forward_graphs(whole->manifest, *whole->model, whole->pass);
     const auto found = forward_collectives(
         model, {whole->manifest, *plan, &*rules->rules, {}, Storage::F32},
         diags);
@@ -289,7 +289,7 @@ TEST_CASE("forward collectives: a shape that does not fit is said") {
   auto recognised =
       recognise_model(wrong, testing::parsed_config(config), nullptr, diags);
   REQUIRE(recognised);
-  auto model = forward_model(wrong, *std::move(recognised), {4, 8, {}, {}});
+  auto model = forward_graphs(wrong, *std::move(recognised), {4, 8, {}, {}});
   testing::MemoryHost host;
   const auto rules = testing::loaded_rules(host, "@llama");
   const auto plan = resolve(wrong, *rules->rules, mesh("tp=2"), {}, diags);

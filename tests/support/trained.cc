@@ -38,7 +38,7 @@ std::unique_ptr<Trained> trained(const Json& config, const char* axes,
     frozen = *found;
     frozen.flip();
   }
-  all.model = forward_model(manifest, *std::move(model), pass, frozen);
+  all.model = forward_graphs(manifest, *std::move(model), pass, frozen);
   all.program = partition_layers(
       *all.model, {manifest, *all.plan, &*all.rules->rules, {}},
       [](const Program&, const LayerCycle&) { return true; }, alike, all.diags);

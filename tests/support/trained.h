@@ -24,7 +24,7 @@ struct Trained {
   std::unique_ptr<LoadedRules> rules;
   Diagnostics diags;
   std::optional<Plan> plan;
-  std::optional<ForwardModel> model;
+  std::optional<ForwardGraphs> model;
   std::optional<RepeatedProgram> program;
 
   const Manifest& manifest() const { return synthesis->manifest.value(); }

@@ -12,9 +12,9 @@
 
 namespace shardplan::testing {
 
-inline ModelFacts attention_facts(int64_t heads, int64_t kv_heads,
-                                  int64_t head_dim) {
-  ModelFacts facts;
+inline Facts attention_facts(int64_t heads, int64_t kv_heads,
+                             int64_t head_dim) {
+  Facts facts;
   facts.from = FactsFrom::Config;
   facts.heads = heads;
   facts.kv_heads = kv_heads;
@@ -45,8 +45,7 @@ struct UnitRow {
   std::string units;
 };
 
-inline void check_units(const std::vector<UnitRow>& rows,
-                        const ModelFacts& facts,
+inline void check_units(const std::vector<UnitRow>& rows, const Facts& facts,
                         const LayoutHints& hints = {}) {
   for (const UnitRow& row : rows) {
     CAPTURE(row.name);

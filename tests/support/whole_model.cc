@@ -230,7 +230,7 @@ std::unique_ptr<WholeModel> whole_model(Manifest manifest, Json config,
 }
 
 std::unique_ptr<WholeModel> whole_model_of(Manifest manifest,
-                                           RunnableModel model,
+                                           ForwardDefinition model,
                                            ForwardPass pass) {
   auto result = std::make_unique<WholeModel>();
   result->manifest = std::move(manifest);

@@ -51,7 +51,7 @@ struct WholeModel {
   Json config;  // null: none
   ForwardPass pass;
   Diagnostics diags;
-  std::optional<RunnableModel> model;  // empty: not recognised
+  std::optional<ForwardDefinition> model;  // empty: not recognised
   std::optional<GraphDescription> description;
   std::optional<Graph> graph;  // empty: `messages` says why
   std::string messages;
@@ -63,7 +63,7 @@ std::unique_ptr<WholeModel> whole_model(Manifest manifest, Json config,
                                         ForwardPass pass = {4, 8, {}, {}});
 // The same of a model that is recognised.
 std::unique_ptr<WholeModel> whole_model_of(Manifest manifest,
-                                           RunnableModel model,
+                                           ForwardDefinition model,
                                            ForwardPass pass = {4, 8, {}, {}});
 
 // Numbers of every parameter of a manifest, in float32.

@@ -308,9 +308,8 @@ Exit run_analyze(Context& context) {
       session, context.host, context.diags);
   std::optional<Serving> serving;
   if (answer && engine.name) {
-    serving =
-        answer_serving(engine, context.options.memory, session.model.manifest,
-                       session.plan.mesh, context.host, context.diags);
+    serving = answer_serving(engine, context.options.memory, session.model,
+                             session.plan.mesh, context.host, context.diags);
   }
   if (!answer || (engine.name && !serving)) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));

@@ -156,9 +156,8 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   std::optional<Serving> serving;
   if (options.engine.name) {
-    serving =
-        answer_serving(options.engine, options.memory, session.model.manifest,
-                       session.plan.mesh, context.host, context.diags);
+    serving = answer_serving(options.engine, options.memory, session.model,
+                             session.plan.mesh, context.host, context.diags);
     if (!serving) return std::nullopt;
   }
   std::optional<StepAnswer> step;

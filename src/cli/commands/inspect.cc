@@ -64,7 +64,7 @@ std::string windows_text(const std::vector<int64_t>& windows) {
 
 // "kv on 12, conv+delta on 36 of 48 layers"; empty where all layers keep keys
 // and values, or a latent, of which heads and windows tell.
-std::string kept_text(const ModelState& state) {
+std::string kept_text(const LayerStates& state) {
   std::vector<std::pair<std::string, int64_t>> layers;
   for (const uint32_t number : state.layers) {
     const LayerState& kind = state.kinds[number];
@@ -99,7 +99,7 @@ std::string kept_text(const ModelState& state) {
 
 // Empty where nothing is known.
 std::optional<Table> facts_table(const Manifest& manifest) {
-  const ModelFacts& facts = manifest.facts;
+  const Facts& facts = manifest.facts;
   std::vector<Row> rows;
   const auto add = [&](std::string_view name,
                        const std::optional<int64_t>& value) {

@@ -138,7 +138,7 @@ std::vector<Table> list_architectures() {
     const auto all = find_architecture(name);
     summaries.push_back({name, all->summary});
     Names classes;
-    for (const ModelClass& each : all->classes) {
+    for (const ArchitectureClass& each : all->classes) {
       classes.values.push_back(each.class_name);
     }
     const std::string forward = all->computes ? "yes" : "no";

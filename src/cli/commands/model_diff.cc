@@ -34,7 +34,7 @@ namespace shardplan::cli {
 namespace {
 
 // What is known of both sides.
-struct ModelDiff {
+struct BothSides {
   JudgedTarget before;
   JudgedTarget after;
   RuleSetChanges rules;
@@ -46,17 +46,10 @@ struct ModelDiff {
 
 // What a saved plan holds cannot be changed by rules.
 bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
-  const auto info = path == "-" || path.starts_with('@')
-                        ? std::nullopt
-                        : context.host.file_info(path);
-  // A pipe can be read once only.
-  if (!info || info->directory || info->size == 0) return true;
-  constexpr int64_t kHeadBytes = 1 << 16;
+  if (path == "-" || path.starts_with('@')) return true;
   Diagnostics unread;  // whoever reads the model says why
-  const SourcePtr head = read_source(path, kHeadBytes, context.host, unread);
-  if (head == nullptr) return true;
-  if (head->text().size() < static_cast<size_t>(kHeadBytes)) file = head;
-  if (!is_plan(head->text())) return true;
+  file = read_head(path, context.host, unread);
+  if (file == nullptr || !is_plan(file->text())) return true;
   context.diags
       .error(Code::Usage, {},
              in_backticks(path) + " is a saved plan, and no MODEL")
@@ -107,7 +100,7 @@ bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
 }
 
 // Why a side could not be judged; what both lack is told once.
-void add_reasons(const ModelDiff& diff, Diagnostics& diags) {
+void add_reasons(const BothSides& diff, Diagnostics& diags) {
   std::vector<const Diagnostic*> told;
   for (const JudgedTarget* side : {&diff.before, &diff.after}) {
     diags.keep_sources(side->diags);
@@ -125,7 +118,7 @@ void add_reasons(const ModelDiff& diff, Diagnostics& diags) {
 }
 
 // False when a pattern cannot be compiled.
-bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
+bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
   const Manifest* const models[] = {&after.model.manifest};
@@ -157,7 +150,7 @@ bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   return true;
 }
 
-void add_findings(const ModelDiff& diff, Diagnostics& diags) {
+void add_findings(const BothSides& diff, Diagnostics& diags) {
   diags.keep_sources(diff.before.diags);
   diags.keep_sources(diff.after.diags);
   for (const Diagnostic& diagnostic : diff.after.diags.all()) {
@@ -173,14 +166,14 @@ void add_findings(const ModelDiff& diff, Diagnostics& diags) {
 }
 
 template <typename Test>
-int64_t count_changes(const ModelDiff& diff, Test test) {
+int64_t count_changes(const BothSides& diff, Test test) {
   return std::count_if(diff.rule_changes.begin(), diff.rule_changes.end(),
                        test) +
          std::count_if(diff.changes.begin(), diff.changes.end(), test);
 }
 
 // Of the model, placed differently.
-int64_t moved_parameters(const ModelDiff& diff) {
+int64_t moved_parameters(const BothSides& diff) {
   int64_t count = 0;
   for (const GateChange& change : diff.changes) {
     if (change.kind == GateKind::Placement) count += change.parameters;
@@ -188,18 +181,18 @@ int64_t moved_parameters(const ModelDiff& diff) {
   return count;
 }
 
-int64_t count_failed(const ModelDiff& diff) {
+int64_t count_failed(const BothSides& diff) {
   return count_changes(diff,
                        [](const GateChange& change) { return change.fails; });
 }
 
-int64_t count_all(const ModelDiff& diff) {
+int64_t count_all(const BothSides& diff) {
   return count_changes(diff, [](const GateChange&) { return true; });
 }
 
 // "3 changes of rules; 64 of 291 parameters are placed differently; 1 change
 // fails."
-std::string model_diff_note(const ModelDiff& diff) {
+std::string model_diff_note(const BothSides& diff) {
   const auto rules = static_cast<int64_t>(diff.rule_changes.size());
   const int64_t moved = moved_parameters(diff);
   const auto size =
@@ -220,7 +213,7 @@ std::string side_title(const std::vector<std::string>& rules) {
 }
 
 std::vector<std::string> headline_of_diff(const Context& context,
-                                          const ModelDiff& diff) {
+                                          const BothSides& diff) {
   const DiffRequest& request = context.options.diff;
   const Mesh& before = diff.before.session->plan.mesh;
   std::vector<std::string> lines = {
@@ -238,7 +231,7 @@ Cell bracket_cell(const JudgedTarget& side) {
   return ByteBracket{of.lower(), of.estimate(), of.upper()};
 }
 
-void add_summary_of(const ModelDiff& diff, Report& report) {
+void add_summary_of(const BothSides& diff, Report& report) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
   const auto loses = [](const GateChange& change) {
@@ -264,7 +257,7 @@ void add_summary_of(const ModelDiff& diff, Report& report) {
       {"fingerprint_after", fingerprint(after.model.manifest, after.plan)}};
 }
 
-GateView view_of_diff(const Context& context, const ModelDiff& diff) {
+GateView view_of_diff(const Context& context, const BothSides& diff) {
   GateView view;
   view.base_is_there = true;
   view.general = "Rules";
@@ -283,7 +276,7 @@ GateView view_of_diff(const Context& context, const ModelDiff& diff) {
 }
 
 // The gate's tables; of the rules their witnesses, too.
-Report report_of_diff(const Context& context, const ModelDiff& diff,
+Report report_of_diff(const Context& context, const BothSides& diff,
                       const GateView& view, const FailOn& fail_on) {
   Report report = gate_report(view);
   report.command = context.options.command;
@@ -328,7 +321,7 @@ Exit diff_model(Context& context) {
   const auto model =
       read_model(request, context.host, context.diags, context.progress);
   if (!model) return Exit::CouldNotRun;
-  ModelDiff diff;
+  BothSides diff;
   count_lines(model->manifest.sources);
   SharedHost host(context.host, std::make_shared<std::mutex>());
   SharedProgress progress(context.progress);

@@ -548,7 +548,7 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
 namespace {
 
 // How many layers keep a state of that name.
-int64_t layers_with(const ModelState& state, std::string_view name) {
+int64_t layers_with(const LayerStates& state, std::string_view name) {
   return std::count_if(
       state.layers.begin(), state.layers.end(), [&](uint32_t kind) {
         const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
@@ -567,8 +567,8 @@ int64_t plus(int64_t sum, int64_t layers, std::optional<int64_t> each) {
 
 }  // namespace
 
-Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
-                      const KvAxes& axes, const KvRequest& request) {
+Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
+                      const KvRequest& request) {
   std::vector<KvLayer> layers =
       kv_layers(facts).value_or(std::vector<KvLayer>());
   std::erase_if(layers, [](const KvLayer& l) { return !is_recurrent(l); });

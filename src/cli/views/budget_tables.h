@@ -70,8 +70,8 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
 
 // One row per state: layers, elements, bytes of a sequence and on the fullest
 // device. REQUIRES: as of kv_table.
-Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
-                      const KvAxes& axes, const KvRequest& request);
+Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
+                      const KvRequest& request);
 // "recurrent states, one per sequence: their parts over tp=8 (as `..` is
 // sharded), batch whole".
 std::string recurrent_note(const Mesh& mesh, const KvAxes& axes);

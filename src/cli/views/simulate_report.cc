@@ -155,7 +155,7 @@ void append_model(const SimulateInput& input, Summary& summary) {
   summary.emplace_back("dtype", std::string(storage_name(input.storage)));
   summary.emplace_back("reduce_dtype", std::string(storage_name(input.reduce)));
   if (!input.model) return;
-  const ModelRun& run = *input.model;
+  const RunSummary& run = *input.model;
   summary.emplace_back("family", run.family);
   summary.emplace_back("layers",
                        Count{run.only_layers.value_or(run.all_layers)});
@@ -169,7 +169,7 @@ void append_model(const SimulateInput& input, Summary& summary) {
 }
 
 // "2 of 22 layers, 2 x 16 tokens"
-std::string run_text(const ModelRun& run) {
+std::string run_text(const RunSummary& run) {
   std::string text;
   if (run.only_layers && run.all_layers > *run.only_layers) {
     text = fmt::format("{} of {} layers, ", *run.only_layers, run.all_layers);

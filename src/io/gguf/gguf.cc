@@ -156,7 +156,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
   return read_model(path, file, host, diags);
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   if (source.file == nullptr) {
     return read_directory(source.directory, host, diags);
@@ -183,8 +183,8 @@ class FactReader {
     }
   }
 
-  ModelFacts read() {
-    ModelFacts facts;
+  Facts read() {
+    Facts facts;
     if (prefix_.empty()) return facts;
     facts.layers = size("block_count");
     facts.heads = agreed("attention.head_count");
@@ -227,7 +227,7 @@ class FactReader {
     return found;
   }
 
-  void read_heads(ModelFacts& facts) {
+  void read_heads(Facts& facts) {
     const bool says_kv =
         metadata_.integers(prefix_ + "attention.head_count_kv").has_value();
     facts.kv_heads = says_kv ? agreed("attention.head_count_kv") : facts.heads;
@@ -243,7 +243,7 @@ class FactReader {
 
   // Every head has its own part of what the latent is projected to; the cache
   // has the latent and, beside it, the rotated positions.
-  void read_latent(ModelFacts& facts) {
+  void read_latent(Facts& facts) {
     facts.kv_heads = facts.heads;
     facts.value_dim = size("attention.value_length_mla");
     if (!facts.value_dim) facts.value_dim = size("attention.value_length");
@@ -252,7 +252,7 @@ class FactReader {
     }
   }
 
-  void read_windows(ModelFacts& facts) {
+  void read_windows(Facts& facts) {
     if (!facts.layers) return;
     const auto layers = static_cast<size_t>(*facts.layers);
     const auto window = size("attention.sliding_window");
@@ -284,8 +284,8 @@ class FactReader {
 
 }  // namespace
 
-ModelFacts gguf_facts(const GgufMetadata& metadata,
-                      std::vector<std::string>& remarks) {
+Facts gguf_facts(const GgufMetadata& metadata,
+                 std::vector<std::string>& remarks) {
   return FactReader(metadata, remarks).read();
 }
 

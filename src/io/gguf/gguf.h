@@ -15,7 +15,7 @@ namespace shardplan {
 // keys give absent facts, but for those whose default llama.cpp has: as many KV
 // heads as heads, heads of embedding_length / head_count. What differs between
 // layers is left out, with a remark.
-ModelFacts gguf_facts(const GgufMetadata& metadata,
-                      std::vector<std::string>& remarks);
+Facts gguf_facts(const GgufMetadata& metadata,
+                 std::vector<std::string>& remarks);
 
 }  // namespace shardplan

@@ -447,7 +447,7 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
   GgufHeader header;
   // The file may end with its last tensor or with the padding behind it.
   header.data_absent = file_size - reader.data_begin() < reader.data_bytes();
-  ModelFacts facts = gguf_facts(layout.metadata, into.remarks);
+  Facts facts = gguf_facts(layout.metadata, into.remarks);
   const auto name = layout.metadata.text("general.name");
   if (is_first) {
     into.facts = std::move(facts);

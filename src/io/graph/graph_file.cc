@@ -34,7 +34,7 @@ bool looks_like_json_graph(std::string_view head) {
   if (!behind_key(head, "\"graph\"").starts_with('"')) return false;
   if (behind_key(head, "\"ops\"").starts_with('[')) return true;
   // Parameters may fill the head before the operations come.
-  return head.size() == kGraphHeadBytes &&
+  return head.size() == kHeadBytes &&
          (behind_key(head, "\"parameters\"").starts_with('{') ||
           behind_key(head, "\"inputs\"").starts_with('{'));
 }
@@ -65,7 +65,7 @@ bool looks_like_yaml_graph(std::string_view head) {
 }  // namespace
 
 bool looks_like_graph(std::string_view head) {
-  head = head.substr(0, kGraphHeadBytes);
+  head = head.substr(0, kHeadBytes);
   const size_t begin = head.find_first_not_of(" \t\r\n");
   if (begin != head.npos && head[begin] == '{') {
     return looks_like_json_graph(head);
@@ -98,9 +98,12 @@ SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags) {
 
 std::optional<GraphDescription> load_graph(const std::string& path,
                                            const DimSizes& dims, Host& host,
-                                           Diagnostics& diags) {
+                                           Diagnostics& diags,
+                                           const SourcePtr& head) {
   SourcePtr source = path.starts_with('@')
                          ? find_shipped_graph(path.substr(1), diags)
+                     : head != nullptr && !has_more(path, *head, host)
+                         ? head
                          : read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return std::nullopt;
   return read_graph(std::move(source), dims, diags);
@@ -143,7 +146,7 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
 
 namespace {
 
-std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
   const auto graph = read_graph(model.file, {}, diags);
   if (!graph) return std::nullopt;

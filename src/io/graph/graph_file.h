@@ -25,18 +25,16 @@
 #include "base/source.h"
 #include "core/graph_description.h"
 #include "core/manifest.h"
+#include "io/load.h"
 
 namespace shardplan {
 
 // The folder of shipped graphs (base/shipped.h), each known as `@name`.
 inline constexpr std::string_view kGraphFolder = "graphs";
 
-// As much of a file as tells whether it is a graph file.
-inline constexpr int64_t kGraphHeadBytes = int64_t{1} << 16;
-
 // Whether a text begins as a graph file does: `graph` is a text, and there are
 // `ops`, or, where the head is full before they come, what stands before them.
-// Looks at the first kGraphHeadBytes.
+// Looks at the first kHeadBytes.
 bool looks_like_graph(std::string_view head);
 
 // `dims` takes the place of sizes that the file has. Several errors in one run:
@@ -45,10 +43,12 @@ std::optional<GraphDescription> read_graph(SourcePtr source,
                                            const DimSizes& dims,
                                            Diagnostics& diags);
 
-// A file, `-`, or a shipped graph (`@mlp`).
+// A file, `-`, or a shipped graph (`@mlp`). `head` is read_head() of it, where
+// that was called.
 std::optional<GraphDescription> load_graph(const std::string& path,
                                            const DimSizes& dims, Host& host,
-                                           Diagnostics& diags);
+                                           Diagnostics& diags,
+                                           const SourcePtr& head = nullptr);
 // `@mlp` as a source; null, with the reason reported, when there is none.
 SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags);
 

@@ -37,7 +37,7 @@ std::optional<int64_t> find_size(const Node& config,
 class Reading {
  public:
   Reading(std::shared_ptr<const Architecture> architecture, const Node& config,
-          ModelValues::Place place = ModelValues::Place::Own)
+          ConfigValues::Place place = ConfigValues::Place::Own)
       : architecture_(std::move(architecture)),
         reader_(config, "", diags_),
         values_(*architecture_, reader_, 0, place) {}
@@ -51,9 +51,9 @@ class Reading {
   }
   // Not one that only a forward pass asks for.
   // What the layers of a class keep; none where that does not follow.
-  std::optional<ModelState> state(const ModelClass& model_class,
-                                  const std::vector<int64_t>& windows,
-                                  DType dtype) {
+  std::optional<LayerStates> state(const ArchitectureClass& model_class,
+                                   const std::vector<int64_t>& windows,
+                                   DType dtype) {
     return kept_state(values_, model_class, windows, dtype);
   }
   bool has_table(std::string_view name) const {
@@ -74,7 +74,7 @@ class Reading {
   std::shared_ptr<const Architecture> architecture_;
   Diagnostics diags_;
   ConfigReader reader_;
-  ModelValues values_;
+  ConfigValues values_;
 };
 
 std::optional<int64_t> find_kv_heads(const Node& config,
@@ -141,7 +141,7 @@ std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
   return windows;
 }
 
-// ModelFacts::windows; `reading` is null for a model type that is not known.
+// Facts::windows; `reading` is null for a model type that is not known.
 std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
                                    int64_t layers) {
   if (layers > kMaxCount) return {};
@@ -171,13 +171,14 @@ std::optional<DType> named_dtype(const Node& config) {
 
 // The whole config's, since its classes say how parts stand together, or that
 // of the text model where the whole is of no known type.
-ModelState layer_state(const Node& config, const Node& text,
-                       const std::shared_ptr<const Architecture>& architecture,
-                       const ModelFacts& facts) {
-  ModelKind kind = architecture != nullptr ? model_kind_of(architecture, config)
-                                           : find_model_kind(config);
+LayerStates layer_state(const Node& config, const Node& text,
+                        const std::shared_ptr<const Architecture>& architecture,
+                        const Facts& facts) {
+  ArchitectureChoice kind = architecture != nullptr
+                                ? choose_class(architecture, config)
+                                : choose_architecture(config);
   const bool whole = static_cast<bool>(kind);
-  if (!whole) kind = find_model_kind(text);
+  if (!whole) kind = choose_architecture(text);
   if (!kind) return {};
   if (kind.model_class == nullptr && !kind.architecture->classes.empty()) {
     kind.model_class = &kind.architecture->classes.front();
@@ -199,18 +200,18 @@ ModelState layer_state(const Node& config, const Node& text,
 }
 
 std::unique_ptr<Reading> reading_of(const Node& config) {
-  ModelKind kind = find_model_kind(config);
+  ArchitectureChoice kind = choose_architecture(config);
   if (!kind) return nullptr;
   if (const ConfigSection* const part = flat_part(kind, config)) {
     return std::make_unique<Reading>(part->architecture, config,
-                                     ModelValues::Place::Flat);
+                                     ConfigValues::Place::Flat);
   }
   return std::make_unique<Reading>(std::move(kind.architecture), config);
 }
 
 // The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
 // of a row share a scale (OCP Microscaling Formats v1.0, 5.3).
-void read_quantization(const Node& config, ModelFacts& facts) {
+void read_quantization(const Node& config, Facts& facts) {
   const auto section = config.find("quantization_config");
   if (!section || !section->is_map()) return;
   const auto method = section->find("quant_method");
@@ -250,18 +251,17 @@ std::optional<int64_t> config_experts_per_token(const Node& root) {
 std::string config_model_type(const Node& config) {
   const auto given = config.find("model_type");
   if (given && !given->is_null()) return std::string(given->text());
-  const ModelKind kind = find_model_kind(config);
+  const ArchitectureChoice kind = choose_architecture(config);
   if (!kind || kind.architecture->model_types.empty()) return "";
   return kind.architecture->model_types.front();
 }
 
-ModelFacts config_facts(
-    const Node& config,
-    const std::shared_ptr<const Architecture>& architecture) {
+Facts config_facts(const Node& config,
+                   const std::shared_ptr<const Architecture>& architecture) {
   const auto inner = config.find("text_config");
   const auto whole = architecture != nullptr
                          ? architecture
-                         : find_model_kind(config).architecture;
+                         : choose_architecture(config).architecture;
   const ConfigSection* part = nullptr;
   for (size_t i = 0; whole && i < whole->sections.size(); ++i) {
     if (whole->sections[i].key == "text_config") part = &whole->sections[i];
@@ -285,7 +285,7 @@ ModelFacts config_facts(
     reading = std::make_unique<Reading>(part->architecture, map);
   }
 
-  ModelFacts facts;
+  Facts facts;
   facts.heads =
       find_size(map, {"num_attention_heads", "n_head", "n_heads", "num_heads"});
   if (!facts.heads && reading) facts.heads = reading->size("heads");
@@ -300,10 +300,9 @@ ModelFacts config_facts(
       map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   // By other keys, or what the class has.
   if (reading) {
-    for (const auto& [name, member] :
-         {std::pair{"experts", &ModelFacts::experts},
-          std::pair{"vocab", &ModelFacts::vocab},
-          std::pair{"layers", &ModelFacts::layers}}) {
+    for (const auto& [name, member] : {std::pair{"experts", &Facts::experts},
+                                       std::pair{"vocab", &Facts::vocab},
+                                       std::pair{"layers", &Facts::layers}}) {
       std::optional<int64_t>& fact = facts.*member;
       if (!fact) fact = reading->size(name);
       if (fact == 0) fact.reset();

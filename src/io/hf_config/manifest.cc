@@ -83,7 +83,7 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
                                   ConfigReader& config) {
   const auto list = root.find("architectures");
   std::vector<std::string> known;
-  for (const ModelClass& model_class : all.classes)
+  for (const ArchitectureClass& model_class : all.classes)
     known.push_back(model_class.class_name);
   const std::string named =
       list->is_list() ? std::string(list->item(0).text()) : "";
@@ -185,7 +185,7 @@ bool recognize(std::string_view head) {
   return has("\"model_type\"", '"') || has("\"architectures\"", '[');
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   diags.keep(source.file);
   auto document = parse_document(source.file, diags);
@@ -345,7 +345,7 @@ namespace {
 enum class Weights : uint8_t { Stored, Plain };
 
 // A class that stands for one that no architecture knows.
-void remark_class(const Node& root, const ModelClass& model_class,
+void remark_class(const Node& root, const ArchitectureClass& model_class,
                   Manifest& manifest) {
   const auto names = root.find("architectures");
   if (!names || !names->is_list() || names->size() == 0) return;
@@ -364,18 +364,18 @@ std::optional<Manifest> synthesize(const Document& config,
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  ModelKind kind = reading.architecture == nullptr
-                       ? find_model_kind(*root)
-                       : model_kind_of(reading.architecture, *root);
+  ArchitectureChoice kind = reading.architecture == nullptr
+                                ? choose_architecture(*root)
+                                : choose_class(reading.architecture, *root);
   if (!kind) return report_unknown(*root, reader);
   if (kind.model_class == nullptr)
     report_class(*root, *kind.architecture, reader);
   if (reading.scheme != nullptr) {
     const auto all = with_values_of(*reading.scheme, kind.architecture, reader);
     if (all == nullptr) return std::nullopt;
-    kind = model_kind_of(all, *root);
+    kind = choose_class(all, *root);
   }
-  ModelValues values(*kind.architecture, reader);
+  ConfigValues values(*kind.architecture, reader);
   std::optional<QuantisationBeside> file;
   if (beside != nullptr && beside->document != nullptr) {
     file = QuantisationBeside{beside->document->root()};

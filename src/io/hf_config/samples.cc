@@ -33,7 +33,7 @@ constexpr std::string_view kSampleTower = R"(
   "image_size": 16, "patch_size": 8, "num_channels": 3, "vision_use_head": false)";
 
 std::string sample_config(const Architecture& all,
-                          const ModelClass& model_class) {
+                          const ArchitectureClass& model_class) {
   const std::string sizes(kSampleSizes);
   // Where that is known, the head is stored apart.
   const bool tied =
@@ -70,7 +70,7 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
 std::vector<Manifest> made_samples() {
   std::vector<Manifest> samples;
   for (const auto& all : most_general_first()) {
-    for (const ModelClass& model_class : all->classes) {
+    for (const ArchitectureClass& model_class : all->classes) {
       Diagnostics diags;
       const auto config =
           parse_document(std::make_shared<SourceFile>(

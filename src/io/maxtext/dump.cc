@@ -206,7 +206,7 @@ std::vector<RecordedSharding> shardings_of(const MaxtextDump& dump) {
 
 // The file beside the one that is given. One that is broken takes nothing from
 // it.
-std::optional<MaxtextDump> read_twin(const ModelSource& source, bool named,
+std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
                                      Manifest& manifest, Host& host,
                                      Diagnostics& diags) {
   const bool is_named = file_name_of(source.path) == kNamedShardings;
@@ -356,7 +356,7 @@ class ManifestMaker {
   int64_t left_out_ = 0;
 };
 
-std::optional<Manifest> read_dump(const ModelSource& source, Host& host,
+std::optional<Manifest> read_dump(const ManifestSource& source, Host& host,
                                   Diagnostics& diags) {
   const auto given = read_maxtext_dump(source.file, diags);
   if (!given) return std::nullopt;

@@ -341,9 +341,9 @@ bool overrides_model(const MaxtextConfig& config) {
   return node && contains(kOn, node->text());
 }
 
-class ModelWriter {
+class ConfigWriter {
  public:
-  ModelWriter(const MaxtextConfig& config, Diagnostics& diags)
+  ConfigWriter(const MaxtextConfig& config, Diagnostics& diags)
       : config_(config), diags_(diags) {}
 
   // The config.json; empty with what is wrong reported.
@@ -582,7 +582,7 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
   return true;
 }
 
-std::shared_ptr<const Document> config_of_model(const ModelSource& source,
+std::shared_ptr<const Document> config_of_model(const ManifestSource& source,
                                                 Host& host,
                                                 Diagnostics& diags) {
   diags.keep(source.file);
@@ -591,7 +591,7 @@ std::shared_ptr<const Document> config_of_model(const ModelSource& source,
   if (!config) return nullptr;
   for (const SourcePtr& each : sources_of(*config)) diags.keep(each);
   if (!check_agreement(*config, diags)) return nullptr;
-  const auto text = ModelWriter(*config, diags).write();
+  const auto text = ConfigWriter(*config, diags).write();
   if (!text) return nullptr;
   const auto rewritten = std::make_shared<SourceFile>(
       source.file->name() + ", as a config.json", *text);
@@ -601,7 +601,7 @@ std::shared_ptr<const Document> config_of_model(const ModelSource& source,
   return std::make_shared<const Document>(*std::move(document));
 }
 
-std::optional<Manifest> read_model(const ModelSource& source, Host& host,
+std::optional<Manifest> read_model(const ManifestSource& source, Host& host,
                                    Diagnostics& diags) {
   const auto document = config_of_model(source, host, diags);
   if (document == nullptr) return std::nullopt;

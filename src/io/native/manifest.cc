@@ -108,7 +108,7 @@ bool recognize(std::string_view head) {
   });
 }
 
-std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
   diags.keep(model.file);
   auto manifest = looks_like_json(model.file->text())
@@ -138,7 +138,7 @@ bool is_ignored(std::string_view key) {
   return key == "__metadata__" || key == "$schema";
 }
 
-std::optional<int64_t> ModelFacts::*fact_member(std::string_view name) {
+std::optional<int64_t> Facts::*fact_member(std::string_view name) {
   for (const FactField& fact : kFactFields) {
     if (fact.name == name) return fact.member;
   }
@@ -632,7 +632,7 @@ class NativeReader {
   AttributeReader attributes_{tokens_, errors_};
   Manifest manifest_;
   std::string model_name_;
-  ModelFacts facts_;
+  Facts facts_;
   // Scalars where tensors and groups are expected, at most
   // kMaxErrors.
   std::vector<Member> strays_;

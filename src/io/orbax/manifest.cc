@@ -52,7 +52,7 @@ constexpr std::string_view kAnywhere = "/";
 
 class CheckpointReader {
  public:
-  CheckpointReader(const ModelSource& source, Host& host, Diagnostics& diags)
+  CheckpointReader(const ManifestSource& source, Host& host, Diagnostics& diags)
       : source_(source), host_(host), diags_(diags) {}
 
   std::optional<Manifest> read() {
@@ -344,7 +344,7 @@ class CheckpointReader {
         .parameters(inferred_.names);
   }
 
-  const ModelSource& source_;
+  const ManifestSource& source_;
   Host& host_;
   Diagnostics& diags_;
   Manifest manifest_;
@@ -358,7 +358,7 @@ class CheckpointReader {
       tellers_;
   Group assumed_;
   Group inferred_;
-  Group open_;  // nothing tells which of several shapes they have
+  Group open_;            // nothing tells which of several shapes they have
   bool all_read_ = true;  // what lies beside the metadata
   Group unsharded_;
   Group unknown_;
@@ -370,7 +370,7 @@ bool recognize(std::string_view head) {
   return is_orbax_metadata(head) || is_orbax_sharding(head);
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   if (!is_orbax_metadata(source.file->text())) {
     return diags

@@ -42,7 +42,7 @@ class PlanWriter {
   void names(const std::vector<std::string>& values);
   void spec(const PartitionSpec& spec);
   void facts();
-  void state(const ModelState& state);
+  void state(const LayerStates& state);
   void kept(const KeptTensor& kept);
   void mesh();
   void rule(const PlanRule& rule);
@@ -113,7 +113,7 @@ void PlanWriter::spec(const PartitionSpec& spec) {
 }
 
 void PlanWriter::facts() {
-  const ModelFacts& facts = manifest_.facts;
+  const Facts& facts = manifest_.facts;
   out_ += '{';
   key("from");
   text(facts_from_name(facts.from));
@@ -135,7 +135,7 @@ void PlanWriter::facts() {
 }
 
 // Null for a layer of which it is not known.
-void PlanWriter::state(const ModelState& state) {
+void PlanWriter::state(const LayerStates& state) {
   out_ += '{';
   key("kinds");
   list(state.kinds, [&](const LayerState& kind) {

@@ -266,7 +266,7 @@ bool PlanReader::check_schema() {
 }
 
 bool PlanReader::read_facts(JsonReader& json) {
-  ModelFacts& facts = manifest_.facts;
+  Facts& facts = manifest_.facts;
   return json.map("`facts`", [&](const std::string& key, Span) {
     if (key == "from") {
       std::string from;
@@ -300,7 +300,7 @@ bool PlanReader::read_facts(JsonReader& json) {
 }
 
 bool PlanReader::read_state(JsonReader& json) {
-  ModelState& state = manifest_.facts.state;
+  LayerStates& state = manifest_.facts.state;
   const Span where = json.span();
   const bool read = json.map("`state`", [&](const std::string& key, Span) {
     if (key == "kinds") {
@@ -496,8 +496,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     // Both are about an entry, whether or not there is a dimension for it.
     const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
                              correction.code == Code::SmallParameter;
-    const bool beyond_rank =
-        dim >= placement.type.shape.size() && !is_of_entry;
+    const bool beyond_rank = dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
                                               placement.asked().dims.size());
@@ -654,8 +653,7 @@ std::optional<SavedPlan> PlanReader::read() {
               [&](JsonReader& json) {
                 return read_names(json, "`other_names`", plan_.other_names);
               }) &&
-      section("run_as",
-              [&](JsonReader& json) { return read_run_as(json); }) &&
+      section("run_as", [&](JsonReader& json) { return read_run_as(json); }) &&
       section("declare",
               [&](JsonReader& json) {
                 return json.list("`declare`", [&] {

@@ -42,7 +42,7 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
   return manifest;
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& host,
+std::optional<Manifest> read(const ManifestSource& source, Host& host,
                              Diagnostics& diags) {
   if (source.file == nullptr) {
     return read_directory(source.directory, host, diags);

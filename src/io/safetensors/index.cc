@@ -334,7 +334,7 @@ std::string size_mismatch(int64_t said, int64_t real, std::string_view whose) {
          std::string(whose) + " take " + count_text(real) + " bytes";
 }
 
-std::optional<Manifest> read_with_shards(const ModelSource& source,
+std::optional<Manifest> read_with_shards(const ManifestSource& source,
                                          const Index& index, Host& host,
                                          Diagnostics& diags) {
   std::vector<std::string> paths;
@@ -569,7 +569,7 @@ bool is_lfs_pointer(const std::string& path, Host& host) {
   return head != nullptr && head->view() == kPointer;
 }
 
-std::optional<Manifest> read_with_config(const ModelSource& source,
+std::optional<Manifest> read_with_config(const ManifestSource& source,
                                          const Index& index, bool pointers,
                                          Host& host, Diagnostics& diags) {
   const std::string path = path_beside(source.path, "config.json", host);
@@ -619,7 +619,7 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
   return manifest;
 }
 
-std::optional<Manifest> read_index(const ModelSource& source, Host& host,
+std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
                                    Diagnostics& diags) {
   auto index = IndexReader(*source.file, diags).read();
   if (!index) return std::nullopt;

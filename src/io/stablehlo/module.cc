@@ -591,7 +591,7 @@ std::string name_of_location(std::string_view text) {
 
 namespace {
 
-std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
                              Diagnostics& diags) {
   diags.keep(model.file);
   const auto module = read_stablehlo(*model.file, diags);

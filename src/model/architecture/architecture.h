@@ -287,7 +287,7 @@ struct ModuleBlock {
 };
 
 // What a class of models has: `LlamaForCausalLM`.
-struct ModelClass {
+struct ArchitectureClass {
   std::string class_name;
   Span where;
   std::vector<ModuleStep> steps;
@@ -360,13 +360,13 @@ struct Architecture {
   std::vector<Requirement> forward_requirements;
   std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
-  std::vector<ModelClass>
+  std::vector<ArchitectureClass>
       classes;  // the first is meant where a config names none
   std::vector<ConfigSection> sections;
   std::vector<SourcePtr> sources;  // keep places alive
 
   const ValueRule* find_value(std::string_view name) const;
-  const ModelClass* find_class(std::string_view class_name) const;
+  const ArchitectureClass* find_class(std::string_view class_name) const;
   const ConfigSection* find_section(std::string_view name) const;
   const InputRule* find_input(std::string_view name) const;
 };

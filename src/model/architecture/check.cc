@@ -62,7 +62,7 @@ class NameCheck {
       check_steps(block.steps, all, names);
       check_kept(block.kept, names);
     }
-    for (const ModelClass& model_class : all.classes) {
+    for (const ArchitectureClass& model_class : all.classes) {
       check_steps(model_class.steps, all, global);
       check_kept(model_class.kept, global);
     }

@@ -34,7 +34,7 @@ class ForwardCheck {
     for (const auto& [name, block] : all_.blocks) {
       if (block.forward) check_block(block);
     }
-    for (const ModelClass& each : all_.classes) check_inputs(each);
+    for (const ArchitectureClass& each : all_.classes) check_inputs(each);
   }
 
  private:
@@ -44,7 +44,7 @@ class ForwardCheck {
 
   // What a class reads: its first block does, which is written more than once
   // where its name depends on a condition.
-  void check_inputs(const ModelClass& model) {
+  void check_inputs(const ArchitectureClass& model) {
     if (model.steps.empty()) return;
     const ModuleStep& first = model.steps.front();
     const auto block = all_.blocks.find(first.what);

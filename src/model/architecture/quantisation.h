@@ -171,7 +171,7 @@ bool knows_keys(ConfigReader& section,
                 const std::vector<std::string_view>& known);
 
 // A tensor of a checkpoint.
-struct ModelTensor {
+struct CheckpointTensor {
   std::string name;
   TensorType type;
   bool buffer = false;
@@ -240,7 +240,7 @@ bool check_layers(const Quantisation& quantisation,
                   std::vector<std::string>& remarks);
 
 // The tensors of a weight, without the bias. SP009 where its sizes do not fit.
-std::optional<std::vector<ModelTensor>> store_weight(
+std::optional<std::vector<CheckpointTensor>> store_weight(
     const LinearWeight& linear, const WeightScheme* scheme,
     const LinearPlace& place, const Quantisation& quantisation);
 // What a bias has instead of the model's dtype.

@@ -75,7 +75,7 @@ class Writer {
         section_(*quantisation.section),
         group_(scheme.group == 0 ? linear.in : scheme.group) {}
 
-  std::optional<std::vector<ModelTensor>> write() {
+  std::optional<std::vector<CheckpointTensor>> write() {
     const bool good = [&] {
       switch (scheme_.format) {
         case WeightFormat::Fp8:
@@ -103,7 +103,7 @@ class Writer {
     }();
     if (!good) return std::nullopt;
     // A dimension without a block may be cut anywhere, which is known here.
-    for (ModelTensor& tensor : tensors_) {
+    for (CheckpointTensor& tensor : tensors_) {
       for (DimKind& dim : tensor.kind) {
         if (dim.block == 1) dim.block = 0;
       }
@@ -449,7 +449,7 @@ class Writer {
   const LinearPlace& place_;
   ConfigReader& section_;
   int64_t group_;
-  std::vector<ModelTensor> tensors_;
+  std::vector<CheckpointTensor> tensors_;
 };
 
 }  // namespace
@@ -492,7 +492,7 @@ std::vector<LinearWeight> unstacked(const LinearWeight& linear) {
 
 }  // namespace
 
-std::optional<std::vector<ModelTensor>> store_weight(
+std::optional<std::vector<CheckpointTensor>> store_weight(
     const LinearWeight& linear, const WeightScheme* scheme,
     const LinearPlace& place, const Quantisation& quantisation) {
   if (scheme != nullptr) {
@@ -500,7 +500,7 @@ std::optional<std::vector<ModelTensor>> store_weight(
                        scheme->format == WeightFormat::Blocks ||
                        scheme->format == WeightFormat::Fp8;
     if (whole) return Writer(linear, *scheme, place, quantisation).write();
-    std::vector<ModelTensor> tensors;
+    std::vector<CheckpointTensor> tensors;
     for (const LinearWeight& one : unstacked(linear)) {
       auto written = Writer(one, *scheme, place, quantisation).write();
       if (!written) return std::nullopt;
@@ -508,11 +508,11 @@ std::optional<std::vector<ModelTensor>> store_weight(
     }
     return tensors;
   }
-  ModelTensor plain{linear.name + linear.weight,
-                    {linear.dtype, linear.stack},
-                    false,
-                    false,
-                    linear.stack_kind};
+  CheckpointTensor plain{linear.name + linear.weight,
+                         {linear.dtype, linear.stack},
+                         false,
+                         false,
+                         linear.stack_kind};
   Shape& shape = plain.type.shape;
   if (linear.inputs_first) {
     shape.insert(shape.end(), {linear.in, linear.out});
@@ -521,7 +521,7 @@ std::optional<std::vector<ModelTensor>> store_weight(
     shape.insert(shape.end(), {linear.out, linear.in});
     plain.kind.insert(plain.kind.end(), {linear.out_kind, linear.in_kind});
   }
-  return std::vector<ModelTensor>{std::move(plain)};
+  return std::vector<CheckpointTensor>{std::move(plain)};
 }
 
 std::optional<DType> bias_dtype(const WeightScheme* scheme) {

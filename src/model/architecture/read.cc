@@ -361,7 +361,7 @@ class ArchitectureReader {
   void read_tasks(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`classes`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
-      ModelClass& one = result.classes.emplace_back();
+      ArchitectureClass& one = result.classes.emplace_back();
       one.class_name = std::string(map.key(i));
       one.where = map.key_span(i);
       one.steps = reader_.steps(map.item(i), one.kept);
@@ -383,8 +383,9 @@ const ValueRule* Architecture::find_value(std::string_view wanted) const {
   return nullptr;
 }
 
-const ModelClass* Architecture::find_class(std::string_view class_name) const {
-  for (const ModelClass& model_class : classes) {
+const ArchitectureClass* Architecture::find_class(
+    std::string_view class_name) const {
+  for (const ArchitectureClass& model_class : classes) {
     if (model_class.class_name == class_name) return &model_class;
   }
   return nullptr;

@@ -37,7 +37,7 @@ constexpr std::string_view kNoParts[] = {
 }  // namespace
 
 // What the config announces and the architecture has no tensors for.
-std::vector<std::string> ModelValues::left_out() const {
+std::vector<std::string> ConfigValues::left_out() const {
   std::vector<std::string> all;
   const auto known = read_keys();
   const Node& map = config_.map();
@@ -68,7 +68,7 @@ std::vector<std::string> ModelValues::left_out() const {
   return all;
 }
 
-std::vector<std::string> ModelValues::remarks() {
+std::vector<std::string> ConfigValues::remarks() {
   std::vector<std::string> all = left_out();
   if (!taken_.empty()) {
     const std::string part = config_.path();
@@ -94,7 +94,7 @@ std::vector<std::string> ModelValues::remarks() {
 }
 
 // Keys that names of tensors and their shapes follow from.
-std::set<std::string, std::less<>> ModelValues::read_keys() const {
+std::set<std::string, std::less<>> ConfigValues::read_keys() const {
   std::set<std::string, std::less<>> known;
   for (const ValueRule& rule : architecture_.values) {
     if (rule.of_forward) continue;
@@ -110,7 +110,7 @@ std::set<std::string, std::less<>> ModelValues::read_keys() const {
 
 // Activations with parameters of their own, which a model then has wherever it
 // has an activation. An architecture that has a place for them reads the key.
-void ModelValues::refuse_unread_activations() {
+void ConfigValues::refuse_unread_activations() {
   const auto known = read_keys();
   const Node& map = config_.map();
   for (size_t i = 0; i < map.size(); ++i) {
@@ -132,7 +132,7 @@ void ModelValues::refuse_unread_activations() {
 // Keys that any model may have, whatever its architecture. Of transformers 4
 // alone, and unknown to 5: heads that are left out, and shared tensors that are
 // stored once more. Of 5: layers that differ from the others.
-void ModelValues::refuse_keys_of_all_models() {
+void ConfigValues::refuse_keys_of_all_models() {
   const Node& map = config_.map();
   const auto pruned = map.find("pruned_heads");
   if (pruned && pruned->is_map() && pruned->size() > 0) {
@@ -178,7 +178,7 @@ void ModelValues::refuse_keys_of_all_models() {
 }
 
 // Keys that would change the tensors, and that no name reads.
-void ModelValues::refuse_unread_keys() {
+void ConfigValues::refuse_unread_keys() {
   if (class_ == nullptr) return;
   auto known = read_keys();
   known.insert(architecture_.ignored_keys.begin(),
@@ -214,8 +214,8 @@ void ModelValues::refuse_unread_keys() {
 
 // Keys of the whole config that the text model has in a map of its own, in the
 // order of the config: all of them, or only those whose values there differ.
-std::vector<std::string> ModelValues::unread_keys(const ConfigSection& part,
-                                                  ModelValues* text) {
+std::vector<std::string> ConfigValues::unread_keys(const ConfigSection& part,
+                                                   ConfigValues* text) {
   std::vector<std::string> unread;
   if (part.key != kTextPart) return unread;
   auto known = read_keys();
@@ -239,7 +239,7 @@ std::vector<std::string> ModelValues::unread_keys(const ConfigSection& part,
 }
 
 // Whether the value that `rule` has here is this one.
-bool ModelValues::is_value(const ValueRule& rule, const Node& node) {
+bool ConfigValues::is_value(const ValueRule& rule, const Node& node) {
   std::string why;
   if (rule.kind == ValueRule::Kind::Table) return false;
   const Entry* const entry = entry_of(rule, why);
@@ -258,10 +258,10 @@ bool ModelValues::is_value(const ValueRule& rule, const Node& node) {
 
 // A config whose text model has a map of its own, or that of its class, may say
 // something else of it at the top, which transformers does not read.
-void ModelValues::warn_of_unread_keys() {
+void ConfigValues::warn_of_unread_keys() {
   for (const ConfigSection& part : architecture_.sections) {
     if (part.key != kTextPart || part.is_flat(config_.map())) continue;
-    ModelValues* const text = section(part.name);
+    ConfigValues* const text = section(part.name);
     const auto unread = unread_keys(part, text);
     if (unread.empty()) continue;
     auto problem = config_.warn(
@@ -312,12 +312,12 @@ std::string filled_text(
   return result + text.substr(at);
 }
 
-std::string ModelValues::filled(const std::string& text) {
+std::string ConfigValues::filled(const std::string& text) {
   return filled_text(text,
                      [this](std::string_view name) { return find(name); });
 }
 
-std::nullopt_t ModelValues::refuse_spent_work() const {
+std::nullopt_t ConfigValues::refuse_spent_work() const {
   if (!work_->report_once()) return std::nullopt;
   if (work_->is_too_deep()) {
     return config_
@@ -336,7 +336,7 @@ std::nullopt_t ModelValues::refuse_spent_work() const {
       .help("use fewer layers, or fewer and simpler steps, tables and rules");
 }
 
-void ModelValues::require(const Requirement& requirement) {
+void ConfigValues::require(const Requirement& requirement) {
   std::string why;
   const auto holds = evaluated(requirement.that, why);
   if (!holds && why.empty()) return;
@@ -374,7 +374,7 @@ std::shared_ptr<const Architecture> section_architecture(
     return section.architecture;
   }
   if (section.by_model_type) {
-    if (auto own = find_model_kind(reader.map()).architecture) return own;
+    if (auto own = choose_architecture(reader.map()).architecture) return own;
   }
   reader
       .refuse("model_type", reader.shown("model_type") + " is " +
@@ -396,7 +396,7 @@ constexpr int64_t kSectionWork = 1000;
 
 }  // namespace
 
-ModelValues* ModelValues::section(std::string_view name) {
+ConfigValues* ConfigValues::section(std::string_view name) {
   const auto known = parts_.find(name);
   if (known != parts_.end()) return known->second.values.get();
   if (!work_->spend(kSectionWork)) {
@@ -410,8 +410,8 @@ ModelValues* ModelValues::section(std::string_view name) {
     part.reader = std::make_unique<ConfigReader>(config_);
     part.architecture = of->architecture;
     part.values =
-        std::make_unique<ModelValues>(*part.architecture, *part.reader,
-                                      saved_by_.integer, Place::Flat, work_);
+        std::make_unique<ConfigValues>(*part.architecture, *part.reader,
+                                       saved_by_.integer, Place::Flat, work_);
     return part.values.get();
   }
   const bool is_missing = !config_.find(of->key);
@@ -433,7 +433,7 @@ ModelValues* ModelValues::section(std::string_view name) {
     part.reader = std::make_unique<ConfigReader>(*std::move(reader));
     part.architecture = section_architecture(*of, *part.reader);
     if (part.architecture == nullptr) return nullptr;
-    part.values = std::make_unique<ModelValues>(
+    part.values = std::make_unique<ConfigValues>(
         *part.architecture, *part.reader, saved_by_.integer, Place::Own, work_);
   }
   return part.values.get();

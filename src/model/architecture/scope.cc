@@ -10,7 +10,7 @@ namespace shardplan {
 namespace {
 
 // A table means its value in this layer.
-const ConfigValue* in_layer(const ModelScope& scope, std::string_view name,
+const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
                             std::string& why) {
   const auto own =
       std::find_if(scope.own.rbegin(), scope.own.rend(), [](const auto& each) {
@@ -34,7 +34,7 @@ const ConfigValue* in_layer(const ModelScope& scope, std::string_view name,
 }
 
 // "`heads / 2` of architecture `tiny`"
-std::string shown(const Expression& expression, const ModelScope& scope) {
+std::string shown(const Expression& expression, const ValueScope& scope) {
   return in_backticks(expression.text) + " of architecture " +
          in_backticks(scope.values->architecture().name);
 }
@@ -60,7 +60,7 @@ void append_value(std::string& key, const std::optional<ConfigValue>& value,
 
 }  // namespace
 
-const ConfigValue* ModelScope::find(std::string_view name,
+const ConfigValue* ValueScope::find(std::string_view name,
                                     std::string& why) const {
   values->work().spend(static_cast<int64_t>(own.size()) / 16);
   for (auto each = own.rbegin(); each != own.rend(); ++each) {
@@ -74,14 +74,14 @@ const ConfigValue* ModelScope::find(std::string_view name,
   return values->find(name, why);
 }
 
-std::string ModelScope::filled(const std::string& text) const {
+std::string ValueScope::filled(const std::string& text) const {
   return filled_text(text, [this](std::string_view name) {
     std::string why;
     return find(name, why);
   });
 }
 
-std::optional<ConfigValue> ModelScope::quiet(const Expression& expression,
+std::optional<ConfigValue> ValueScope::quiet(const Expression& expression,
                                              std::string& why) const {
   return evaluate(
       expression,
@@ -91,7 +91,7 @@ std::optional<ConfigValue> ModelScope::quiet(const Expression& expression,
       values->work(), why);
 }
 
-std::optional<ConfigValue> ModelScope::value(
+std::optional<ConfigValue> ValueScope::value(
     const Expression& expression) const {
   std::string why;
   auto found = quiet(expression, why);
@@ -106,7 +106,7 @@ std::optional<ConfigValue> ModelScope::value(
   return found;
 }
 
-std::optional<ConfigValue> ModelScope::of_kind(const Expression& expression,
+std::optional<ConfigValue> ValueScope::of_kind(const Expression& expression,
                                                ConfigValue::Kind kind) const {
   auto found = value(expression);
   if (!found || found->kind == kind) return found;
@@ -118,7 +118,7 @@ std::optional<ConfigValue> ModelScope::of_kind(const Expression& expression,
   return std::nullopt;
 }
 
-std::optional<bool> ModelScope::flag(const std::optional<Expression>& condition,
+std::optional<bool> ValueScope::flag(const std::optional<Expression>& condition,
                                      bool otherwise) const {
   if (!condition) return otherwise;
   const auto found = of_kind(*condition, ConfigValue::Kind::Flag);
@@ -126,7 +126,7 @@ std::optional<bool> ModelScope::flag(const std::optional<Expression>& condition,
   return found->integer != 0;
 }
 
-std::optional<int64_t> ModelScope::integer(const Expression& expression,
+std::optional<int64_t> ValueScope::integer(const Expression& expression,
                                            int64_t least, int64_t most) const {
   const auto found = of_kind(expression, ConfigValue::Kind::Integer);
   if (!found) return std::nullopt;
@@ -140,7 +140,7 @@ std::optional<int64_t> ModelScope::integer(const Expression& expression,
       .fact("it may be " + count_text(least) + " to " + count_text(most));
 }
 
-std::optional<int64_t> ModelScope::size(const DimTree& dim) const {
+std::optional<int64_t> ValueScope::size(const DimTree& dim) const {
   if (dim.parts.empty()) return integer(dim.size, 1, kMaxDim);
   int64_t sum = 0;
   for (const DimTreePart& part : dim.parts) {
@@ -160,7 +160,7 @@ std::optional<int64_t> ModelScope::size(const DimTree& dim) const {
   return std::nullopt;
 }
 
-std::optional<DimKind> ModelScope::kind(const DimTree& dim) const {
+std::optional<DimKind> ValueScope::kind(const DimTree& dim) const {
   if (dim.parts.empty()) return size_kind(dim.size, *this);
   DimKind result;
   if (dim.per) {
@@ -178,7 +178,7 @@ std::optional<DimKind> ModelScope::kind(const DimTree& dim) const {
   return result;
 }
 
-bool ModelScope::varies(const Expression& expression,
+bool ValueScope::varies(const Expression& expression,
                         const std::string& index) const {
   const Architecture& all = values->architecture();
   values->work().spend(static_cast<int64_t>(expression.nodes.size()));
@@ -190,7 +190,7 @@ bool ModelScope::varies(const Expression& expression,
   });
 }
 
-bool ModelScope::append_values(const std::vector<const Expression*>& varying,
+bool ValueScope::append_values(const std::vector<const Expression*>& varying,
                                int64_t layer, std::string& key) const {
   std::string why;
   for (const Expression* expression : varying) {
@@ -204,10 +204,10 @@ bool ModelScope::append_values(const std::vector<const Expression*>& varying,
   return false;
 }
 
-std::optional<ModelScope> ModelScope::within(
+std::optional<ValueScope> ValueScope::within(
     const std::vector<BlockArgument>& takes, bool is_shared,
     const std::vector<std::pair<std::string, Expression>>& given) const {
-  ModelScope inner{values, is_shared, {}};
+  ValueScope inner{values, is_shared, {}};
   for (const BlockArgument& argument : takes) {
     values->work().spend(1 + static_cast<int64_t>(given.size()) / 8);
     const auto one =
@@ -219,7 +219,7 @@ std::optional<ModelScope> ModelScope::within(
     } else {
       // A default may mean an argument before it.
       values->work().spend(static_cast<int64_t>(own.size() + inner.own.size()));
-      ModelScope both = *this;
+      ValueScope both = *this;
       both.own.insert(both.own.end(), inner.own.begin(), inner.own.end());
       found = both.value(*argument.otherwise);
     }
@@ -242,7 +242,7 @@ std::string joined_name(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
-DimKind size_kind(const Expression& expression, const ModelScope& scope) {
+DimKind size_kind(const Expression& expression, const ValueScope& scope) {
   DimKind result;
   result.label = std::string(expression.leading_name());
   if (result.label.empty() || expression.nodes.size() == 1) return result;

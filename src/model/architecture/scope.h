@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelScope: what an expression of a step sees: the arguments of a block and
+// ValueScope: what an expression of a step sees: the arguments of a block and
 // the indices around it, then the names of the architecture.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace shardplan {
 
-struct ModelScope {
-  ModelValues* values = nullptr;
+struct ValueScope {
+  ConfigValues* values = nullptr;
   bool shared = false;  // a block of all architectures: its arguments only
   std::vector<std::pair<std::string, ConfigValue>> own;
 
@@ -54,14 +54,14 @@ struct ModelScope {
 
   // The scope of a block's steps: its arguments, from those that are given
   // (evaluated here) or from their defaults. Empty where one has no value.
-  std::optional<ModelScope> within(
+  std::optional<ValueScope> within(
       const std::vector<BlockArgument>& takes, bool is_shared,
       const std::vector<std::pair<std::string, Expression>>& given) const;
 };
 
 // What a dimension of that size is: a size alone may be cut anywhere, a product
 // between its first factors.
-DimKind size_kind(const Expression& expression, const ModelScope& scope);
+DimKind size_kind(const Expression& expression, const ValueScope& scope);
 
 // Blocks within blocks, and sections.
 inline constexpr int kMaxBlockDepth = 64;

@@ -53,9 +53,9 @@ std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
 
 }  // namespace
 
-ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
-                         int64_t saved_by, Place place,
-                         std::shared_ptr<Work> work)
+ConfigValues::ConfigValues(const Architecture& architecture,
+                           ConfigReader& config, int64_t saved_by, Place place,
+                           std::shared_ptr<Work> work)
     : architecture_(architecture),
       config_(config),
       work_(std::move(work)),
@@ -83,15 +83,15 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
                              has_one ? classes->item(0).text() : "");
 }
 
-void ModelValues::give(std::string_view name, ConfigValue value) {
+void ConfigValues::give(std::string_view name, ConfigValue value) {
   entries_[std::string(name)] = {State::Read, std::move(value), {}, true};
 }
 
-void ModelValues::give(std::string_view name, std::vector<ConfigValue> table) {
+void ConfigValues::give(std::string_view name, std::vector<ConfigValue> table) {
   entries_[std::string(name)] = {State::Read, {}, std::move(table), true};
 }
 
-bool ModelValues::says(std::string_view name) const {
+bool ConfigValues::says(std::string_view name) const {
   const ValueRule* const rule = architecture_.find_value(name);
   if (rule == nullptr) return false;
   for (const std::string& key : rule->keys) {
@@ -102,11 +102,11 @@ bool ModelValues::says(std::string_view name) const {
   return false;
 }
 
-bool ModelValues::read_all(bool for_forward) {
+bool ConfigValues::read_all(bool for_forward) {
   bool good = true;
   for (const ConfigSection& part : architecture_.sections) {
     if (part.is_optional && !config_.find(part.key)) continue;
-    ModelValues* const values = section(part.name);
+    ConfigValues* const values = section(part.name);
     good = values != nullptr && values->read_all() && good;
   }
   for (const ValueRule& rule : architecture_.values) {
@@ -133,7 +133,7 @@ bool ModelValues::read_all(bool for_forward) {
 }
 
 // A key with its other names.
-std::vector<std::string> ModelValues::spellings(std::string_view key) const {
+std::vector<std::string> ConfigValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};
   if (class_ == nullptr) return names;
   for (std::string& name : class_->aliases(key, saved_by_.integer == 4)) {
@@ -143,12 +143,12 @@ std::vector<std::string> ModelValues::spellings(std::string_view key) const {
 }
 
 // What the configuration class has for a name that no key gives.
-bool ModelValues::is_null_in_class(const ValueRule& rule) const {
+bool ConfigValues::is_null_in_class(const ValueRule& rule) const {
   return class_ != nullptr &&
          class_->is_null(rule.keys.front(), saved_by_.integer == 4);
 }
 
-std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
+std::optional<ConfigValue> ConfigValues::from_class(const ValueRule& rule) {
   if (class_ == nullptr) return std::nullopt;
   for (const std::string& key : rule.keys) {
     for (const std::string& name : spellings(key)) {
@@ -185,16 +185,16 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
   return std::nullopt;
 }
 
-const ConfigValue* ModelValues::find(std::string_view name) {
+const ConfigValue* ConfigValues::find(std::string_view name) {
   std::string why;
   return find(name, why);
 }
 
-const ConfigValue* ModelValues::find(std::string_view name, std::string& why) {
+const ConfigValue* ConfigValues::find(std::string_view name, std::string& why) {
   if (name == kSavedBy) return &saved_by_;
   const size_t dot = name.find('.');
   if (dot != name.npos && architecture_.find_section(name.substr(0, dot))) {
-    ModelValues* const part = section(name.substr(0, dot));
+    ConfigValues* const part = section(name.substr(0, dot));
     return part == nullptr ? nullptr : part->find(name.substr(dot + 1), why);
   }
   const ValueRule* const rule = architecture_.find_value(name);
@@ -206,16 +206,16 @@ const ConfigValue* ModelValues::find(std::string_view name, std::string& why) {
   return entry == nullptr ? nullptr : &entry->value;
 }
 
-const std::vector<ConfigValue>* ModelValues::find_table(std::string_view name,
-                                                        std::string& why) {
+const std::vector<ConfigValue>* ConfigValues::find_table(std::string_view name,
+                                                         std::string& why) {
   const ValueRule* const rule = architecture_.find_value(name);
   if (rule == nullptr || rule->kind != RuleKind::Table) return nullptr;
   Entry* const entry = entry_of(*rule, why);
   return entry == nullptr ? nullptr : &entry->table;
 }
 
-ModelValues::Entry* ModelValues::entry_of(const ValueRule& rule,
-                                          std::string& why) {
+ConfigValues::Entry* ConfigValues::entry_of(const ValueRule& rule,
+                                            std::string& why) {
   Entry& entry = entries_[rule.name];
   if (entry.state == State::Reading) {
     why = in_backticks(rule.name) + " depends on itself";
@@ -228,14 +228,14 @@ ModelValues::Entry* ModelValues::entry_of(const ValueRule& rule,
   return entry.state == State::Read ? &entry : nullptr;
 }
 
-bool ModelValues::read(const ValueRule& rule, Entry& entry) {
+bool ConfigValues::read(const ValueRule& rule, Entry& entry) {
   if (rule.kind == RuleKind::Table) return read_table(rule, entry);
   auto value = read_value(rule);
   if (value) entry.value = *std::move(value);
   return value.has_value();
 }
 
-std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
+std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
   for (const std::string& key : rule.keys) {
     if (!leads_on(key)) return std::nullopt;
     for (const std::string& name : spellings(key)) {
@@ -268,7 +268,7 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
 
 // Whether what stands before the dots of a key are maps, or lists of whose
 // items one is meant, as far as they are there; else it is reported.
-bool ModelValues::leads_on(std::string_view key) {
+bool ConfigValues::leads_on(std::string_view key) {
   for (size_t dot = key.find('.'); dot != key.npos;
        dot = key.find('.', dot + 1)) {
     const std::string_view outer = key.substr(0, dot);
@@ -284,8 +284,8 @@ bool ModelValues::leads_on(std::string_view key) {
 
 // Whether another name of the key has another size: which of them transformers
 // takes depends on its version and on their order.
-bool ModelValues::is_said_twice(const ValueRule& rule, std::string_view key,
-                                const Node& node) {
+bool ConfigValues::is_said_twice(const ValueRule& rule, std::string_view key,
+                                 const Node& node) {
   const auto size = node.integer();
   if (rule.kind != RuleKind::Size || !size) return false;
   for (const std::string& name : spellings(key)) {
@@ -301,8 +301,8 @@ bool ModelValues::is_said_twice(const ValueRule& rule, std::string_view key,
   return false;
 }
 
-std::optional<ConfigValue> ModelValues::evaluated(const Expression& expression,
-                                                  std::string& why) {
+std::optional<ConfigValue> ConfigValues::evaluated(const Expression& expression,
+                                                   std::string& why) {
   return evaluate(
       expression,
       [this](std::string_view name, std::string& reason) {
@@ -312,7 +312,7 @@ std::optional<ConfigValue> ModelValues::evaluated(const Expression& expression,
 }
 
 // What the architecture gives instead of the config.
-std::optional<ConfigValue> ModelValues::otherwise(
+std::optional<ConfigValue> ConfigValues::otherwise(
     const ValueRule& rule, std::string_view key,
     const std::optional<Expression>& expression, std::string_view state) {
   const std::string shown = config_.shown(key);
@@ -338,9 +338,9 @@ std::optional<ConfigValue> ModelValues::otherwise(
       .fact("by architecture " + in_backticks(architecture_.name));
 }
 
-std::optional<ConfigValue> ModelValues::checked(const ValueRule& rule,
-                                                std::string_view key,
-                                                ConfigValue value) {
+std::optional<ConfigValue> ConfigValues::checked(const ValueRule& rule,
+                                                 std::string_view key,
+                                                 ConfigValue value) {
   const ConfigValue::Kind wanted = wanted_kind(rule.kind);
   if (wanted == ConfigValue::Kind::Real &&
       value.kind == ConfigValue::Kind::Integer) {
@@ -364,9 +364,9 @@ std::optional<ConfigValue> ModelValues::checked(const ValueRule& rule,
   return value;
 }
 
-std::optional<ConfigValue> ModelValues::word(const ValueRule& rule,
-                                             std::string_view key,
-                                             const Node& node) {
+std::optional<ConfigValue> ConfigValues::word(const ValueRule& rule,
+                                              std::string_view key,
+                                              const Node& node) {
   const auto value_of = [&](const Expression& expression) {
     return otherwise(rule, key, expression, "");
   };
@@ -384,9 +384,9 @@ std::optional<ConfigValue> ModelValues::word(const ValueRule& rule,
 }
 
 // What a word, or letter, of a list means.
-std::optional<int64_t> ModelValues::meaning(const ValueRule& rule,
-                                            std::string_view key,
-                                            std::string_view word) {
+std::optional<int64_t> ConfigValues::meaning(const ValueRule& rule,
+                                             std::string_view key,
+                                             std::string_view word) {
   const Expression* expression =
       rule.other_words ? &*rule.other_words : nullptr;
   std::vector<std::string> known;
@@ -408,9 +408,9 @@ std::optional<int64_t> ModelValues::meaning(const ValueRule& rule,
 }
 
 // A list of words, or a text of which every letter is one.
-std::optional<ConfigValue> ModelValues::list_of_words(const ValueRule& rule,
-                                                      std::string_view key,
-                                                      const Node& node) {
+std::optional<ConfigValue> ConfigValues::list_of_words(const ValueRule& rule,
+                                                       std::string_view key,
+                                                       const Node& node) {
   std::vector<int64_t> items;
   const std::string_view letters = node.is_string() ? node.text() : "";
   const size_t size = node.is_string() ? letters.size() : node.size();
@@ -428,9 +428,9 @@ std::optional<ConfigValue> ModelValues::list_of_words(const ValueRule& rule,
   return ConfigValue::of(std::move(items));
 }
 
-std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
-                                                  std::string_view key,
-                                                  const Node& node) {
+std::optional<ConfigValue> ConfigValues::from_node(const ValueRule& rule,
+                                                   std::string_view key,
+                                                   const Node& node) {
   if (rule.kind == RuleKind::Integers && !rule.words.empty() &&
       (node.is_string() || node.is_list())) {
     return list_of_words(rule, key, node);
@@ -487,9 +487,9 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
   }
 }
 
-std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
-                                                 int64_t layer,
-                                                 std::string& why) {
+std::optional<ConfigValue> ConfigValues::in_layer(const Expression& expression,
+                                                  int64_t layer,
+                                                  std::string& why) {
   const ConfigValue index = ConfigValue::of(layer);
   return evaluate(
       expression,
@@ -509,7 +509,7 @@ std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
 
 // A list of layers has an item for every one of them, unless the program says
 // how many there are.
-bool ModelValues::fits_layers(std::string_view key, const Node& list) {
+bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
   const auto entry = entries_.find("layers");
   if (entry != entries_.end() && entry->second.given) return true;
   const ValueRule* const rule = architecture_.find_value("layers");
@@ -527,7 +527,7 @@ bool ModelValues::fits_layers(std::string_view key, const Node& list) {
 }
 
 // How many items a table has that no list of the config gives.
-std::optional<int64_t> ModelValues::layer_count() {
+std::optional<int64_t> ConfigValues::layer_count() {
   std::string why;
   const ConfigValue* const layers = find("layers", why);
   if (layers == nullptr || layers->integer > kMaxCount) return std::nullopt;
@@ -550,9 +550,9 @@ std::optional<int64_t> layer_of(std::string_view key, int64_t layers) {
 
 }  // namespace
 
-bool ModelValues::add_of_layer(const std::string& key,
-                               const Expression& expression, int64_t layer,
-                               Entry& entry) {
+bool ConfigValues::add_of_layer(const std::string& key,
+                                const Expression& expression, int64_t layer,
+                                Entry& entry) {
   std::string why;
   auto value = in_layer(expression, layer, why);
   if (value) {
@@ -571,8 +571,8 @@ bool ModelValues::add_of_layer(const std::string& key,
 
 // Layers that the map does not name, or of which it says nothing of this, have
 // what the others have.
-bool ModelValues::read_layer_map(const ValueRule& rule, const std::string& key,
-                                 const Node& map, Entry& entry) {
+bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
+                                  const Node& map, Entry& entry) {
   const auto layers = layer_count();
   if (!layers) return false;
   std::map<int64_t, int64_t> said;
@@ -612,7 +612,7 @@ bool ModelValues::read_layer_map(const ValueRule& rule, const std::string& key,
   return true;
 }
 
-bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
+bool ConfigValues::read_table(const ValueRule& rule, Entry& entry) {
   for (const std::string& key : rule.keys) {
     if (!leads_on(key)) return false;
     const auto list = config_.find(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelValues: what the names of an architecture stand for, in one config.
+// ConfigValues: what the names of an architecture stand for, in one config.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::string filled_text(
     const std::string& text,
     const std::function<const ConfigValue*(std::string_view)>& find);
 
-class ModelValues {
+class ConfigValues {
  public:
   // Whether the map is all that the architecture's configuration class has, or
   // a flat one, which has the keys of a part beside those of the whole: its
@@ -35,9 +35,9 @@ class ModelValues {
   // `saved_by` is the major version of transformers that wrote the config,
   // where that is known from outside.
   // Sections share the `work` of the whole.
-  ModelValues(const Architecture& architecture, ConfigReader& config,
-              int64_t saved_by = 0, Place place = Place::Own,
-              std::shared_ptr<Work> work = std::make_shared<Work>());
+  ConfigValues(const Architecture& architecture, ConfigReader& config,
+               int64_t saved_by = 0, Place place = Place::Own,
+               std::shared_ptr<Work> work = std::make_shared<Work>());
 
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
@@ -76,7 +76,7 @@ class ModelValues {
 
   // The values of a section; null where the config has no such map, which has
   // been reported.
-  ModelValues* section(std::string_view name);
+  ConfigValues* section(std::string_view name);
 
  private:
   enum class State : uint8_t { Unread, Reading, Failed, Read };
@@ -124,7 +124,7 @@ class ModelValues {
   std::vector<std::string> left_out() const;
   void refuse_unread_keys();
   std::vector<std::string> unread_keys(const ConfigSection& part,
-                                       ModelValues* text);
+                                       ConfigValues* text);
   bool is_value(const ValueRule& rule, const Node& node);
   void warn_of_unread_keys();
   void refuse_unread_activations();
@@ -145,7 +145,7 @@ class ModelValues {
   struct Part {
     std::unique_ptr<ConfigReader> reader;
     std::shared_ptr<const Architecture> architecture;
-    std::unique_ptr<ModelValues> values;  // null: there is no such map
+    std::unique_ptr<ConfigValues> values;  // null: there is no such map
   };
   std::map<std::string, Part, std::less<>> parts_;
 };

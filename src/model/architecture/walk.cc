@@ -32,7 +32,7 @@ struct Stack {
 
 class Walk {
  public:
-  Walk(ModelValues& values, DType dtype, const Quantisation& quantisation,
+  Walk(ConfigValues& values, DType dtype, const Quantisation& quantisation,
        Manifest& manifest, TensorSteps* written)
       : config_(values.config()),
         dtype_(dtype),
@@ -40,7 +40,7 @@ class Walk {
         manifest_(manifest),
         steps_of_(written) {}
 
-  bool run(ModelValues& values, const ModelClass& model_class) {
+  bool run(ConfigValues& values, const ArchitectureClass& model_class) {
     whole_ = &values;
     const auto& names = values.architecture().module_names;
     const auto found = names.find(model_class.class_name);
@@ -61,9 +61,9 @@ class Walk {
   }
 
  private:
-  using Tensors = std::vector<ModelTensor>;
+  using Tensors = std::vector<CheckpointTensor>;
 
-  bool add(ModelTensor tensor) {
+  bool add(CheckpointTensor tensor) {
     if (into_ != nullptr) {
       into_->push_back(std::move(tensor));
       return within(static_cast<int64_t>(into_->size()));
@@ -80,7 +80,7 @@ class Walk {
     return false;
   }
 
-  bool put(std::string_view name, const ModelTensor& tensor) {
+  bool put(std::string_view name, const CheckpointTensor& tensor) {
     const TensorType& type = tensor.type;
     if (manifest_.add(name, type, Span{}, tensor.buffer)) {
       if (steps_of_ != nullptr) {
@@ -94,7 +94,7 @@ class Walk {
     return false;
   }
 
-  bool keep(std::string_view name, const ModelTensor& tensor) {
+  bool keep(std::string_view name, const CheckpointTensor& tensor) {
     if (tensor.buffer) return true;
     const auto [entry, is_new] =
         kinds_.try_emplace({folded_name(name), tensor.type.shape}, tensor.kind);
@@ -106,7 +106,7 @@ class Walk {
     return true;
   }
 
-  bool steps(const std::vector<ModuleStep>& list, const ModelScope& scope,
+  bool steps(const std::vector<ModuleStep>& list, const ValueScope& scope,
              const std::string& prefix, const Stack& stack) {
     for (const ModuleStep& one : list) {
       if (++steps_ > kMaxSteps) {
@@ -119,7 +119,7 @@ class Walk {
     return true;
   }
 
-  bool step(const ModuleStep& one, const ModelScope& scope,
+  bool step(const ModuleStep& one, const ValueScope& scope,
             const std::string& prefix, const Stack& stack) {
     switch (one.kind) {
       case ModuleStep::Kind::Block:
@@ -141,7 +141,7 @@ class Walk {
     }
   }
 
-  bool module(const ModuleStep& one, const ModelScope& scope,
+  bool module(const ModuleStep& one, const ValueScope& scope,
               const std::string& name, const Stack& stack) {
     Shape shape;
     ParameterKind kinds;
@@ -158,8 +158,8 @@ class Walk {
     if (!biased) return false;
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
-      ModelTensor result{name + suffix, {dtype, stack.sizes}, false,
-                         false,         stack.kinds,          one.kind};
+      CheckpointTensor result{name + suffix, {dtype, stack.sizes}, false,
+                              false,         stack.kinds,          one.kind};
       Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
       result.kind.insert(result.kind.end(), rest_kinds.begin(),
@@ -170,7 +170,7 @@ class Walk {
       case ModuleStep::Kind::Parameter:
       case ModuleStep::Kind::Buffer: {
         label_parameter(one, kinds);
-        ModelTensor whole = tensor("", shape, kinds);
+        CheckpointTensor whole = tensor("", shape, kinds);
         whole.buffer = one.kind == ModuleStep::Kind::Buffer;
         return add(std::move(whole));
       }
@@ -202,13 +202,13 @@ class Walk {
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
         if (!tensors) return false;
-        for (ModelTensor each : *tensors) {
+        for (CheckpointTensor each : *tensors) {
           each.step = one.kind;
           if (!add(std::move(each))) return false;
         }
         const bool explained = *scheme != nullptr && (*scheme)->may_have_bias;
         if (!*biased && !explained) return true;
-        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
+        CheckpointTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
         bias.only_explained = !*biased;
         bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
         return add(std::move(bias));
@@ -227,7 +227,7 @@ class Walk {
     return false;
   }
 
-  bool block(const ModuleStep& one, const ModelScope& scope,
+  bool block(const ModuleStep& one, const ValueScope& scope,
              const std::string& prefix, const Stack& stack) {
     const Architecture& all = scope.values->architecture();
     const ModuleBlock& block = all.blocks.find(one.what)->second;
@@ -240,9 +240,9 @@ class Walk {
     return good;
   }
 
-  bool section(const ModuleStep& one, const ModelScope& scope,
+  bool section(const ModuleStep& one, const ValueScope& scope,
                const std::string& prefix, const Stack& stack) {
-    ModelValues* const values = scope.values->section(one.what);
+    ConfigValues* const values = scope.values->section(one.what);
     if (values == nullptr) return false;
     if (scope.values == whole_) {
       used_parts_.insert(whole_->architecture().find_section(one.what)->key);
@@ -270,7 +270,7 @@ class Walk {
     return good;
   }
 
-  bool stacked(const ModuleStep& one, const ModelScope& scope,
+  bool stacked(const ModuleStep& one, const ValueScope& scope,
                const std::string& prefix, Stack stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
@@ -278,7 +278,7 @@ class Walk {
     stack.sizes.push_back(*count);
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
     stack.kinds.back().axis = stack.kinds.back().label;
-    ModelScope inner = scope;
+    ValueScope inner = scope;
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }
 
@@ -316,7 +316,7 @@ class Walk {
     }
   }
 
-  bool repeat(const ModuleStep& one, const ModelScope& scope,
+  bool repeat(const ModuleStep& one, const ValueScope& scope,
               const std::string& prefix, const Stack& stack) {
     const LinearPlace outer = place_;
     const bool experts = one.count->leading_name() == kExpertsLabel;
@@ -329,13 +329,13 @@ class Walk {
   }
 
   // Layers that are alike may be stored in different ways.
-  bool each_index(const ModuleStep& one, const ModelScope& scope,
+  bool each_index(const ModuleStep& one, const ValueScope& scope,
                   const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     const auto start =
         one.start ? scope.integer(*one.start, 0, kMaxCount) : int64_t{0};
     if (!count || !start) return false;
-    ModelScope inner = scope;
+    ValueScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     for (int64_t i = *start; i < *start + *count; ++i) {
       inner.own.back().second = ConfigValue::of(i);
@@ -348,7 +348,7 @@ class Walk {
 
   // Indices whose steps have the same values in all that mentions an index make
   // the same tensors, but for the names.
-  bool fold_indices(const ModuleStep& one, const ModelScope& scope,
+  bool fold_indices(const ModuleStep& one, const ValueScope& scope,
                     const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
@@ -364,7 +364,7 @@ class Walk {
     for (const Expression* expression : all) {
       if (scope.varies(*expression, one.index)) varying.push_back(expression);
     }
-    ModelScope inner = scope;
+    ValueScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     std::unordered_map<std::string, size_t> known;
     std::vector<Tensors> classes;
@@ -419,7 +419,7 @@ class Walk {
 
   bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {
     std::string name;
-    for (const ModelTensor& tensor : tensors) {
+    for (const CheckpointTensor& tensor : tensors) {
       name = prefix;
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
@@ -442,7 +442,7 @@ class Walk {
   const Quantisation& quantisation_;
   QuantisedLayers layers_;
   std::vector<ModuleName> module_names_;
-  const ModelValues* whole_ = nullptr;
+  const ConfigValues* whole_ = nullptr;
   std::set<std::string> used_parts_;  // of the config, by key
   LinearPlace place_;   // of what is being read, but for the layer itself
   std::string around_;  // what stands before the names of `into_`
@@ -457,7 +457,7 @@ class Walk {
 
 }  // namespace
 
-bool write_tensors(ModelValues& values, const ModelClass& model_class,
+bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
                    Manifest& manifest, TensorSteps* steps) {
   return Walk(values, dtype, quantisation, manifest, steps)

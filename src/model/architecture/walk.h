@@ -30,7 +30,7 @@ struct TensorSteps {
 //
 // `steps`, where there are any wanted: what each is of, in the manifest's
 // order.
-bool write_tensors(ModelValues& values, const ModelClass& model_class,
+bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
                    Manifest& manifest, TensorSteps* steps = nullptr);
 

@@ -223,7 +223,7 @@ const ModuleStep* layer_of(const ModuleStep* experts, const std::string& name) {
   return nullptr;
 }
 
-bool read_kernel(const ModuleStep* layer, const ModelScope& scope,
+bool read_kernel(const ModuleStep* layer, const ValueScope& scope,
                  ExpertKernel& kernel) {
   if (layer == nullptr) return true;
   const auto biased = scope.flag(layer->bias, false);
@@ -237,9 +237,9 @@ bool read_kernel(const ModuleStep* layer, const ModelScope& scope,
 }  // namespace
 
 std::optional<ExpertsUse> read_experts(const ForwardStep& step,
-                                       const ModelScope& scope,
+                                       const ValueScope& scope,
                                        const std::vector<ModuleStep>& modules,
-                                       const ModelScope& modules_scope) {
+                                       const ValueScope& modules_scope) {
   ExpertsUse use;
   const ModuleStep* const experts = experts_of(modules, step.what);
   for (const auto& [key, kernel] :

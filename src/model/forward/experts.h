@@ -61,9 +61,9 @@ struct ExpertsUse {
 // of how its layers are stored; without values and names of values. Empty where
 // something has no value, which is reported.
 std::optional<ExpertsUse> read_experts(const ForwardStep& step,
-                                       const ModelScope& scope,
+                                       const ValueScope& scope,
                                        const std::vector<ModuleStep>& modules,
-                                       const ModelScope& modules_scope);
+                                       const ValueScope& modules_scope);
 
 void write_experts(ForwardWriter& out, const ExpertsUse& use);
 

@@ -24,10 +24,10 @@ using Names = std::vector<std::string>;
 
 // A block that is being computed.
 struct Frame {
-  ModelScope modules_scope;                          // of its modules
+  ValueScope modules_scope;                          // of its modules
   const std::vector<ModuleStep>* modules = nullptr;  // null: it has none
   std::string prefix;                                // of their names
-  ModelScope scope;                                  // of its computation
+  ValueScope scope;                                  // of its computation
   std::string at;  // before the names of its values
   std::map<std::string, std::string, std::less<>> values;  // in the graph
   // What its results are called by the block around it.
@@ -47,7 +47,7 @@ struct BlockUse {
 
 class ForwardWalk {
  public:
-  ForwardWalk(const RunnableModel& model, ModelValues& values,
+  ForwardWalk(const ForwardDefinition& model, ConfigValues& values,
               ForwardWriter& out, Diagnostics& diags)
       : model_(model),
         values_(values),
@@ -91,7 +91,7 @@ class ForwardWalk {
   // What the model's first block reads.
   Names inputs(const BlockForward& forward) {
     Names names;
-    const ModelScope root{&values_, false, {}};
+    const ValueScope root{&values_, false, {}};
     for (const std::string& name : forward.takes) {
       const InputRule* const rule = model_.architecture->find_input(name);
       if (rule == nullptr) {
@@ -106,7 +106,7 @@ class ForwardWalk {
 
   // Those of the class whose conditions hold.
   std::vector<const ModuleStep*> used_steps() {
-    const ModelScope root{&values_, false, {}};
+    const ValueScope root{&values_, false, {}};
     std::vector<const ModuleStep*> steps;
     for (const ModuleStep& each : model_.model_class->steps) {
       const auto used = root.flag(each.when);
@@ -160,7 +160,7 @@ class ForwardWalk {
   // lacks is `missing`.
   bool is_there(const ModuleStep& step, std::string& missing) {
     const ModuleBlock& block = *block_of(step);
-    const ModelScope root{&values_, false, {}};
+    const ValueScope root{&values_, false, {}};
     const auto scope = root.within(block.takes, block.shared, step.arguments);
     if (!has(scope)) return true;
     missing = missing_weight(out_, *model_.architecture, block.steps, *scope,
@@ -171,7 +171,7 @@ class ForwardWalk {
   Names class_step(const ModuleStep& step, bool is_body, Names in,
                    bool is_last) {
     const ModuleBlock& block = *block_of(step);
-    const ModelScope root{&values_, false, {}};
+    const ValueScope root{&values_, false, {}};
     BlockUse use;
     in.resize(std::min(in.size(), block.forward->takes.size()));
     use.in = std::move(in);
@@ -192,7 +192,7 @@ class ForwardWalk {
   }
 
   // The values that it gives, in the graph.
-  Names call(const ModuleBlock& block, ModelScope scope,
+  Names call(const ModuleBlock& block, ValueScope scope,
              const std::string& prefix, BlockUse use) {
     const BlockForward& forward = *block.forward;
     if (++depth_ > kMaxBlockDepth) {
@@ -224,7 +224,7 @@ class ForwardWalk {
   // What a computation is told beside what its modules are, and the sizes of
   // the pass.
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
-                         ModelScope& scope) {
+                         ValueScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
     add_pass_sizes(out_.pass(), scope);
     const auto padding = values_.config().at("pad_token_id");
@@ -236,7 +236,7 @@ class ForwardWalk {
 
   // Those that are given, else what the block has for them.
   bool take_arguments(const std::vector<BlockArgument>& wanted,
-                      const BlockUse& use, ModelScope& scope) {
+                      const BlockUse& use, ValueScope& scope) {
     for (const BlockArgument& each : wanted) {
       std::optional<ConfigValue> found;
       if (const ConfigValue* const given = argument(use, each.name)) {
@@ -336,7 +336,7 @@ class ForwardWalk {
 
   // 64-bit sizes beyond 2^53 are no attributes; dimensions are smaller.
   std::optional<double> real(const Expression& expression,
-                             const ModelScope& scope) {
+                             const ValueScope& scope) {
     const auto found = scope.value(expression);
     if (!has(found)) return std::nullopt;
     if (found->is_number()) return found->as_real();
@@ -350,7 +350,7 @@ class ForwardWalk {
   }
 
   std::optional<std::string> text(const Expression& expression,
-                                  const ModelScope& scope) {
+                                  const ValueScope& scope) {
     const auto found = scope.of_kind(expression, ConfigValue::Kind::Text);
     if (!has(found)) return std::nullopt;
     return found->text;
@@ -429,7 +429,7 @@ class ForwardWalk {
                             " in this model");
       return {};
     }
-    ModelScope scope{&values_, block->second.shared, {}};
+    ValueScope scope{&values_, block->second.shared, {}};
     if (!take_arguments(block->second.takes, use, scope)) return {};
     return call(block->second, std::move(scope), "", std::move(use));
   }
@@ -542,7 +542,7 @@ class ForwardWalk {
     const ModuleStep& body = model_.model_class->steps.front();
     const ModuleBlock* const block = block_of(body);
     if (block == nullptr) return std::nullopt;
-    const ModelScope root{&values_, false, {}};
+    const ValueScope root{&values_, false, {}};
     const auto scope = root.within(block->takes, block->shared, body.arguments);
     if (!scope) return std::nullopt;
     const auto module = find_module(block->steps, *scope, table, good_);
@@ -644,8 +644,8 @@ class ForwardWalk {
     frame.values[one.carried] = newest;
   }
 
-  const RunnableModel& model_;
-  ModelValues& values_;
+  const ForwardDefinition& model_;
+  ConfigValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
   Names inputs_;  // that the first block reads
@@ -656,7 +656,7 @@ class ForwardWalk {
   bool good_ = true;
 };
 
-std::optional<GraphDescription> written(const RunnableModel& model,
+std::optional<GraphDescription> written(const ForwardDefinition& model,
                                         const ForwardInput& input,
                                         Diagnostics& diags) {
   const int64_t errors = diags.count(Severity::Error);
@@ -671,7 +671,7 @@ std::optional<GraphDescription> written(const RunnableModel& model,
 
 }  // namespace
 
-std::optional<GraphDescription> write_forward(const RunnableModel& model,
+std::optional<GraphDescription> write_forward(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
   // Messages may point into it when the model is gone.

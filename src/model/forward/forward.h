@@ -11,7 +11,7 @@
 
 #include "base/diagnostic.h"
 #include "core/graph_description.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 #include "model/forward/writer.h"
 
 namespace shardplan {
@@ -21,7 +21,7 @@ inline constexpr int64_t kMaxModelLayers = 10'000;
 
 // A forward pass of the model; empty when it was refused (SP009, SP013), or
 // when parameters are missing (SP015).
-std::optional<GraphDescription> write_forward(const RunnableModel& model,
+std::optional<GraphDescription> write_forward(const ForwardDefinition& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags);
 

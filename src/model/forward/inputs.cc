@@ -9,7 +9,7 @@
 
 namespace shardplan {
 
-void add_pass_sizes(const ForwardPass& pass, ModelScope& scope) {
+void add_pass_sizes(const ForwardPass& pass, ValueScope& scope) {
   const int64_t sizes[] = {pass.batch, pass.length,
                            pass.target_length.value_or(pass.length)};
   static_assert(std::size(sizes) == std::size(kPassSizes));
@@ -18,7 +18,7 @@ void add_pass_sizes(const ForwardPass& pass, ModelScope& scope) {
   }
 }
 
-bool reads_tokens(const RunnableModel& model) {
+bool reads_tokens(const ForwardDefinition& model) {
   const Architecture& architecture = *model.architecture;
   if (model.model_class->steps.empty()) return false;
   const auto block =
@@ -33,7 +33,7 @@ bool reads_tokens(const RunnableModel& model) {
   });
 }
 
-bool write_input(const InputRule& rule, ModelScope scope, ForwardWriter& out) {
+bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out) {
   add_pass_sizes(out.pass(), scope);
   Shape shape;
   for (const Expression& each : rule.shape) {

@@ -8,19 +8,19 @@
 
 #include "model/architecture/architecture.h"
 #include "model/architecture/scope.h"
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 #include "model/forward/writer.h"
 
 namespace shardplan {
 
 // kPassSizes, as names of the scope.
-void add_pass_sizes(const ForwardPass& pass, ModelScope& scope);
+void add_pass_sizes(const ForwardPass& pass, ValueScope& scope);
 
 // Whether the model reads integers: tokens, whose number the pass says.
-bool reads_tokens(const RunnableModel& model);
+bool reads_tokens(const ForwardDefinition& model);
 
 // False, with the reason reported (SP009), where a size has no value.
-bool write_input(const InputRule& rule, ModelScope scope, ForwardWriter& out);
+bool write_input(const InputRule& rule, ValueScope scope, ForwardWriter& out);
 
 // Takes sizes of the pass from shapes of inputs: those that a dimension of an
 // input is. What has another rank, or is no input of the architecture, says

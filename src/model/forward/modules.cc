@@ -29,7 +29,7 @@ void write_linear(ForwardWriter& out, const ModuleUse& use, const Shape& shape,
 
 // Gemma's norms are stored as their distance from 1.
 std::optional<std::string> norm_weight(ForwardWriter& out,
-                                       const ModelScope& scope,
+                                       const ValueScope& scope,
                                        const ModuleUse& use,
                                        const Shape& shape) {
   std::string weight = out.parameter(use.name + use.step.weight_name, shape);
@@ -41,7 +41,7 @@ std::optional<std::string> norm_weight(ForwardWriter& out,
                 {{"by", offset->as_real()}});
 }
 
-std::string write_norm(ForwardWriter& out, const ModelScope& scope,
+std::string write_norm(ForwardWriter& out, const ValueScope& scope,
                        const ModuleUse& use, const Shape& shape, bool biased) {
   if (use.epsilon == nullptr || !use.epsilon->is_number()) {
     return "a norm is given no `epsilon`";
@@ -61,7 +61,7 @@ std::string write_norm(ForwardWriter& out, const ModelScope& scope,
 }  // namespace
 
 std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
-                                       const ModelScope& scope,
+                                       const ValueScope& scope,
                                        std::string_view name, bool& good) {
   using Kind = ModuleStep::Kind;
   for (const ModuleStep& each : steps) {
@@ -94,7 +94,7 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
 std::string missing_weight(const ForwardWriter& out,
                            const Architecture& architecture,
                            const std::vector<ModuleStep>& steps,
-                           const ModelScope& scope, const std::string& prefix,
+                           const ValueScope& scope, const std::string& prefix,
                            int depth) {
   const bool of_blocks =
       std::all_of(steps.begin(), steps.end(), [](const ModuleStep& step) {
@@ -126,7 +126,7 @@ std::string missing_weight(const ForwardWriter& out,
 }
 
 std::optional<Shape> module_shape(const ModuleStep& step,
-                                  const ModelScope& scope) {
+                                  const ValueScope& scope) {
   Shape shape;
   for (const DimTree& dim : step.dims) {
     const auto size = scope.size(dim);
@@ -151,12 +151,12 @@ std::optional<RepeatedModule> find_repeated(
 }
 
 std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
-                           const ModelScope& scope, const std::string& prefix,
+                           const ValueScope& scope, const std::string& prefix,
                            int64_t count, std::string result) {
   const ModuleStep& repeat = *module.repeat;
   std::vector<std::string> rows;
   for (int64_t i = 0; i < count; ++i) {
-    ModelScope own = scope;
+    ValueScope own = scope;
     own.own.emplace_back(repeat.index, ConfigValue::of(i));
     const auto shape = module_shape(*module.module, own);
     if (!shape) return "";
@@ -176,7 +176,7 @@ std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
                 {{"dim", 0.0}});
 }
 
-std::string write_module(ForwardWriter& out, const ModelScope& scope,
+std::string write_module(ForwardWriter& out, const ValueScope& scope,
                          const ModuleUse& use) {
   using Kind = ModuleStep::Kind;
   const auto shape = module_shape(use.step, scope);

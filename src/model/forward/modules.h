@@ -18,13 +18,13 @@ namespace shardplan {
 // A module of a block, and what its expressions see.
 struct FoundModule {
   const ModuleStep* step = nullptr;
-  ModelScope scope;
+  ValueScope scope;
 };
 
 // Through the switches that stand between; a block without a name has that of
 // what it is. `good` becomes false where a condition has no value (SP009).
 std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
-                                       const ModelScope& scope,
+                                       const ValueScope& scope,
                                        std::string_view name, bool& good);
 
 // A module of those that are repeated: "norms.{h}.weight".
@@ -37,7 +37,7 @@ std::optional<RepeatedModule> find_repeated(
 // The weights of all `count` of them as one value, [count, ..]; "" where their
 // shape has no value (SP009). `prefix` is before the names of the steps.
 std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
-                           const ModelScope& scope, const std::string& prefix,
+                           const ValueScope& scope, const std::string& prefix,
                            int64_t count, std::string result);
 
 // The first weight of the modules below `prefix`, where the checkpoint has that
@@ -46,7 +46,7 @@ std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
 std::string missing_weight(const ForwardWriter& out,
                            const Architecture& architecture,
                            const std::vector<ModuleStep>& steps,
-                           const ModelScope& scope, const std::string& prefix,
+                           const ValueScope& scope, const std::string& prefix,
                            int depth = 0);
 
 struct ModuleUse {
@@ -60,11 +60,11 @@ struct ModuleUse {
 
 // Why it cannot be computed, beside what is reported: an expression of the
 // module has no value (SP009); "" where that is not so.
-std::string write_module(ForwardWriter& out, const ModelScope& scope,
+std::string write_module(ForwardWriter& out, const ValueScope& scope,
                          const ModuleUse& use);
 
 // The shape of its weight; empty, and reported, where a dimension has no value.
 std::optional<Shape> module_shape(const ModuleStep& step,
-                                  const ModelScope& scope);
+                                  const ValueScope& scope);
 
 }  // namespace shardplan

@@ -361,9 +361,9 @@ void sort_unique(std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelOutline outline_of(
+ArchitectureOutline outline_of(
     const std::shared_ptr<const Architecture>& architecture) {
-  ModelOutline result;
+  ArchitectureOutline result;
   PartialValues values(*architecture,
                        [](std::string_view) { return std::nullopt; });
   Outline main(*architecture, values);
@@ -373,7 +373,8 @@ ModelOutline outline_of(
     if (tensor.certain) result.required.push_back(tensor.name);
   }
   Outline all(*architecture, values);
-  for (const ModelClass& each : architecture->classes) all.add(each.steps);
+  for (const ArchitectureClass& each : architecture->classes)
+    all.add(each.steps);
   for (const OutlineTensor& tensor : all.tensors) {
     result.known.push_back(tensor.name);
     if (tensor.stacked_name.empty()) continue;
@@ -399,7 +400,7 @@ constexpr const char* kFactNames[] = {"layers",   "heads",   "kv_heads",
 
 class ShapeReading {
  public:
-  ShapeReading(RunnableModel& model, const Manifest& manifest)
+  ShapeReading(ForwardDefinition& model, const Manifest& manifest)
       : model_(model),
         manifest_(manifest),
         names_(manifest, model.architecture->other_names),
@@ -673,12 +674,12 @@ class ShapeReading {
     model_.given_tables.emplace(each.table, std::move(table));
   }
 
-  RunnableModel& model_;
+  ForwardDefinition& model_;
   const Manifest& manifest_;
   ParameterNames names_;
   Diagnostics quiet_;
   ConfigReader reader_;
-  ModelValues said_;
+  ConfigValues said_;
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter, std::less<>> found_;
@@ -688,11 +689,11 @@ class ShapeReading {
 
 }  // namespace
 
-bool shapes_fit(RunnableModel model, const Manifest& manifest) {
+bool shapes_fit(ForwardDefinition model, const Manifest& manifest) {
   return ShapeReading(model, manifest).fits();
 }
 
-std::optional<std::vector<std::string>> read_shapes(RunnableModel& model,
+std::optional<std::vector<std::string>> read_shapes(ForwardDefinition& model,
                                                     const Manifest& manifest) {
   return ShapeReading(model, manifest).run();
 }

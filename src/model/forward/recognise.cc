@@ -66,10 +66,10 @@ void note_text_model(const std::string& whole, const std::string& part,
       .fact("its other parts, and what they pass to the text model, are not");
 }
 
-std::optional<RunnableModel> by_config(
+std::optional<ForwardDefinition> by_config(
     std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
-  RunnableModel model;
+  ForwardDefinition model;
   model.config = std::move(config);
   model.has_config = true;
   const Node root = model.config->root();
@@ -79,10 +79,10 @@ std::optional<RunnableModel> by_config(
   std::string type = text_at(map, "model_type");
   const std::string whole = text_at(root, "model_type");
   if (type.empty()) type = whole;
-  ModelKind kind = architecture != nullptr
-                       ? model_kind_of(std::move(architecture), root)
-                       : find_model_kind(map);
-  if (!kind) kind = find_model_kind(root);
+  ArchitectureChoice kind = architecture != nullptr
+                                ? choose_class(std::move(architecture), root)
+                                : choose_architecture(map);
+  if (!kind) kind = choose_architecture(root);
   if (const ConfigSection* const part = flat_part(kind, root)) {
     model.flat = true;
     kind = {part->architecture, nullptr};
@@ -95,7 +95,7 @@ std::optional<RunnableModel> by_config(
   if (kind.model_class == nullptr) {
     kind.model_class = &kind.architecture->classes.front();
   }
-  static_cast<ModelKind&>(model) = std::move(kind);
+  static_cast<ArchitectureChoice&>(model) = std::move(kind);
   if (model.nested || model.flat)
     note_text_model(whole, type, head_of(root), diags);
   return model;
@@ -118,10 +118,10 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
                   "the names of this model are those of no architecture whose "
                   "forward pass is known");
   std::string near;
-  ModelOutline outline;
+  ArchitectureOutline outline;
   size_t most = 0;
   for (const std::string& each : computing_architectures_general_first()) {
-    ModelOutline own = outline_of(find_architecture(each));
+    ArchitectureOutline own = outline_of(find_architecture(each));
     const size_t found = select(names, own.required, true).size();
     if (!near.empty() && found <= most) continue;
     near = each;
@@ -161,7 +161,7 @@ std::shared_ptr<const Document> empty_config() {
 
 // How many of the names are those of parameters that a class has.
 size_t fitting(const std::shared_ptr<const Architecture>& architecture,
-               const ModelClass& model_class, const Names& names) {
+               const ArchitectureClass& model_class, const Names& names) {
   Architecture one = *architecture;
   one.classes = {model_class};
   const auto own = std::make_shared<const Architecture>(std::move(one));
@@ -198,22 +198,22 @@ Names folded_names(const Manifest& manifest, const Manifest& firsts,
   return ParameterNames(tells_numbers ? manifest : firsts, others).folded();
 }
 
-std::optional<RunnableModel> by_names(const Manifest& manifest,
-                                      Diagnostics& diags) {
-  RunnableModel model;
+std::optional<ForwardDefinition> by_names(const Manifest& manifest,
+                                          Diagnostics& diags) {
+  ForwardDefinition model;
   const Manifest firsts = one_of_each_class(manifest);
   size_t most = 0;
   for (const std::string& each : computing_architectures_general_first()) {
     auto architecture = find_architecture(each);
     if (!architecture->by_names) continue;
     const Names folded = folded_names(manifest, firsts, *architecture);
-    const ModelOutline outline = outline_of(architecture);
+    const ArchitectureOutline outline = outline_of(architecture);
     if (!select(folded, outline.required, false).empty() ||
         !select(outline.known, folded, false).empty() ||
         outline.required.size() < most) {
       continue;
     }
-    RunnableModel candidate;
+    ForwardDefinition candidate;
     candidate.architecture = architecture;
     candidate.model_class = &architecture->classes.front();
     candidate.config = empty_config();
@@ -232,7 +232,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
   }
   const Names folded = folded_names(manifest, firsts, *model.architecture);
   size_t best = 0;
-  for (const ModelClass& each : model.architecture->classes) {
+  for (const ArchitectureClass& each : model.architecture->classes) {
     if (!is_computed(*model.architecture, each)) continue;
     const size_t fit = fitting(model.architecture, each, folded);
     if (model.model_class != nullptr && fit <= best) continue;
@@ -243,8 +243,8 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
   return model;
 }
 
-std::nullopt_t report_untold(const RunnableModel& model, const Names& missing,
-                             Diagnostics& diags) {
+std::nullopt_t report_untold(const ForwardDefinition& model,
+                             const Names& missing, Diagnostics& diags) {
   auto problem =
       diags.error(Code::MissingFacts, {},
                   "sizes of this " + in_backticks(model.architecture->name) +
@@ -267,7 +267,7 @@ std::string shortest(double number) {
 }
 
 // What is computed with values that nothing in the checkpoint tells.
-void note_assumed(const RunnableModel& model, Diagnostics& diags) {
+void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
   Names assumed;
   for (const ValueRule& rule : model.architecture->values) {
     if (!rule.of_forward || rule.is || model.given.contains(rule.name) ||
@@ -307,7 +307,7 @@ void note_assumed(const RunnableModel& model, Diagnostics& diags) {
 }
 
 std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
-                                const RunnableModel& model,
+                                const ForwardDefinition& model,
                                 Diagnostics& diags) {
   return diags
       .error(Code::UnsupportedConfig, model.where(),
@@ -323,7 +323,7 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
 
 // Adapters other than what a LoRA puts beside a linear layer of the
 // architecture; false, with the reason reported (SP016), where there are some.
-bool check_adapters(const Manifest& manifest, const RunnableModel& model,
+bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
                     Diagnostics& diags) {
   // As the manifest has them, the first of each kind.
   std::map<std::string, std::string, std::less<>> first;
@@ -358,7 +358,7 @@ bool check_adapters(const Manifest& manifest, const RunnableModel& model,
 
 }  // namespace
 
-std::optional<RunnableModel> recognise_model(
+std::optional<ForwardDefinition> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
   // Messages may point into them when the model is gone.
@@ -366,7 +366,7 @@ std::optional<RunnableModel> recognise_model(
   if (architecture != nullptr) {
     for (const SourcePtr& source : architecture->sources) diags.keep(source);
   }
-  std::optional<RunnableModel> model;
+  std::optional<ForwardDefinition> model;
   if (config != nullptr) {
     model = by_config(std::move(config), std::move(architecture), diags);
   } else if (architecture != nullptr) {
@@ -410,8 +410,8 @@ std::optional<RunnableModel> recognise_model(
   return model;
 }
 
-std::optional<RunnableModel> recognise_model(const Manifest& manifest,
-                                             Diagnostics& diags) {
+std::optional<ForwardDefinition> recognise_model(const Manifest& manifest,
+                                                 Diagnostics& diags) {
   if (manifest.config_unread) {
     return diags
         .error(Code::MalformedDocument, {},

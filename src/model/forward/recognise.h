@@ -20,13 +20,13 @@ namespace shardplan {
 // `config` is null where there is none. Empty, with the reason reported: SP016
 // with what was looked for, where there is no such forward pass; SP013 where
 // nothing tells the sizes of heads.
-std::optional<RunnableModel> recognise_model(
+std::optional<ForwardDefinition> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags);
 
 // Uses the config and the architecture that the manifest has. A config that
 // cannot be read is SP002: guessed from names, it might be another model.
-std::optional<RunnableModel> recognise_model(const Manifest& manifest,
-                                             Diagnostics& diags);
+std::optional<ForwardDefinition> recognise_model(const Manifest& manifest,
+                                                 Diagnostics& diags);
 
 }  // namespace shardplan

@@ -65,8 +65,8 @@ std::string module_of(std::string_view name) {
 
 class Renaming {
  public:
-  Renaming(const NameScheme& scheme, ModelValues& values,
-           const ModelClass& model_class, const Manifest& plain,
+  Renaming(const NameScheme& scheme, ConfigValues& values,
+           const ArchitectureClass& model_class, const Manifest& plain,
            Manifest& manifest)
       : scheme_(scheme),
         config_(values.config()),
@@ -562,8 +562,8 @@ class Renaming {
     const auto is_named = [&](const NamedAxes& each) {
       return is_like(each.name, tensor.name);
     };
-    const auto stack = std::find_if(scheme_.stacked.begin(),
-                                    scheme_.stacked.end(), is_named);
+    const auto stack =
+        std::find_if(scheme_.stacked.begin(), scheme_.stacked.end(), is_named);
     for (const NamedAxes& each : scheme_.axes) {
       if (!is_named(each)) continue;
       AxisLabels labels;
@@ -602,7 +602,7 @@ class Renaming {
   ConfigReader& config_;
   const Manifest& plain_;
   Manifest& manifest_;
-  ModelScope scope_;
+  ValueScope scope_;
   std::vector<const NameRule*> rules_;
   std::vector<const AddedTensor*> added_;
   std::unordered_map<std::string, std::vector<Candidate>> candidates_;
@@ -644,8 +644,8 @@ std::shared_ptr<const Architecture> with_values_of(
   return result;
 }
 
-bool rename_tensors(const NameScheme& scheme, ModelValues& values,
-                    const ModelClass& model_class, const Manifest& plain,
+bool rename_tensors(const NameScheme& scheme, ConfigValues& values,
+                    const ArchitectureClass& model_class, const Manifest& plain,
                     const TensorSteps& steps, Manifest& manifest) {
   return Renaming(scheme, values, model_class, plain, manifest).run(steps);
 }

@@ -27,8 +27,8 @@ std::shared_ptr<const Architecture> with_values_of(
 //
 // Expressions see the numbers of a name, the name `class` of the model's class,
 // and the architecture's values.
-bool rename_tensors(const NameScheme& scheme, ModelValues& values,
-                    const ModelClass& model_class, const Manifest& plain,
+bool rename_tensors(const NameScheme& scheme, ConfigValues& values,
+                    const ArchitectureClass& model_class, const Manifest& plain,
                     const TensorSteps& steps, Manifest& manifest);
 
 }  // namespace shardplan

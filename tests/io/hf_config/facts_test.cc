@@ -17,7 +17,7 @@ using testing::Json;
 using testing::sample_config;
 using testing::without;
 
-ModelFacts facts_of(const Json& config) {
+Facts facts_of(const Json& config) {
   Diagnostics diags;
   const auto document = parse_document(
       std::make_shared<const SourceFile>("config.json", config.dump()), diags);
@@ -34,7 +34,7 @@ struct FactsRow {
 
 void check(const FactsRow& row) {
   CAPTURE(row.config.dump());
-  const ModelFacts facts = facts_of(row.config);
+  const Facts facts = facts_of(row.config);
   CHECK(facts.heads == row.heads);
   CHECK(facts.kv_heads == row.kv_heads);
   CHECK(facts.head_dim == row.head_dim);
@@ -62,7 +62,7 @@ TEST_CASE("facts of real configs") {
 }
 
 TEST_CASE("latent attention caches the latent and the rotated positions") {
-  const ModelFacts facts = facts_of(sample_config("deepseek-v3"));
+  const Facts facts = facts_of(sample_config("deepseek-v3"));
   CHECK(facts.kv_latent == 512 + 64);
   CHECK(facts.value_dim == 128);
   CHECK(facts.windows.empty());
@@ -73,12 +73,12 @@ TEST_CASE("latent attention caches the latent and the rotated positions") {
 }
 
 TEST_CASE("vocabulary, groups of experts and quantisation blocks") {
-  const ModelFacts deepseek = facts_of(sample_config("deepseek-v3"));
+  const Facts deepseek = facts_of(sample_config("deepseek-v3"));
   CHECK(deepseek.vocab == 129280);
   CHECK(deepseek.expert_groups == 8);
   CHECK(deepseek.quant_rows == 128);
   CHECK(deepseek.quant_columns == 128);
-  const ModelFacts gpt_oss = facts_of(sample_config("gpt-oss-20b"));
+  const Facts gpt_oss = facts_of(sample_config("gpt-oss-20b"));
   CHECK(gpt_oss.vocab == 201088);
   CHECK(gpt_oss.quant_rows == 1);
   CHECK(gpt_oss.quant_columns == 32);
@@ -168,7 +168,7 @@ TEST_CASE("a config without facts, or with nonsense in them, states none") {
   };
   for (const Json& config : configs) {
     CAPTURE(config.dump());
-    const ModelFacts facts = facts_of(config);
+    const Facts facts = facts_of(config);
     CHECK(facts.from == FactsFrom::None);
     CHECK_FALSE(facts.heads);
     CHECK_FALSE(facts.layers);

@@ -401,7 +401,7 @@ TEST_CASE("configs are recognised by their keys, not by their name") {
 TEST_CASE("the format reads a file and titles the manifest with its path") {
   testing::MemoryHost host;
   Diagnostics diags;
-  const ModelSource source{
+  const ManifestSource source{
       "models/config.json", "models",
       std::make_shared<const SourceFile>("models/config.json",
                                          sample_config("gpt2").dump())};

@@ -40,7 +40,7 @@ TEST_CASE("modules: names in memory are those of transformers") {
     Diagnostics diags;
     const auto config = parse_document(source, diags);
     REQUIRE(config);
-    const ModelKind kind = find_model_kind(config->root());
+    const ArchitectureChoice kind = choose_architecture(config->root());
     REQUIRE(kind);
     REQUIRE(kind.model_class);
     CAPTURE(kind.model_class->class_name);

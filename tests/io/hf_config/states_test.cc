@@ -21,7 +21,7 @@ namespace {
 
 using testing::Json;
 
-ModelFacts stated_facts(const Json& config) {
+Facts stated_facts(const Json& config) {
   Diagnostics diags;
   const auto document = parse_document(
       std::make_shared<const SourceFile>("config.json", config.dump()), diags);
@@ -111,7 +111,7 @@ TEST_CASE("layers keep what transformers holds of them") {
     CAPTURE(type);
     CAPTURE(config.dump());
     const bool old = version.starts_with("4.");
-    const ModelFacts facts = stated_facts(config);
+    const Facts facts = stated_facts(config);
     const DType dtype = *find_dtype(config.at("dtype").get<std::string>());
     CHECK(kv_missing(facts) == "");
     if (!kv_missing(facts).empty()) continue;

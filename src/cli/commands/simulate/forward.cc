@@ -63,10 +63,10 @@ ForwardPass pass_of(const JudgedTarget& target) {
 }
 
 // The forward pass of one side, not yet partitioned. Empty if none is known.
-std::optional<ForwardModel> side_model(const JudgedTarget& target) {
+std::optional<ForwardGraphs> side_model(const JudgedTarget& target) {
   const Model& model = target.session->model;
   if (model.forward() == nullptr) return std::nullopt;
-  return forward_model(model.manifest, *model.forward(), pass_of(target));
+  return forward_graphs(model.manifest, *model.forward(), pass_of(target));
 }
 
 // The text of a config; null is none.
@@ -183,7 +183,7 @@ std::string doubt_in(const Diagnostics& diags) {
 
 // `side` may be that of the other side, where the model is the same.
 SideAnswer answer_of(const JudgedTarget& target,
-                     std::optional<ForwardModel>& side) {
+                     std::optional<ForwardGraphs>& side) {
   SideAnswer answer;
   if (!side) {
     answer.why = reason_in(target.session->model.recognised());
@@ -222,9 +222,9 @@ ComparedCollectives compare_collectives(const JudgedTarget& before,
   if (is_same && is_placed_alike(before, after)) {
     return {{CollectiveCoverage::How::Same, "", ""}, {}};
   }
-  std::optional<ForwardModel> model = side_model(before);
+  std::optional<ForwardGraphs> model = side_model(before);
   const SideAnswer was = answer_of(before, model);
-  std::optional<ForwardModel> other;
+  std::optional<ForwardGraphs> other;
   if (!is_same) other = side_model(after);
   const SideAnswer is = answer_of(after, is_same ? model : other);
   if (was.found && is.found) {

@@ -384,18 +384,13 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
 }
 
 // Whether the model itself is a graph file; what cannot be read is reported
-// where it is read. `file` becomes its text, where all of it was looked at.
+// where it is read. `file` becomes its head.
 bool brings_graph(Context& context, SourcePtr& file) {
   const std::string& path = context.options.planning.model;
   if (path == "-" || path.starts_with('@')) return true;
   Diagnostics quiet = context.diags.fresh();
-  const SourcePtr source =
-      read_source(path, kGraphHeadBytes, context.host, quiet);
-  if (source == nullptr) return false;
-  if (source->text().size() < static_cast<size_t>(kGraphHeadBytes)) {
-    file = source;
-  }
-  return looks_like_graph(source->text());
+  file = read_head(path, context.host, quiet);
+  return file != nullptr && looks_like_graph(file->text());
 }
 
 // Flags that say how a whole model is run, given with a graph.
@@ -445,13 +440,14 @@ bool can_expect(Context& context, ValueSource source) {
   return false;
 }
 
-std::optional<PlacedPass> read_graph_and_model(Context& context) {
+std::optional<PlacedPass> read_graph_and_model(Context& context,
+                                               const SourcePtr& file) {
   const Options& options = context.options;
   const SimulateRequest& flags = options.simulate;
   context.progress.stage("reading the graph");
   if (!fit_a_graph(flags, context.diags)) return std::nullopt;
   auto description = load_graph(flags.graph.value_or(options.planning.model),
-                                flags.dims, context.host, context.diags);
+                                flags.dims, context.host, context.diags, file);
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
   if (!session) return std::nullopt;
@@ -494,7 +490,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   }
   const ExpectedOutputs* const recording = expected ? &*expected : nullptr;
   std::optional<PlacedPass> given =
-      has_graph ? read_graph_and_model(context)
+      has_graph ? read_graph_and_model(context, file)
                 : read_family_model(context, file, ids, recording);
   if (!given ||
       !has_few_enough_devices(given->session.plan.mesh, context.diags)) {

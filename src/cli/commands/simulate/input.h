@@ -41,7 +41,7 @@ double least_bytes_held(const Graph& graph, bool exact);
 
 struct SimulateInput {
   Session session;
-  std::optional<ModelRun> model;  // where no graph is given
+  std::optional<RunSummary> model;  // where no graph is given
   Graph graph;
   PlacedValues placed;
   PartitionOptions how;

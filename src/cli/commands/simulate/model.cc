@@ -253,7 +253,7 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
                   Diagnostics& diags) {
   Session& session = opened.session;
   const Manifest& manifest = session.model.manifest;
-  const RunnableModel& large = *session.model.forward();
+  const ForwardDefinition& large = *session.model.forward();
   ForwardPass& pass = opened.pass;
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
   if (!pass.layers) {
@@ -312,9 +312,9 @@ std::optional<PlacedPass> read_whole_model(Context& context,
       read_model(request, context.host, context.diags, context.progress);
   if (!read) return std::nullopt;
   read->report_recognised(context.diags);
-  const RunnableModel* const whole = read->forward();
+  const ForwardDefinition* const whole = read->forward();
   if (whole == nullptr) return std::nullopt;
-  ModelRun run;
+  RunSummary run;
   run.family = whole->architecture->name;
   if (const auto tied = model_value(*whole, "tied")) {
     run.tied = tied->integer != 0;

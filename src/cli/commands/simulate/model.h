@@ -39,7 +39,7 @@ InputIds read_input_ids(const std::string& written, Host& host,
 using InputShapes = std::vector<std::pair<std::string, Shape>>;
 
 // What is reported of the run.
-struct ModelRun {
+struct RunSummary {
   std::string family;  // "llama"
   std::optional<bool>
       tied;  // whether head and embedding are one, if it is said
@@ -56,7 +56,7 @@ struct ModelRun {
 struct PlacedPass {
   Session session;
   GraphDescription description;
-  std::optional<ModelRun> run = {};  // none: a graph file is the pass
+  std::optional<RunSummary> run = {};  // none: a graph file is the pass
   // The checkpoint's weights, if the run computes with them.
   std::optional<StoredTensors> weights = {};
 };

@@ -304,7 +304,7 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
   plan = plan_of_all(std::move(plan), sweep.ground.groups);
   // What the rules are to the names is the same on every mesh: reported once.
   if (of_all != nullptr &&
-      !judge_plan(sweep.inputs->model.manifest, &sweep.inputs->rules, plan,
+      !judge_plan(sweep.inputs->model, &sweep.inputs->rules, plan,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
@@ -468,7 +468,7 @@ std::optional<Sweep> run(Context& context) {
               {},
               {}};
   if (options.engine.name) {
-    sweep.served = served_models(options.engine, sweep.inputs->model.manifest,
+    sweep.served = served_models(options.engine, sweep.inputs->model,
                                  context.host, context.diags);
     if (!sweep.served) return std::nullopt;
   }

@@ -22,7 +22,7 @@ Serving served_by(const char* engine, int64_t tp) {
   input.device = {"--memory", int64_t{1} << 34, int64_t{1} << 34, false};
   input.seq = 1024;
   Diagnostics diags;
-  auto answer = serve(made->good(), input, diags);
+  auto answer = testing::served_once(made->good(), input, diags);
   REQUIRE(answer);
   return *answer;
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/forward/runnable.h"
+#include "model/forward/definition.h"
 
 #include <algorithm>
 
 namespace shardplan {
 
-Node RunnableModel::map() const {
+Node ForwardDefinition::map() const {
   const Node root = config->root();
   return nested ? *root.find("text_config") : root;
 }
 
-Span RunnableModel::where() const {
+Span ForwardDefinition::where() const {
   if (!has_config) return {};
   const Span place = config->root().span();
   return {place.file, place.begin, std::min(place.begin + 1, place.end)};
 }
 
-OpenValues::OpenValues(const RunnableModel& model, Diagnostics& diags)
+OpenValues::OpenValues(const ForwardDefinition& model, Diagnostics& diags)
     : reader(model.map(), model.nested ? "text_config." : "", diags),
       values(*model.architecture, reader, 0, model.place()) {
   for (const auto& [name, value] : model.given) values.give(name, value);
@@ -25,7 +25,7 @@ OpenValues::OpenValues(const RunnableModel& model, Diagnostics& diags)
   }
 }
 
-std::optional<ConfigValue> model_value(const RunnableModel& model,
+std::optional<ConfigValue> model_value(const ForwardDefinition& model,
                                        std::string_view name) {
   Diagnostics quiet;
   OpenValues open(model, quiet);
@@ -34,14 +34,14 @@ std::optional<ConfigValue> model_value(const RunnableModel& model,
   return *found;
 }
 
-std::optional<int64_t> model_size(const RunnableModel& model,
+std::optional<int64_t> model_size(const ForwardDefinition& model,
                                   std::string_view name) {
   const auto found = model_value(model, name);
   if (!found || found->kind != ConfigValue::Kind::Integer) return std::nullopt;
   return found->integer;
 }
 
-std::vector<int64_t> model_table(const RunnableModel& model,
+std::vector<int64_t> model_table(const ForwardDefinition& model,
                                  std::string_view name) {
   Diagnostics quiet;
   OpenValues open(model, quiet);
@@ -55,7 +55,7 @@ std::vector<int64_t> model_table(const RunnableModel& model,
 }
 
 bool is_computed(const Architecture& architecture,
-                 const ModelClass& model_class) {
+                 const ArchitectureClass& model_class) {
   return std::all_of(model_class.steps.begin(), model_class.steps.end(),
                      [&](const ModuleStep& step) {
                        const auto block = architecture.blocks.find(step.what);

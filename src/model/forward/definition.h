@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunnableModel: a model whose forward pass is known, and what its config and
-// its tensors say of the names of its architecture.
+// ForwardDefinition: a model whose forward pass is known, and what its config
+// and its tensors say of the names of its architecture.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace shardplan {
 
 // A model whose forward pass is known: its architecture and class, and what
 // their names stand for in it.
-struct RunnableModel : ModelKind {
+struct ForwardDefinition : ArchitectureChoice {
   // Its config.json, and the map in it that says its sizes (`text_config`, or
   // all of it); without one, an empty map.
   std::shared_ptr<const Document> config;
@@ -29,7 +29,7 @@ struct RunnableModel : ModelKind {
   // Without a config, other architectures that have the same names.
   std::vector<std::string> alike;
   bool nested = false;
-  // That map has the keys of the whole as well (ModelValues::Place).
+  // That map has the keys of the whole as well (ConfigValues::Place).
   bool flat = false;
   // Names whose values are known, whatever the config says: from shapes and
   // facts, or of a smaller model.
@@ -38,8 +38,8 @@ struct RunnableModel : ModelKind {
   // Its sizes are smaller than those of the model that the config is of.
   bool is_small = false;
 
-  ModelValues::Place place() const {
-    return flat ? ModelValues::Place::Flat : ModelValues::Place::Own;
+  ConfigValues::Place place() const {
+    return flat ? ConfigValues::Place::Flat : ConfigValues::Place::Own;
   }
   Node map() const;
   Span where() const;  // of the config, for messages; null without one
@@ -48,22 +48,22 @@ struct RunnableModel : ModelKind {
 // A model's values, with what they are read from.
 struct OpenValues {
   ConfigReader reader;
-  ModelValues values;
+  ConfigValues values;
 
-  OpenValues(const RunnableModel& model, Diagnostics& diags);
+  OpenValues(const ForwardDefinition& model, Diagnostics& diags);
 };
 
 // The value of a name of its architecture; empty where it has none.
-std::optional<ConfigValue> model_value(const RunnableModel& model,
+std::optional<ConfigValue> model_value(const ForwardDefinition& model,
                                        std::string_view name);
-std::optional<int64_t> model_size(const RunnableModel& model,
+std::optional<int64_t> model_size(const ForwardDefinition& model,
                                   std::string_view name);
 // Of a table of integers, one per layer; nothing where there is none.
-std::vector<int64_t> model_table(const RunnableModel& model,
+std::vector<int64_t> model_table(const ForwardDefinition& model,
                                  std::string_view name);
 
 // Whether all that a class has is computed: blocks, one after another.
 bool is_computed(const Architecture& architecture,
-                 const ModelClass& model_class);
+                 const ArchitectureClass& model_class);
 
 }  // namespace shardplan
