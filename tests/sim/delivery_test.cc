@@ -252,9 +252,8 @@ TEST_CASE(
           made[1].data<float>()[0] += 1;
         });
     if (!faulty) continue;
-    const auto r = static_cast<size_t>(faulty);
-    for (size_t d = 0; d < right[r].size(); ++d) {
-      CHECK(bitwise_equal(wrong[r][d], right[r][d]) == (d != 1));
+    for (size_t d = 0; d < right[faulty].size(); ++d) {
+      CHECK(bitwise_equal(wrong[faulty][d], right[faulty][d]) == (d != 1));
     }
     ++seen;
   }

@@ -198,13 +198,15 @@ struct Attending {
               dot += at(q, sizes.heads, b, s, h, d) *
                      at(k, sizes.kv_heads, b, t, kv, d);
             }
-            weights[t] = std::exp(dot / std::sqrt(static_cast<double>(dim)));
-            total += weights[t];
+            weights[static_cast<size_t>(t)] =
+                std::exp(dot / std::sqrt(static_cast<double>(dim)));
+            total += weights[static_cast<size_t>(t)];
           }
           for (int64_t d = 0; d < dim; ++d) {
             double sum = 0;
             for (int64_t t = 0; t < 3; ++t) {
-              sum += weights[t] * at(v, sizes.kv_heads, b, t, kv, d);
+              sum += weights[static_cast<size_t>(t)] *
+                     at(v, sizes.kv_heads, b, t, kv, d);
             }
             result.push_back(sum / total);
           }
