@@ -12,26 +12,17 @@
 namespace shardplan {
 namespace {
 
-const Value& value_at(const Graph& graph, int value) {
-  return graph.values[static_cast<size_t>(value)];
-}
-
-const GraphNode& node_at(const Graph& graph, int node) {
-  return graph.nodes[static_cast<size_t>(node)];
-}
-
 class Grouping {
  public:
-  Grouping(const Graph& graph, const std::vector<bool>& weights,
-           bool biased_flash)
+  Grouping(const Graph& graph, const PerValue<bool>& weights, bool biased_flash)
       : graph_(graph),
         weights_(weights),
         biased_flash_(biased_flash),
         group_of_(graph.nodes.size(), -1),
         readers_(graph.values.size()) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (const int operand : graph.nodes[n].operands) {
-        readers_[static_cast<size_t>(operand)].push_back(static_cast<int>(n));
+    for (const NodeId n : graph.nodes.ids()) {
+      for (const ValueId operand : graph.nodes[n].operands) {
+        readers_[operand].push_back(n);
       }
     }
   }
@@ -39,10 +30,10 @@ class Grouping {
   std::vector<FusedGroup> run(AttentionKind attention) {
     for (const Region& region : graph_.regions) add(region);
     for (FusedGroup& group : groups_) {
-      std::set<int> between;
+      std::set<NodeId> between;
       group.mixes = group.kind == FusedGroup::Kind::Softmax &&
                     !group.nodes.empty() &&
-                    product_behind(group.nodes.back(), between) >= 0;
+                    product_behind(group.nodes.back(), between);
     }
     if (attention == AttentionKind::Flash) widen_softmaxes();
     std::erase_if(groups_,
@@ -60,31 +51,29 @@ class Grouping {
     } else if (region.kind != Region::Kind::Norm) {
       return;
     }
-    for (int n = region.first; n <= region.last; ++n) {
-      const GraphNode& node = node_at(graph_, n);
+    for (NodeId n = region.first; n <= region.last; ++n.number) {
+      const GraphNode& node = graph_.nodes[n];
       if (is_weight(node.result)) continue;
       group.nodes.push_back(n);
-      group_of_[static_cast<size_t>(n)] = static_cast<int>(groups_.size());
+      group_of_[n] = static_cast<int>(groups_.size());
       if (node.part == OpPart::Mean) group.numbers = 2;
       if (node.part == OpPart::RowNumbers) group.row = node.result;
     }
     groups_.push_back(std::move(group));
   }
 
-  bool is_weight(int value) const {
-    return weights_[static_cast<size_t>(value)];
-  }
+  bool is_weight(ValueId value) const { return weights_[value]; }
 
   // A product of two activations.
-  bool is_product_of_values(int node) const {
-    const GraphNode& at = node_at(graph_, node);
+  bool is_product_of_values(NodeId node) const {
+    const GraphNode& at = graph_.nodes[node];
     return at.op->is_product && !is_weight(at.operands[0]) &&
            !is_weight(at.operands[1]);
   }
 
   // Whether what an operation makes may stay in the kernel.
-  bool is_inside(int node) const {
-    const GraphNode& at = node_at(graph_, node);
+  bool is_inside(NodeId node) const {
+    const GraphNode& at = graph_.nodes[node];
     return is_cheap(at.op->repeat) || at.op->repeat == Repeat::View;
   }
 
@@ -99,21 +88,20 @@ class Grouping {
   // the product with values.
   void widen(size_t number) {
     FusedGroup& softmax = groups_[number];
-    std::set<int> nodes(softmax.nodes.begin(), softmax.nodes.end());
+    std::set<NodeId> nodes(softmax.nodes.begin(), softmax.nodes.end());
     const Shape& scores =
-        value_at(graph_, node_at(graph_, softmax.nodes.back()).result).shape;
+        graph_.values[graph_.nodes[softmax.nodes.back()].result].shape;
     bool found = false;
-    std::vector<int> values;
-    for (const int n : softmax.nodes) {
-      for (const int operand : node_at(graph_, n).operands) {
+    std::vector<ValueId> values;
+    for (const NodeId n : softmax.nodes) {
+      for (const ValueId operand : graph_.nodes[n].operands) {
         values.push_back(operand);
       }
     }
     const auto elements = element_count(scores).value_or(0);
     for (size_t i = 0; i < values.size(); ++i) {
-      const Value& value = value_at(graph_, values[i]);
-      if (value.node < 0 || nodes.count(value.node) > 0 ||
-          is_weight(values[i]) ||
+      const Value& value = graph_.values[values[i]];
+      if (!value.node || nodes.count(value.node) > 0 || is_weight(values[i]) ||
           element_count(value.shape).value_or(0) < elements / 2) {
         continue;
       }
@@ -122,48 +110,49 @@ class Grouping {
         found = true;
       } else if (is_inside(value.node)) {
         nodes.insert(value.node);
-        const auto& operands = node_at(graph_, value.node).operands;
+        const auto& operands = graph_.nodes[value.node].operands;
         values.insert(values.end(), operands.begin(), operands.end());
       }
     }
-    const auto mixed = found ? product_behind(softmax.nodes.back(), nodes) : -1;
-    if (mixed < 0) return;
+    const NodeId mixed =
+        found ? product_behind(softmax.nodes.back(), nodes) : NodeId();
+    if (!mixed) return;
     nodes.insert(mixed);
-    for (const int n : nodes) {
-      const int other = group_of_[static_cast<size_t>(n)];
+    for (const NodeId n : nodes) {
+      const int other = group_of_[n];
       // A norm of its own, as of heads, is none of its business.
       if (other >= 0 && other != static_cast<int>(number)) return;
-      if (!biased_flash_ && node_at(graph_, n).op->is_trained_bias) {
+      if (!biased_flash_ && graph_.nodes[n].op->is_trained_bias) {
         return;
       }
     }
     softmax.kind = FusedGroup::Kind::Attention;
     softmax.nodes.assign(nodes.begin(), nodes.end());
-    for (const int n : nodes) {
-      group_of_[static_cast<size_t>(n)] = static_cast<int>(number);
+    for (const NodeId n : nodes) {
+      group_of_[n] = static_cast<int>(number);
     }
   }
 
   // The only product of values that reads the weights, whatever is done with
-  // them before; -1: none.
-  int product_behind(int node, std::set<int>& nodes) const {
+  // them before, if there is one.
+  NodeId product_behind(NodeId node, std::set<NodeId>& nodes) const {
     while (true) {
-      const auto result = static_cast<size_t>(node_at(graph_, node).result);
-      if (readers_[result].size() != 1) return -1;
-      node = readers_[result].front();
+      const std::vector<NodeId>& readers = readers_[graph_.nodes[node].result];
+      if (readers.size() != 1) return {};
+      node = readers.front();
       if (is_product_of_values(node)) return node;
-      if (!is_inside(node)) return -1;
+      if (!is_inside(node)) return {};
       nodes.insert(node);
     }
   }
 
   void find_inputs(FusedGroup& group) const {
-    const std::set<int> inside(group.nodes.begin(), group.nodes.end());
-    std::set<int> inputs;
-    for (const int n : group.nodes) {
-      for (const int operand : node_at(graph_, n).operands) {
-        const int maker = value_at(graph_, operand).node;
-        if (!is_weight(operand) && (maker < 0 || inside.count(maker) == 0)) {
+    const std::set<NodeId> inside(group.nodes.begin(), group.nodes.end());
+    std::set<ValueId> inputs;
+    for (const NodeId n : group.nodes) {
+      for (const ValueId operand : graph_.nodes[n].operands) {
+        const NodeId maker = graph_.values[operand].node;
+        if (!is_weight(operand) && (!maker || inside.count(maker) == 0)) {
           inputs.insert(operand);
         }
       }
@@ -172,17 +161,17 @@ class Grouping {
   }
 
   const Graph& graph_;
-  const std::vector<bool>& weights_;
+  const PerValue<bool>& weights_;
   bool biased_flash_;
-  std::vector<int> group_of_;
-  std::vector<std::vector<int>> readers_;
+  PerNode<int> group_of_;
+  PerValue<std::vector<NodeId>> readers_;
   std::vector<FusedGroup> groups_;
 };
 
 }  // namespace
 
 std::vector<FusedGroup> fused_groups(const Graph& graph,
-                                     const std::vector<bool>& weights,
+                                     const PerValue<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash) {
   return Grouping(graph, weights, biased_flash).run(attention);
@@ -195,14 +184,14 @@ bool is_one_kernel(const FusedGroup& group, bool native) {
          (native && (group.kind == Kind::Softmax || subtracts_mean));
 }
 
-std::vector<Share> expert_shares(const Graph& graph, double factor) {
-  std::vector<Share> shares(graph.values.size());
+PerValue<Share> expert_shares(const Graph& graph, double factor) {
+  PerValue<Share> shares(graph.values.size());
   for (const GraphNode& node : graph.nodes) {
-    Share& share = shares[static_cast<size_t>(node.result)];
+    Share& share = shares[node.result];
     if (node.op->exchange == TokenExchange::FromExperts) continue;
     if (node.op->exchange == TokenExchange::ToExperts) {
-      const Shape& choices = value_at(graph, node.operands[1]).shape;
-      const Shape& result = value_at(graph, node.result).shape;
+      const Shape& choices = graph.values[node.operands[1]].shape;
+      const Shape& result = graph.values[node.result].shape;
       const int64_t places = result[result.size() - 2];
       const double experts = static_cast<double>(result.front());
       const double wanted = std::ceil(
@@ -213,8 +202,8 @@ std::vector<Share> expert_shares(const Graph& graph, double factor) {
       }
       continue;
     }
-    for (const int operand : node.operands) {
-      const Share& of = shares[static_cast<size_t>(operand)];
+    for (const ValueId operand : node.operands) {
+      const Share& of = shares[operand];
       if (of.part != of.of) share = of;
     }
   }

@@ -39,11 +39,11 @@ namespace shardplan {
 // kernel may compute without writing down what is between.
 struct FusedGroup {
   enum class Kind : uint8_t { Norm, Softmax, Attention } kind = Kind::Norm;
-  std::vector<int> nodes;   // in order; the last gives the result
-  std::vector<int> inputs;  // values from outside that are no weights
+  std::vector<NodeId> nodes;    // in order; the last gives the result
+  std::vector<ValueId> inputs;  // from outside, and no weights
   // The value of which it keeps numbers of float32, `numbers` per element of
   // it: means and roots, logarithms of sums.
-  int row = -1;
+  ValueId row;
   int numbers = 1;
   // The group is a softmax whose result weights the values of attention.
   bool mixes = false;
@@ -55,7 +55,7 @@ bool is_one_kernel(const FusedGroup& group, bool native);
 // `biased_flash`: flash attention also where a bias is trained that is added to
 // the scores, whose gradient few kernels give.
 std::vector<FusedGroup> fused_groups(const Graph& graph,
-                                     const std::vector<bool>& weights,
+                                     const PerValue<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash = true);
 
@@ -67,6 +67,6 @@ struct Share {
   int64_t part = 1;
   int64_t of = 1;
 };
-std::vector<Share> expert_shares(const Graph& graph, double factor);
+PerValue<Share> expert_shares(const Graph& graph, double factor);
 
 }  // namespace shardplan

@@ -29,39 +29,35 @@ class Reading {
         keeping_(keeping),
         groups_(fused_groups(*view.program->graph, view.weights, attention,
                              keeping != Keeping::Eager)),
-        group_at_(view.program->graph->nodes.size(), -1),
+        group_at_(view.program->graph->nodes.size()),
         inputs_(groups_.size()),
         rows_(groups_.size()) {
-    const auto count = static_cast<size_t>(view.instructions());
+    const size_t count = view.program->instructions.size();
     reads.resize(count);
     inner.resize(count);
     differentiates.resize(count);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      for (const int n : groups_[g].nodes) {
-        group_at_[static_cast<size_t>(n)] = static_cast<int>(g);
-      }
+      for (const NodeId n : groups_[g].nodes) group_at_[n] = &groups_[g];
     }
-    for (int i = 0; i < view.instructions(); ++i) read(i);
+    for (const InstructionId i : view.instructions()) read(i);
   }
 
   // The group that an instruction computes a part of; null: none.
-  const FusedGroup* group_of(int i) const {
-    if (view_.at(i).node < 0 || !view_.computes(i)) return nullptr;
-    const int g = group_at_[static_cast<size_t>(view_.at(i).node)];
-    return g < 0 ? nullptr : &groups_[static_cast<size_t>(g)];
+  const FusedGroup* group_of(InstructionId i) const {
+    return view_.computes(i) ? group_at_[view_.at(i).node] : nullptr;
   }
-  bool is_attention(int i) const {
+  bool is_attention(InstructionId i) const {
     const FusedGroup* group = group_of(i);
     return group != nullptr && group->kind == FusedGroup::Kind::Attention;
   }
-  bool is_alone_pointwise(int i) const {
+  bool is_alone_pointwise(InstructionId i) const {
     return view_.computes(i) && group_of(i) == nullptr &&
            view_.op(i).repeat == Repeat::Pointwise;
   }
 
-  std::vector<BackwardReads> reads;
-  std::vector<bool> inner;
-  std::vector<std::vector<int>> differentiates;
+  PerInstruction<BackwardReads> reads;
+  PerInstruction<bool> inner;
+  PerInstruction<std::vector<RegisterId>> differentiates;
 
  private:
   bool is_fused(const FusedGroup& group) const {
@@ -69,16 +65,15 @@ class Reading {
            is_one_kernel(group, options_.native_kernels);
   }
 
-  void read(int i) {
+  void read(InstructionId i) {
     const Instruction& at = view_.at(i);
-    const auto n = static_cast<size_t>(i);
     if (at.kind == Instruction::Kind::Load) return;
     if (view_.reg(at.result).weight) return;
     const bool flows = view_.has_gradient(at.result);
-    if (flows) differentiates[n] = with_gradients(at.operands);
+    if (flows) differentiates[i] = with_gradients(at.operands);
     if (!view_.computes(i)) {
-      inner[n] = is_within_group(i);
-      if (inner[n]) differentiates[n].clear();
+      inner[i] = is_within_group(i);
+      if (inner[i]) differentiates[i].clear();
       return;
     }
     const FusedGroup* group = group_of(i);
@@ -89,23 +84,25 @@ class Reading {
     if (group != nullptr) copy_as_float(i, *group);
   }
 
-  std::vector<int> with_gradients(std::vector<int> registers) const {
-    std::erase_if(registers, [&](int reg) { return !view_.has_gradient(reg); });
+  std::vector<RegisterId> with_gradients(
+      std::vector<RegisterId> registers) const {
+    std::erase_if(registers,
+                  [&](RegisterId reg) { return !view_.has_gradient(reg); });
     return registers;
   }
 
   // Moves what one group makes for the same group.
-  bool is_within_group(int i) const {
-    const int node = view_.at(i).node;
-    const int maker = view_.reg(view_.at(i).operands[0]).maker;
+  bool is_within_group(InstructionId i) const {
+    const NodeId node = view_.at(i).node;
+    const InstructionId maker = view_.reg(view_.at(i).operands[0]).maker;
     const FusedGroup* from = group_of(maker);
-    return from != nullptr && is_fused(*from) && node >= 0 &&
+    return from != nullptr && is_fused(*from) && node &&
            is_in(from->nodes, node) && is_in(from->nodes, view_.at(maker).node);
   }
 
-  void read_alone(int i) {
+  void read_alone(InstructionId i) {
     const GradientReads& gradient = view_.op(i).gradient;
-    BackwardReads& found = reads[static_cast<size_t>(i)];
+    BackwardReads& found = reads[i];
     const auto& operands = view_.at(i).operands;
     for (size_t o = 0; o < operands.size(); ++o) {
       const bool read = gradient.operands != ReadOperands::None &&
@@ -134,16 +131,16 @@ class Reading {
 
   // Of a product with a weight of a layer that is computed in 8 bits and keeps
   // its input so; routers are not.
-  bool is_quantised_input(int i) const {
+  bool is_quantised_input(InstructionId i) const {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           !view_.part_name(view_.at(i).result).ends_with("logits");
+           !view_.part(view_.at(i).result).ends_with("logits");
   }
 
   // Products that read the same share what is made of it.
-  void keep_quantised(int reg, BackwardReads& found) {
-    const int root = view_.reg(reg).root;
+  void keep_quantised(RegisterId reg, BackwardReads& found) {
+    const RegisterId root = view_.reg(reg).root;
     if (!quantised_.insert(root).second) return;
     const Int128 bytes = view_.reg(root).bytes[static_cast<size_t>(keeping_)];
     const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
@@ -154,17 +151,17 @@ class Reading {
   // Shares are multiplied with what the last product of an expert reads, so
   // that nothing reads what it says. Gated activations do so in their kernel,
   // from what they read; else what the activation gave is kept beside.
-  void read_weighed(int i, BackwardReads& found) const {
+  void read_weighed(InstructionId i, BackwardReads& found) const {
     std::erase(found.registers, view_.at(i).operands[0]);
     if (!options_.weighs_in_experts)
       return;  // at least, whatever the framework
-    int product = view_.root(view_.at(i).operands[0]).maker;
+    InstructionId product = view_.root(view_.at(i).operands[0]).maker;
     while (!view_.op(product).is_product || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;
       product = view_.root(view_.at(product).operands[0]).maker;
     }
-    const int hidden = view_.reg(view_.at(product).operands[0]).root;
-    const int maker = view_.reg(hidden).maker;
+    const RegisterId hidden = view_.reg(view_.at(product).operands[0]).root;
+    const InstructionId maker = view_.reg(hidden).maker;
     if (!is_alone_pointwise(maker) ||
         view_.op(maker).gradient.operands == ReadOperands::OfOthers)
       return;
@@ -175,7 +172,7 @@ class Reading {
   // The first product of an adapter reads its input as PEFT makes it, for each
   // module anew: a copy in the dtype of the adapter, or what dropout leaves of
   // that, with a mask. At most, all of it and the input.
-  void keep_adapter_input(int i, BackwardReads& found) const {
+  void keep_adapter_input(InstructionId i, BackwardReads& found) const {
     if (keeping_ == Keeping::Least) return;
     const auto& operands = view_.at(i).operands;
     if (!view_.has_gradient(operands[1])) return;
@@ -193,7 +190,8 @@ class Reading {
 
   // Whether the gradient of another operand is asked for: of a product with a
   // frozen weight the weight alone is read.
-  bool is_read_for_others(const std::vector<int>& operands, size_t own) const {
+  bool is_read_for_others(const std::vector<RegisterId>& operands,
+                          size_t own) const {
     if (operands.size() < 2) return true;
     for (size_t o = 0; o < operands.size(); ++o) {
       if (o != own && view_.has_gradient(operands[o])) return true;
@@ -204,21 +202,20 @@ class Reading {
   // A byte per number that may be dropped; the least is to draw them again. Of
   // scores also what is left of them: their product reads that, and softmax
   // what it gave.
-  void keep_mask(int i) {
+  void keep_mask(InstructionId i) {
     if (keeping_ == Keeping::Least) return;
-    const int result = view_.at(i).result;
-    const std::string& name = view_.value(result).name;
-    const std::string_view part = view_.part_name(result);
+    const RegisterId result = view_.at(i).result;
+    const std::string_view part = view_.part(result);
     const FusedGroup* group = group_of(i);
     const bool probabilities =
         group != nullptr && group->kind == FusedGroup::Kind::Softmax &&
         group->mixes && view_.at(i).node == group->nodes.back();
-    if (name.find(':') != std::string::npos ||
+    if (view_.value(result).is_step() ||
         !(probabilities || part == "attn.output" || part == "cross.output" ||
           part == "mlp.output" || part.ends_with("embedded"))) {
       return;
     }
-    BackwardReads& found = reads[static_cast<size_t>(i)];
+    BackwardReads& found = reads[i];
     found.extra += local_elements(view_, result) *
                    (probabilities ? 1 + options_.element_bytes : 1);
     found.extra_of = view_.reg(result).value;
@@ -227,8 +224,8 @@ class Reading {
   // What operations keep on the way that are several in a framework: the tanh
   // of a GELU (transformers' NewGELUActivation: its cube, tanh, half, one
   // more), the tables of cosines and sines.
-  void keep_steps(int i, BackwardReads& found) const {
-    const int result = view_.at(i).result;
+  void keep_steps(InstructionId i, BackwardReads& found) const {
+    const RegisterId result = view_.at(i).result;
     const std::string_view op = view_.op(i).name;
     if (op == "gelu" &&
         text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
@@ -240,13 +237,12 @@ class Reading {
                      view_.reg(result).bytes[static_cast<size_t>(keeping_)];
       found.extra_of = view_.reg(result).value;
     } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
-      const int input = view_.at(i).operands[1];
+      const RegisterId input = view_.at(i).operands[1];
       found.extra += (groups_of_heads(i) - 1) *
                      view_.reg(input).bytes[static_cast<size_t>(keeping_)];
       found.extra_of = view_.reg(input).value;
     } else if (op == "rope") {
-      const Shape& shape =
-          view_.program->registers[static_cast<size_t>(result)].local_shape;
+      const Shape& shape = view_.program->registers[result].local_shape;
       const int dim =
           dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
       found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
@@ -257,7 +253,7 @@ class Reading {
 
   // How many query heads share a key's, in products of attention as
   // rules/architectures/blocks.yaml has them; 1 in all else.
-  int64_t groups_of_heads(int i) const {
+  int64_t groups_of_heads(InstructionId i) const {
     if (!view_.multiplies_values(i)) return 1;
     const std::string_view equation =
         text_of(view_.node(i).attributes, "equation", "");
@@ -265,32 +261,30 @@ class Reading {
                        : equation == "bhgqk,bkhd->bqhgd" ? 2
                                                          : 0;
     if (dim == 0) return 1;
-    const auto first = static_cast<size_t>(view_.at(i).operands[0]);
-    return view_.program->registers[first].local_shape[dim];
+    return view_.program->registers[view_.at(i).operands[0]].local_shape[dim];
   }
 
-  void read_fused(int i, const FusedGroup& group) {
+  void read_fused(InstructionId i, const FusedGroup& group) {
     const auto g = static_cast<size_t>(&group - groups_.data());
-    const auto n = static_cast<size_t>(i);
-    for (const int operand : view_.at(i).operands) {
+    for (const RegisterId operand : view_.at(i).operands) {
       if (is_in(group.inputs, view_.reg(operand).value) &&
           !is_in(inputs_[g], operand)) {
         inputs_[g].push_back(operand);
       }
     }
-    const int result = view_.at(i).result;
+    const RegisterId result = view_.at(i).result;
     if (view_.reg(result).value == group.row) {
       rows_[g] = local_elements(view_, result);
     }
     if (view_.at(i).node != group.nodes.back()) {
-      inner[n] = true;
-      differentiates[n].clear();
+      inner[i] = true;
+      differentiates[i].clear();
       return;
     }
     if (!view_.has_gradient(result)) return;
     // The last one speaks for all.
-    differentiates[n] = with_gradients(inputs_[g]);
-    BackwardReads& found = reads[n];
+    differentiates[i] = with_gradients(inputs_[g]);
+    BackwardReads& found = reads[i];
     found.attention = group.kind == FusedGroup::Kind::Attention;
     found.in_place =
         options_.softmax_in_place && group.kind == FusedGroup::Kind::Softmax;
@@ -304,7 +298,7 @@ class Reading {
       // Keys and values are repeated for all heads.
       const auto k = static_cast<size_t>(keeping_);
       const Int128 whole = view_.reg(result).bytes[k];
-      for (const int input : inputs_[g]) {
+      for (const RegisterId input : inputs_[g]) {
         const Int128 own = view_.reg(input).bytes[k];
         if (own < whole) found.extra += whole - own;
       }
@@ -313,15 +307,15 @@ class Reading {
 
   // Norms that are computed in float32 step by step keep a copy of their input,
   // those that subtract a mean in any case (transformers' CohereLayerNorm).
-  void copy_as_float(int i, const FusedGroup& group) {
+  void copy_as_float(InstructionId i, const FusedGroup& group) {
     const bool subtracts_mean = group.numbers == 2;
     if (group.kind != FusedGroup::Kind::Norm ||
         (options_.element_bytes >= kFloatBytes && !subtracts_mean) ||
         view_.at(i).node != group.nodes.front()) {
       return;
     }
-    BackwardReads& found = reads[static_cast<size_t>(i)];
-    for (const int operand : view_.at(i).operands) {
+    BackwardReads& found = reads[i];
+    for (const RegisterId operand : view_.at(i).operands) {
       if (view_.reg(operand).weight || !view_.has_gradient(operand)) continue;
       found.extra += local_elements(view_, operand) * kFloatBytes;
       found.extra_of = view_.reg(operand).value;
@@ -332,10 +326,10 @@ class Reading {
   const SegmentOptions& options_;
   Keeping keeping_;
   std::vector<FusedGroup> groups_;
-  std::vector<int> group_at_;  // per node; -1: none
-  std::vector<std::vector<int>> inputs_;
-  std::vector<Int128> rows_;  // numbers
-  std::set<int> quantised_;   // registers of which a copy in 8 bits is kept
+  PerNode<const FusedGroup*> group_at_;  // null: in none
+  std::vector<std::vector<RegisterId>> inputs_;
+  std::vector<Int128> rows_;        // numbers
+  std::set<RegisterId> quantised_;  // of which a copy in 8 bits is kept
 };
 
 // Values of modules that a policy computes again by themselves.
@@ -351,34 +345,33 @@ class ModuleValues {
       if (!is_of_layer(of)) continue;
       const auto segment = static_cast<size_t>(of.segment);
       if (is_sent_to_experts(of)) has_experts_[segment] = true;
-      if (part_name(view.graph(), of.value) == "attn.latent") {
+      if (view.graph().values[of.value].part() == "attn.latent") {
         is_latent_[segment] = true;
       }
     }
   }
 
   bool any() const { return !modules_.empty(); }
-  bool has(int reg) const {
+  bool has(RegisterId reg) const {
     return has_value(view_.reg(reg), view_.reg(reg).value);
   }
   // Whether a value is one of them, of a layer that makes `of`.
-  bool has_value(const HeldRegister& of, int value) const {
+  bool has_value(const HeldRegister& of, ValueId value) const {
     return is_of_layer(of) && std::any_of(modules_.begin(), modules_.end(),
                                           [&](const RecomputedModule* module) {
                                             return is_of(*module, of, value);
                                           });
   }
   bool is_of(const RecomputedModule& module, const HeldRegister& of,
-             int value) const {
+             ValueId value) const {
     using Of = RecomputedModule::Of;
     const auto segment = static_cast<size_t>(of.segment);
     const bool here = module.of == Of::Latent    ? is_latent_[segment]
                       : module.of == Of::Experts ? has_experts_[segment]
                                                  : !has_experts_[segment];
     if (!here) return false;
-    const std::string_view name =
-        view_.graph().values[static_cast<size_t>(value)].name;
-    const std::string_view part = part_name(view_.graph(), value);
+    const Value& made = view_.graph().values[value];
+    const std::string_view part = made.part();
     const auto names = [&](std::string_view each) {
       const size_t star = each.find('*');
       if (star != std::string_view::npos) {
@@ -386,7 +379,7 @@ class ModuleValues {
                part.ends_with(each.substr(star + 1));
       }
       return each == part || (each.ends_with('.') && part.starts_with(each)) ||
-             (each.find(':') != std::string_view::npos && name.ends_with(each));
+             each == made.part_and_step();
     };
     return std::any_of(module.parts.begin(), module.parts.end(), names) &&
            std::none_of(module.but.begin(), module.but.end(), names);
@@ -398,10 +391,9 @@ class ModuleValues {
 
  private:
   bool is_sent_to_experts(const HeldRegister& of) const {
-    const int node = view_.graph().values[static_cast<size_t>(of.value)].node;
-    return node >= 0 &&
-           view_.graph().nodes[static_cast<size_t>(node)].op->exchange ==
-               TokenExchange::ToExperts;
+    const NodeId node = view_.graph().values[of.value].node;
+    return node &&
+           view_.graph().nodes[node].op->exchange == TokenExchange::ToExperts;
   }
 
   const ProgramView& view_;
@@ -416,7 +408,7 @@ class Marking {
   Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
           const Remat& remat, const ModuleValues& modules)
       : kept(view.registers.size()),
-        needed_by(view.registers.size(), -1),
+        needed_by(view.registers.size()),
         view_(view),
         reading_(reading),
         keeping_(keeping),
@@ -424,22 +416,22 @@ class Marking {
         modules_(modules),
         through_(view.registers.size()) {}
 
-  // Per register: whether it stays, and the first instruction that needs it.
-  std::vector<bool> kept;
-  std::vector<int> needed_by;
+  // Whether a register stays, and the first instruction that needs it.
+  PerRegister<bool> kept;
+  PerRegister<InstructionId> needed_by;
 
   // All that an instruction's backward reads, with nothing computed again but
   // what this way of keeping does.
-  void mark_reads(int i) {
+  void mark_reads(InstructionId i) {
     const bool pointwise = reading_.is_alone_pointwise(i);
-    for (const int reg : reading_.reads[static_cast<size_t>(i)].registers) {
+    for (const RegisterId reg : reading_.reads[i].registers) {
       mark(reg, i, pointwise);
     }
   }
 
   // The same where its layer is computed again.
-  void mark_repeated(int i) {
-    for (const int reg : reading_.reads[static_cast<size_t>(i)].registers) {
+  void mark_repeated(InstructionId i) {
+    for (const RegisterId reg : reading_.reads[i].registers) {
       mark_again(reg, view_.segment(i), i);
     }
   }
@@ -448,32 +440,31 @@ class Marking {
   // backward needs it or not: PyTorch's selective checkpointing caches what the
   // operations give that it names.
   void mark_all_named() {
-    for (size_t r = 0; r < view_.registers.size(); ++r) {
+    for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       if (is_repeated(view_, remat_, of.segment) && !of.weight && !of.output &&
-          !of.loaded && of.root == static_cast<int>(r) &&
-          view_.has_gradient(static_cast<int>(r)) && view_.computes(of.maker) &&
-          !reading_.inner[static_cast<size_t>(of.maker)] &&
-          may_be_kept(static_cast<int>(r))) {
+          !of.loaded && of.root == r && view_.has_gradient(r) &&
+          view_.computes(of.maker) && !reading_.inner[of.maker] &&
+          may_be_kept(r)) {
         kept[r] = true;
       }
     }
   }
 
-  // The operation that gives a register, whatever was moved since; -1: none.
-  int product_of(int reg) const {
-    int product = view_.reg(reg).maker;
+  // The operation that gives a register, whatever was moved since; or none.
+  InstructionId product_of(RegisterId reg) const {
+    InstructionId product = view_.reg(reg).maker;
     while (!view_.computes(product)) {
-      if (view_.at(product).kind == Instruction::Kind::Load) return -1;
+      if (view_.at(product).kind == Instruction::Kind::Load) return {};
       product = view_.reg(view_.at(product).operands[0]).maker;
     }
     return product;
   }
-  bool is_weight_product(int i) const {
+  bool is_weight_product(InstructionId i) const {
     return view_.op(i).is_product && !view_.multiplies_values(i) &&
            !reading_.is_attention(i);
   }
-  bool is_context(int i) const {
+  bool is_context(InstructionId i) const {
     return reading_.is_attention(i) || is_mixed(i);
   }
 
@@ -481,45 +472,44 @@ class Marking {
   void forget_ways() { through_.assign(through_.size(), false); }
 
   void number_products() {
-    product_number_.assign(static_cast<size_t>(view_.instructions()), 0);
+    product_number_.assign(view_.program->instructions.size(), 0);
     std::map<int, int> next;
-    for (int i = 0; i < view_.instructions(); ++i) {
+    for (const InstructionId i : view_.instructions()) {
       if (view_.computes(i) && view_.op(i).is_product &&
           !view_.multiplies_values(i)) {
-        product_number_[static_cast<size_t>(i)] = next[view_.segment(i)]++;
+        product_number_[i] = next[view_.segment(i)]++;
       }
     }
   }
 
  private:
-  void mark(int reg, int needed, bool from_pointwise) {
-    const auto r = static_cast<size_t>(view_.reg(reg).root);
+  void mark(RegisterId reg, InstructionId needed, bool from_pointwise) {
+    const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
-    const bool through = is_repeated_now(of.maker, from_pointwise) ||
-                         is_of_module(static_cast<int>(r));
-    std::vector<bool>& seen = through ? through_ : kept;
+    const bool through =
+        is_repeated_now(of.maker, from_pointwise) || is_of_module(r);
+    PerRegister<bool>& seen = through ? through_ : kept;
     if (seen[r]) return;
     seen[r] = true;
     if (!through) {
       needed_by[r] = needed;
       return;
     }
-    for (const int operand : view_.at(of.maker).operands) {
+    for (const RegisterId operand : view_.at(of.maker).operands) {
       mark(operand, needed, from_pointwise);
     }
   }
 
   // Whether a module that is computed again makes it, as it is or within a
   // kernel.
-  bool is_of_module(int reg) const {
+  bool is_of_module(RegisterId reg) const {
     if (!modules_.any() || view_.reg(reg).loaded) return false;
-    const auto maker = static_cast<size_t>(view_.reg(reg).maker);
-    return modules_.has(reg) || reading_.inner[maker];
+    return modules_.has(reg) || reading_.inner[view_.reg(reg).maker];
   }
 
   // Whether what it makes is computed again rather than kept.
-  bool is_repeated_now(int maker, bool from_pointwise) const {
+  bool is_repeated_now(InstructionId maker, bool from_pointwise) const {
     const Instruction& made = view_.at(maker);
     if (keeping_ == Keeping::Eager || made.kind == Instruction::Kind::Load) {
       return false;
@@ -537,29 +527,28 @@ class Marking {
            (is_cheap(view_.op(maker).repeat) || view_.multiplies_values(maker));
   }
 
-  void mark_again(int reg, int segment, int needed) {
-    const auto r = static_cast<size_t>(view_.reg(reg).root);
+  void mark_again(RegisterId reg, int segment, InstructionId needed) {
+    const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
-    const bool stays =
-        of.loaded || of.segment != segment || may_be_kept(static_cast<int>(r));
-    std::vector<bool>& seen = stays ? kept : through_;
+    const bool stays = of.loaded || of.segment != segment || may_be_kept(r);
+    PerRegister<bool>& seen = stays ? kept : through_;
     if (seen[r]) return;
     seen[r] = true;
     if (stays) {
-      if (needed_by[r] < 0) needed_by[r] = needed;
+      if (!needed_by[r]) needed_by[r] = needed;
       return;
     }
-    for (const int operand : view_.at(of.maker).operands) {
+    for (const RegisterId operand : view_.at(of.maker).operands) {
       mark_again(operand, segment, needed);
     }
   }
 
-  bool may_be_kept(int reg) const {
+  bool may_be_kept(RegisterId reg) const {
     const RematPolicy& policy = *remat_.policy;
-    if (is_in(policy.kept, view_.part_name(reg))) return true;
-    const int product = product_of(reg);
-    if (product < 0) return false;
+    if (is_in(policy.kept, view_.part(reg))) return true;
+    const InstructionId product = product_of(reg);
+    if (!product) return false;
     if (is_context(product)) {
       return policy.attention ||
              (policy.other_products && view_.multiplies_values(product) &&
@@ -568,14 +557,13 @@ class Marking {
     if (!view_.op(product).is_product) return false;
     if (view_.multiplies_values(product)) return policy.other_products;
     return policy.weight_products &&
-           (!policy.every_second_product ||
-            product_number_[static_cast<size_t>(product)] % 2 == 0);
+           (!policy.every_second_product || product_number_[product] % 2 == 0);
   }
 
   // Whether the product reads what a softmax gives.
-  bool is_mixed(int i) const {
+  bool is_mixed(InstructionId i) const {
     if (!view_.multiplies_values(i)) return false;
-    for (const int operand : view_.at(i).operands) {
+    for (const RegisterId operand : view_.at(i).operands) {
       const FusedGroup* group = reading_.group_of(view_.root(operand).maker);
       if (group != nullptr && group->kind == FusedGroup::Kind::Softmax) {
         return true;
@@ -589,8 +577,8 @@ class Marking {
   Keeping keeping_;
   const Remat& remat_;
   const ModuleValues& modules_;
-  std::vector<bool> through_;  // on the way to what is kept
-  std::vector<int> product_number_;
+  PerRegister<bool> through_;  // on the way to what is kept
+  PerInstruction<int> product_number_;
 };
 
 }  // namespace
@@ -625,7 +613,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   static const RematPolicy kNone;
   const ModuleValues none(view, kNone);
   Marking all(view, running, keeping, remat, none);
-  for (int i = 0; i < view.instructions(); ++i) all.mark_reads(i);
+  for (const InstructionId i : view.instructions()) all.mark_reads(i);
   KeptValues values;
   values.alive = all.kept;
   values.kept = all.kept;
@@ -633,16 +621,16 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   values.reads = running.reads;
   values.inner = running.inner;
   values.differentiates = running.differentiates;
-  for (size_t r = 0; r < view.registers.size(); ++r) {
+  for (const RegisterId r : view.registers.ids()) {
     const HeldRegister& of = view.registers[r];
-    const int made =
-        of.weight || of.loaded ? -1 : all.product_of(static_cast<int>(r));
-    values.products.push_back(made >= 0 && all.is_weight_product(made));
-    values.contexts.push_back(made >= 0 && all.is_context(made));
+    const InstructionId made =
+        of.weight || of.loaded ? InstructionId() : all.product_of(r);
+    values.products.push_back(made && all.is_weight_product(made));
+    values.contexts.push_back(made && all.is_context(made));
   }
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
-  const auto extra = [&](const Reading& reading, int i) -> KeptExtra {
-    const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
+  const auto extra = [&](const Reading& reading, InstructionId i) -> KeptExtra {
+    const BackwardReads& reads = reading.reads[i];
     if (reads.extra == 0 ||
         (modules.any() &&
          modules.has_value(view.reg(view.at(i).result), reads.extra_of))) {
@@ -654,7 +642,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
     return stays ? KeptExtra{reads.extra, reads.extra_of} : KeptExtra{};
   };
   if (remat.is_none()) {
-    for (int i = 0; i < view.instructions(); ++i) {
+    for (const InstructionId i : view.instructions()) {
       values.extra_kept.push_back(extra(running, i));
     }
     return values;
@@ -667,15 +655,15 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   Marking marks(view, keeping_reads, keeping, remat, modules);
   marks.number_products();
   const bool whole = !remat.policy->by_modules();
-  const auto repeats = [&](int i) {
+  const auto repeats = [&](InstructionId i) {
     return whole && is_repeated(view, remat, view.segment(i));
   };
-  for (int i = 0; i < view.instructions(); ++i) {
+  for (const InstructionId i : view.instructions()) {
     if (repeats(i)) marks.mark_repeated(i);
   }
   if (keeping == Keeping::Eager && whole) marks.mark_all_named();
   marks.forget_ways();
-  for (int i = 0; i < view.instructions(); ++i) {
+  for (const InstructionId i : view.instructions()) {
     if (!repeats(i)) marks.mark_reads(i);
     values.extra_kept.push_back(extra(keeping_reads, i));
   }

@@ -21,9 +21,9 @@ namespace shardplan {
 // whose storage it has, and which layer it is of.
 
 struct HeldRegister {
-  int value = 0;
-  int maker = -1;                         // instruction
-  int root = 0;                           // the register whose storage it is
+  ValueId value;
+  InstructionId maker;
+  RegisterId root;                        // whose storage it is
   int segment = 0;                        // that makes it
   bool weight = false;                    // or made of weights alone
   bool output = false;                    // logits, which are counted apart
@@ -32,73 +32,70 @@ struct HeldRegister {
   // Of these, what a moment holds that does not keep it: of values of experts
   // that run one at a time, one expert's.
   std::array<Int128, kKeepings> moment{};
-  int last_read = -1;  // instruction; of all that share its storage
+  InstructionId last_read;  // of all that share its storage
 };
 
 // The program must outlive it.
 struct ProgramView {
   const Program* program = nullptr;
-  std::vector<bool> weights;  // per value
-  // Per value, whether backward gives a gradient of it: of what is trained, and
+  PerValue<bool> weights;
+  // Whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
-  std::vector<bool> flows;
+  PerValue<bool> flows;
   bool any_frozen = false;
-  std::vector<HeldRegister> registers;
+  PerRegister<HeldRegister> registers;
   // Segments (activations/segments.h): the layer of the graph that each is, -1
   // for what stands around layers; and per instruction which segment it is in,
   // -1 for a load.
   std::vector<int> layer_of_segment;
-  std::vector<int> segment_of;
+  PerInstruction<int> segment_of;
 
-  int instructions() const {
-    return static_cast<int>(program->instructions.size());
+  IdRange<InstructionId> instructions() const {
+    return program->instructions.ids();
   }
   const Graph& graph() const { return *program->graph; }
-  const Instruction& at(int i) const {
-    return program->instructions[static_cast<size_t>(i)];
+  const Instruction& at(InstructionId i) const {
+    return program->instructions[i];
   }
-  const GraphNode& node(int i) const {
-    return program->graph->nodes[static_cast<size_t>(at(i).node)];
+  const GraphNode& node(InstructionId i) const {
+    return program->graph->nodes[at(i).node];
   }
-  const OpDef& op(int i) const { return *node(i).op; }
-  bool computes(int i) const {
+  const OpDef& op(InstructionId i) const { return *node(i).op; }
+  bool computes(InstructionId i) const {
     return at(i).kind == Instruction::Kind::Compute;
   }
-  const HeldRegister& reg(int number) const {
-    return registers[static_cast<size_t>(number)];
+  const HeldRegister& reg(RegisterId number) const { return registers[number]; }
+  const HeldRegister& root(RegisterId number) const {
+    return reg(reg(number).root);
   }
-  const HeldRegister& root(int number) const { return reg(reg(number).root); }
-  bool has_gradient(int number) const {
-    return flows[static_cast<size_t>(reg(number).value)];
+  bool has_gradient(RegisterId number) const {
+    return flows[reg(number).value];
   }
-  const Value& value(int number) const {
-    return graph().values[static_cast<size_t>(reg(number).value)];
+  const Value& value(RegisterId number) const {
+    return graph().values[reg(number).value];
   }
-  // The name of the register's value without its layer.
-  std::string_view part_name(int number) const;
-  int segment(int i) const { return segment_of[static_cast<size_t>(i)]; }
+  std::string_view part(RegisterId number) const {
+    return value(number).part();
+  }
+  int segment(InstructionId i) const { return segment_of[i]; }
   // A layer, rather than what stands around layers.
   bool is_layer(int segment) const {
     return layer_of_segment[static_cast<size_t>(segment)] >= 0;
   }
   // A product of two activations.
-  bool multiplies_values(int i) const;
+  bool multiplies_values(InstructionId i) const;
 };
 
 ProgramView view_of(const Program& program, const SegmentOptions& options);
 
 // On a device, of one number each.
-Int128 local_elements(const ProgramView& view, int number);
-
-// A value's name within its layer, without what is done on the way to it:
-// "attn.query" of "layers.3.attn.query:projected".
-std::string_view part_name(const Graph& graph, int value);
+Int128 local_elements(const ProgramView& view, RegisterId number);
 
 // What backward of one instruction reads.
 struct BackwardReads {
-  std::vector<int> registers;
-  Int128 extra = 0;        // bytes: numbers of rows, copies in float32
-  int extra_of = -1;       // of which value
+  std::vector<RegisterId> registers;
+  Int128 extra = 0;  // bytes: numbers of rows, copies in float32
+  ValueId extra_of;
   bool attention = false;  // they are of attention
   // The gradient that it gives takes the place of the one that it reads.
   bool in_place = false;
@@ -106,28 +103,27 @@ struct BackwardReads {
 
 struct KeptExtra {
   Int128 bytes = 0;
-  int of = -1;  // of which value
+  ValueId of = {};
 };
 
 struct KeptValues {
-  // Per register (of those that have storage of their own): there while the
-  // backward of its layer runs; there from forward to backward.
-  std::vector<bool> alive;
-  std::vector<bool> kept;
-  // Per register, the first instruction that needs it; -1: none.
-  std::vector<int> needed_by;
-  // Per instruction: what its backward reads, as it runs; of these numbers of
-  // rows and copies, what stays from forward to backward.
-  std::vector<BackwardReads> reads;
-  std::vector<KeptExtra> extra_kept;
-  // Per instruction: only its own group sees what it makes.
-  std::vector<bool> inner;
-  // Per instruction, of whose operands its backward gives gradients.
-  std::vector<std::vector<int>> differentiates;
-  // Per register, whatever was moved since: a product with a weight gives it;
-  // attention does.
-  std::vector<bool> products;
-  std::vector<bool> contexts;
+  // Of registers that have storage of their own: there while the backward of
+  // its layer runs; there from forward to backward.
+  PerRegister<bool> alive;
+  PerRegister<bool> kept;
+  // The first instruction that needs it, if any does.
+  PerRegister<InstructionId> needed_by;
+  // What backward reads, as it runs; of these numbers of rows and copies, what
+  // stays from forward to backward.
+  PerInstruction<BackwardReads> reads;
+  PerInstruction<KeptExtra> extra_kept;
+  // Only its own group sees what an instruction makes.
+  PerInstruction<bool> inner;
+  // Of which operands its backward gives gradients.
+  PerInstruction<std::vector<RegisterId>> differentiates;
+  // Whatever was moved since: a product with a weight gives it; attention does.
+  PerRegister<bool> products;
+  PerRegister<bool> contexts;
 };
 
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,

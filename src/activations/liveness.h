@@ -25,19 +25,20 @@ namespace shardplan {
 //   extra(i)    bytes that an instruction leaves beside its result
 //   visit(i, held)  when it has run, before anything is let go of
 template <typename Bytes, typename Stays, typename Extra, typename Visit>
-void walk_forward(const ProgramView& view, std::span<const int> instructions,
-                  Bytes bytes, Stays stays, Extra extra, Visit visit) {
+void walk_forward(const ProgramView& view,
+                  std::span<const InstructionId> instructions, Bytes bytes,
+                  Stays stays, Extra extra, Visit visit) {
   Int128 held = 0;
-  for (const int i : instructions) {
-    const int result = view.at(i).result;
+  for (const InstructionId i : instructions) {
+    const RegisterId result = view.at(i).result;
     if (view.reg(result).root == result) held += bytes(result);
     held += extra(i);
     visit(i, held);
-    std::set<int> read;
-    for (const int operand : view.at(i).operands) {
+    std::set<RegisterId> read;
+    for (const RegisterId operand : view.at(i).operands) {
       read.insert(view.reg(operand).root);
     }
-    for (const int root : read) {
+    for (const RegisterId root : read) {
       if (view.reg(root).last_read == i && !stays(root)) held -= bytes(root);
     }
   }
@@ -48,7 +49,7 @@ void walk_forward(const ProgramView& view, std::span<const int> instructions,
 // parameters and what is made of parameters alone are not counted; outputs
 // stay. Numbers take `element_bytes`, integers 4; experts have places for as
 // many tokens as `expert_factor` says.
-std::vector<Int128> forward_liveness(const Program& program,
-                                     const SegmentOptions& options);
+PerInstruction<Int128> forward_liveness(const Program& program,
+                                        const SegmentOptions& options);
 
 }  // namespace shardplan

@@ -12,13 +12,13 @@ namespace shardplan {
 namespace {
 
 void find_segments(ProgramView& view) {
-  view.segment_of.assign(static_cast<size_t>(view.instructions()), -1);
+  view.segment_of.assign(view.program->instructions.size(), -1);
   std::map<int, int> known;  // segments, by their layer
   int last = -1;             // segment, of the instruction before
-  for (int i = 0; i < view.instructions(); ++i) {
+  for (const InstructionId i : view.instructions()) {
     if (view.at(i).kind == Instruction::Kind::Load) continue;
     // An instruction belongs to the layer of the node that it serves.
-    const int layer = view.at(i).node < 0 ? -1 : view.node(i).layer;
+    const int layer = view.at(i).node ? view.node(i).layer : -1;
     const auto found = known.find(layer);
     auto number = static_cast<int>(view.layer_of_segment.size());
     if (layer >= 0 && found != known.end()) {
@@ -29,7 +29,7 @@ void find_segments(ProgramView& view) {
       known[layer] = number;
       view.layer_of_segment.push_back(layer);
     }
-    view.segment_of[static_cast<size_t>(i)] = number;
+    view.segment_of[i] = number;
     last = number;
   }
 }
@@ -53,54 +53,50 @@ int64_t unit_of(const SegmentOptions& options, NumberType type,
 // Per value, how many experts it is of, where each has a part of it that no
 // other expert's needs: between where tokens are dealt out and where answers
 // are, and weights there; else 1.
-std::vector<int64_t> experts_of_values(const Graph& graph,
-                                       const std::vector<bool>& weights) {
-  std::vector<int64_t> experts(graph.values.size(), 1);
-  std::vector<int> answers;
+PerValue<int64_t> experts_of_values(const Graph& graph,
+                                    const PerValue<bool>& weights) {
+  PerValue<int64_t> experts(graph.values.size(), 1);
+  std::vector<ValueId> answers;
   for (const GraphNode& node : graph.nodes) {
     if (node.op->exchange == TokenExchange::ToExperts) continue;
     if (node.op->exchange == TokenExchange::FromExperts) {
       answers.push_back(node.operands[0]);
       continue;
     }
-    int64_t& of = experts[static_cast<size_t>(node.result)];
-    for (const int operand : node.operands) {
-      const Value& value = graph.values[static_cast<size_t>(operand)];
+    int64_t& of = experts[node.result];
+    for (const ValueId operand : node.operands) {
+      const Value& value = graph.values[operand];
       const bool is_dealt =
-          value.node >= 0 &&
-          graph.nodes[static_cast<size_t>(value.node)].op->exchange ==
-              TokenExchange::ToExperts;
-      of = std::max(of, is_dealt ? value.shape.front()
-                                 : experts[static_cast<size_t>(operand)]);
+          value.node &&
+          graph.nodes[value.node].op->exchange == TokenExchange::ToExperts;
+      of = std::max(of, is_dealt ? value.shape.front() : experts[operand]);
     }
     if (of == 1) continue;
-    for (const int operand : node.operands) {
-      const auto v = static_cast<size_t>(operand);
+    for (const ValueId v : node.operands) {
       if (weights[v]) experts[v] = of;
     }
   }
-  for (const int value : answers) experts[static_cast<size_t>(value)] = 1;
+  for (const ValueId value : answers) experts[value] = 1;
   return experts;
 }
 
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
-  const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
-  const std::vector<int64_t> experts =
+  const PerValue<Share> shares = expert_shares(graph, options.expert_factor);
+  const PerValue<int64_t> experts =
       options.experts_apart ? experts_of_values(graph, view.weights)
-                            : std::vector<int64_t>(graph.values.size(), 1);
-  const std::set<int> outputs(graph.outputs.begin(), graph.outputs.end());
+                            : PerValue<int64_t>(graph.values.size(), 1);
+  const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
-  for (int i = 0; i < view.instructions(); ++i) {
+  for (const InstructionId i : view.instructions()) {
     const Instruction& made = view.at(i);
-    const auto number = static_cast<size_t>(made.result);
-    HeldRegister& reg = view.registers[number];
-    reg.value = view.program->registers[number].value;
+    HeldRegister& reg = view.registers[made.result];
+    reg.value = view.program->registers[made.result].value;
     reg.maker = i;
     reg.root = made.result;
     reg.segment = std::max(view.segment(i), 0);
     reg.loaded = made.kind == Instruction::Kind::Load;
-    const auto v = static_cast<size_t>(reg.value);
+    const ValueId v = reg.value;
     reg.weight = view.weights[v];
     reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
                  graph.values[v].kind == Value::Kind::Result;
@@ -116,8 +112,8 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
         view.op(i).repeat == Repeat::View) {
       reg.root = view.reg(made.operands[0]).root;
     }
-    for (const int operand : made.operands) {
-      view.registers[static_cast<size_t>(view.reg(operand).root)].last_read = i;
+    for (const RegisterId operand : made.operands) {
+      view.registers[view.reg(operand).root].last_read = i;
     }
   }
 }
@@ -125,10 +121,10 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
 // What logits are before their bias is added goes with them: the sum takes its
 // place.
 void describe_outputs(ProgramView& view) {
-  for (const int output : view.program->outputs) {
-    int number = output;
+  for (const RegisterId output : view.program->outputs) {
+    RegisterId number = output;
     while (view.reg(number).output) {
-      const int maker = view.reg(number).maker;
+      const InstructionId maker = view.reg(number).maker;
       if (view.at(maker).operands.empty()) break;
       const bool sums = view.computes(maker) &&
                         view.op(maker).second_sign == 1 &&
@@ -138,7 +134,7 @@ void describe_outputs(ProgramView& view) {
         break;
       }
       number = view.at(maker).operands[0];
-      HeldRegister& before = view.registers[static_cast<size_t>(number)];
+      HeldRegister& before = view.registers[number];
       if (before.weight || before.loaded ||
           local_elements(view, number) != local_elements(view, output)) {
         break;
@@ -155,33 +151,27 @@ void find_gradients(ProgramView& view) {
   view.any_frozen =
       std::any_of(graph.values.begin(), graph.values.end(),
                   [](const Value& value) { return value.frozen; });
-  std::vector<bool>& flows = view.flows;
+  PerValue<bool>& flows = view.flows;
   flows.assign(graph.values.size(), !view.any_frozen);
   if (!view.any_frozen) return;
-  for (size_t v = 0; v < flows.size(); ++v) {
+  for (const ValueId v : flows.ids()) {
     const Value& value = graph.values[v];
     flows[v] = value.kind == Value::Kind::Parameter && !value.frozen;
   }
   for (const GraphNode& node : graph.nodes) {
-    const auto result = static_cast<size_t>(node.result);
-    flows[result] =
-        graph.values[result].type != NumberType::Integer &&
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return flows[static_cast<size_t>(v)]; });
+    const ValueId result = node.result;
+    flows[result] = graph.values[result].type != NumberType::Integer &&
+                    std::any_of(node.operands.begin(), node.operands.end(),
+                                [&](ValueId v) { return flows[v]; });
   }
 }
 
 }  // namespace
 
-std::string_view ProgramView::part_name(int number) const {
-  return shardplan::part_name(graph(), reg(number).value);
-}
-
-bool ProgramView::multiplies_values(int i) const {
+bool ProgramView::multiplies_values(InstructionId i) const {
   if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
-  return !weights[static_cast<size_t>(operands[0])] &&
-         !weights[static_cast<size_t>(operands[1])];
+  return !weights[operands[0]] && !weights[operands[1]];
 }
 
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
@@ -195,20 +185,9 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   return view;
 }
 
-Int128 local_elements(const ProgramView& view, int number) {
-  const Shape& shape =
-      view.program->registers[static_cast<size_t>(number)].local_shape;
+Int128 local_elements(const ProgramView& view, RegisterId number) {
+  const Shape& shape = view.program->registers[number].local_shape;
   return static_cast<Int128>(element_count(shape).value_or(0));
-}
-
-std::string_view part_name(const Graph& graph, int value) {
-  std::string_view name = graph.values[static_cast<size_t>(value)].name;
-  const GraphLayer* const layer = layer_of(graph, value);
-  // A slice of a stacked weight keeps the name of the stack.
-  if (layer != nullptr && name.starts_with(layer->name + ".")) {
-    name.remove_prefix(layer->name.size() + 1);
-  }
-  return name.substr(0, name.find(':'));
 }
 
 }  // namespace shardplan

@@ -13,19 +13,15 @@
 namespace shardplan {
 namespace {
 
-std::string folded_part(const std::string& name) {
-  return folded_name(name.substr(0, name.find(':')));
-}
-
 // Registers that are there, with their bytes; the sum is kept beside.
 struct AliveBytes {
-  std::map<int, Int128> bytes = {};
+  std::map<RegisterId, Int128> bytes = {};
   Int128 total = 0;
 
-  void add(int reg, Int128 amount) {
+  void add(RegisterId reg, Int128 amount) {
     if (bytes.emplace(reg, amount).second) total += amount;
   }
-  void drop(int reg) {
+  void drop(RegisterId reg) {
     const auto found = bytes.find(reg);
     if (found == bytes.end()) return;
     total -= found->second;
@@ -36,7 +32,7 @@ struct AliveBytes {
 // The moment of backward at which most is alive.
 struct Peak {
   Int128 bytes = 0;
-  int at = -1;  // instruction
+  InstructionId at = {};
 };
 
 // The passes over one segment, under one way of keeping.
@@ -45,7 +41,7 @@ class Sweep {
   Sweep(const ProgramView& view, const KeptValues& values, size_t keeping,
         int segment)
       : view_(view), values_(values), k_(keeping), segment_(segment) {
-    for (int i = 0; i < view.instructions(); ++i) {
+    for (const InstructionId i : view.instructions()) {
       if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
         own_.push_back(i);
         flows_ = flows_ || view.has_gradient(view.at(i).result);
@@ -59,31 +55,31 @@ class Sweep {
   // The most that is alive, where these registers stay. Where no gradient flows
   // a program that runs operation by operation still holds what its variables
   // refer to, and these are taken to be all of the segment.
-  Int128 forward(const std::vector<bool>& kept) const {
+  Int128 forward(const PerRegister<bool>& kept) const {
     const bool holds_all = !flows_ && k_ == static_cast<size_t>(Keeping::Eager);
     Int128 most = 0;
     walk_forward(
         view_, own_,
-        [&](int reg) {
+        [&](RegisterId reg) {
           if (!is_of_segment(reg) || !is_stored(reg)) return Int128{0};
-          return kept[static_cast<size_t>(reg)] ? bytes(reg) : moment(reg);
+          return kept[reg] ? bytes(reg) : moment(reg);
         },
-        [&](int reg) { return holds_all || kept[static_cast<size_t>(reg)]; },
-        [&](int i) { return values_.reads[static_cast<size_t>(i)].extra; },
-        [&](int, Int128 held) { most = std::max(most, held); });
+        [&](RegisterId reg) { return holds_all || kept[reg]; },
+        [&](InstructionId i) { return values_.reads[i].extra; },
+        [&](InstructionId, Int128 held) { most = std::max(most, held); });
     return most;
   }
 
   // What earlier segments made that is read in this one or behind it, beside
   // what is kept: of frozen layers not even their inputs are.
-  Int128 handed_in(const std::vector<bool>& kept) const {
+  Int128 handed_in(const PerRegister<bool>& kept) const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
-    for (size_t r = 0; r < view_.registers.size(); ++r) {
+    for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       const bool is_past = of.maker < own_.front() && of.segment != segment_ &&
                            of.last_read >= own_.front();
-      if (is_past && !kept[r] && is_stored(static_cast<int>(r))) {
+      if (is_past && !kept[r] && is_stored(r)) {
         sum += of.bytes[k_];
       }
     }
@@ -94,11 +90,11 @@ class Sweep {
   Int128 stream() const {
     if (own_.empty()) return 0;
     Int128 sum = 0;
-    for (size_t r = 0; r < view_.registers.size(); ++r) {
+    for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       if (of.maker < own_.front() && of.segment != segment_ &&
-          of.last_read >= own_.front() && is_stored(static_cast<int>(r)) &&
-          view_.graph().values[static_cast<size_t>(of.value)].learned) {
+          of.last_read >= own_.front() && is_stored(r) &&
+          view_.graph().values[of.value].learned) {
         sum += of.bytes[k_];
       }
     }
@@ -106,9 +102,9 @@ class Sweep {
   }
 
   // Inputs that nothing keeps for backward, and who gave them still has.
-  Int128 inputs(const std::vector<bool>& kept) const {
+  Int128 inputs(const PerRegister<bool>& kept) const {
     Int128 sum = 0;
-    for (size_t r = 0; r < view_.registers.size(); ++r) {
+    for (const RegisterId r : view_.registers.ids()) {
       const HeldRegister& of = view_.registers[r];
       if (of.loaded && !of.weight && !kept[r]) sum += of.bytes[k_];
     }
@@ -118,8 +114,8 @@ class Sweep {
   // Gradients of what later segments read: there when backward begins.
   Int128 handed_on() const {
     Int128 sum = 0;
-    for (const int i : own_) {
-      const int result = view_.at(i).result;
+    for (const InstructionId i : own_) {
+      const RegisterId result = view_.at(i).result;
       if (is_read_later(result)) sum += bytes(result);
     }
     return sum;
@@ -127,7 +123,8 @@ class Sweep {
 
   Peak backward() const {
     Peak peak;
-    walk_back([&](int i, Int128 alive, const AliveBytes&, const AliveBytes&) {
+    walk_back([&](InstructionId i, Int128 alive, const AliveBytes&,
+                  const AliveBytes&) {
       if (alive > peak.bytes) peak = {alive, i};
     });
     return peak;
@@ -135,50 +132,50 @@ class Sweep {
 
   // What is alive at that moment, by name.
   void describe(const Peak& peak, std::map<std::string, Int128>& by) const {
-    walk_back([&](int i, Int128 alive, const AliveBytes& registers,
+    walk_back([&](InstructionId i, Int128 alive, const AliveBytes& registers,
                   const AliveBytes& gradients) {
       if (i != peak.at) return;
       for (const auto& [reg, amount] : registers.bytes) {
-        by[folded_part(view_.value(reg).name)] += amount;
+        by[folded_name(view_.value(reg).whole())] += amount;
       }
       for (const auto& [reg, amount] : gradients.bytes) {
-        by["gradient of " + folded_part(view_.value(reg).name)] += amount;
+        by["gradient of " + folded_name(view_.value(reg).whole())] += amount;
       }
       const Int128 rest = alive - registers.total - gradients.total;
       if (rest > 0) {
         by["numbers of rows, gathered gradients"] += rest;
       } else if (rest < 0) {
         by["gradient of " +
-           folded_part(view_.value(view_.at(i).result).name)] += rest;
+           folded_name(view_.value(view_.at(i).result).whole())] += rest;
       }
     });
   }
 
  private:
-  Int128 bytes(int reg) const { return view_.reg(reg).bytes[k_]; }
-  Int128 moment(int reg) const { return view_.reg(reg).moment[k_]; }
-  bool is_of_segment(int reg) const {
+  Int128 bytes(RegisterId reg) const { return view_.reg(reg).bytes[k_]; }
+  Int128 moment(RegisterId reg) const { return view_.reg(reg).moment[k_]; }
+  bool is_of_segment(RegisterId reg) const {
     return view_.reg(reg).segment == segment_ && !view_.reg(reg).loaded;
   }
   // It has storage of its own that is an activation's.
-  bool is_stored(int reg) const {
+  bool is_stored(RegisterId reg) const {
     const HeldRegister& of = view_.reg(reg);
     return of.root == reg && !of.weight && !of.output && !of.loaded &&
-           !values_.inner[static_cast<size_t>(of.maker)];
+           !values_.inner[of.maker];
   }
-  bool has_gradient(int root) const {
+  bool has_gradient(RegisterId root) const {
     return is_stored(root) && view_.has_gradient(root) &&
            view_.value(root).type != NumberType::Integer;
   }
-  bool is_read_later(int reg) const {
-    const int last = view_.reg(reg).last_read;
-    return has_gradient(reg) && last >= 0 && view_.segment(last) != segment_;
+  bool is_read_later(RegisterId reg) const {
+    const InstructionId last = view_.reg(reg).last_read;
+    return has_gradient(reg) && last && view_.segment(last) != segment_;
   }
 
   // A weight that is not as it is stored: its gradient is whole for a moment.
-  Int128 gathered_gradient(int i) const {
+  Int128 gathered_gradient(InstructionId i) const {
     Int128 most = 0;
-    for (const int operand : view_.at(i).operands) {
+    for (const RegisterId operand : view_.at(i).operands) {
       const HeldRegister& of = view_.root(operand);
       if (view_.computes(i) && of.weight && view_.has_gradient(operand) &&
           view_.at(of.maker).kind == Instruction::Kind::Collective) {
@@ -194,33 +191,33 @@ class Sweep {
     AliveBytes registers;
     AliveBytes gradients;
     Int128 extra = 0;
-    std::map<int, std::vector<int>> released;
-    for (size_t r = 0; r < view_.registers.size(); ++r) {
-      const int need = values_.needed_by[r];
-      if (!values_.alive[r] || !is_of_segment(static_cast<int>(r)) ||
-          need < 0 || view_.segment(need) != segment_) {
+    std::map<InstructionId, std::vector<RegisterId>> released;
+    for (const RegisterId r : view_.registers.ids()) {
+      const InstructionId need = values_.needed_by[r];
+      if (!values_.alive[r] || !is_of_segment(r) || !need ||
+          view_.segment(need) != segment_) {
         continue;
       }
-      registers.add(static_cast<int>(r), bytes(static_cast<int>(r)));
-      released[need].push_back(static_cast<int>(r));
+      registers.add(r, bytes(r));
+      released[need].push_back(r);
     }
-    for (const int i : own_) {
-      extra += values_.reads[static_cast<size_t>(i)].extra;
-      const int result = view_.at(i).result;
+    for (const InstructionId i : own_) {
+      extra += values_.reads[i].extra;
+      const RegisterId result = view_.at(i).result;
       if (is_read_later(result)) gradients.add(result, bytes(result));
     }
     for (size_t n = own_.size(); n-- > 0;) {
-      const int i = own_[n];
-      const int result = view_.at(i).result;
+      const InstructionId i = own_[n];
+      const RegisterId result = view_.at(i).result;
       const Int128 before = gradients.total;
-      for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
-        const int root = view_.reg(operand).root;
+      for (const RegisterId operand : values_.differentiates[i]) {
+        const RegisterId root = view_.reg(operand).root;
         if (has_gradient(root)) gradients.add(root, moment(root));
       }
       Int128 here = gradients.total;
       // Element by element a gradient may take the place of the one that it is
       // computed from.
-      const bool in_place = values_.reads[static_cast<size_t>(i)].in_place ||
+      const bool in_place = values_.reads[i].in_place ||
                             (k_ == static_cast<size_t>(Keeping::Least) &&
                              view_.computes(i) && is_cheap(view_.op(i).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
@@ -229,23 +226,23 @@ class Sweep {
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
       if (view_.reg(result).root == result) gradients.drop(result);
-      extra -= values_.reads[static_cast<size_t>(i)].extra;
+      extra -= values_.reads[i].extra;
       const auto over = released.find(i);
       if (over == released.end()) continue;
-      for (const int reg : over->second) registers.drop(reg);
+      for (const RegisterId reg : over->second) registers.drop(reg);
     }
   }
 
-  Int128 largest_given(int i) const {
+  Int128 largest_given(InstructionId i) const {
     Int128 most = 0;
-    for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
-      const int root = view_.reg(operand).root;
+    for (const RegisterId operand : values_.differentiates[i]) {
+      const RegisterId root = view_.reg(operand).root;
       if (has_gradient(root)) most = std::max(most, bytes(root));
     }
     return most;
   }
 
-  Int128 bytes_if_dropped(int result) const {
+  Int128 bytes_if_dropped(RegisterId result) const {
     return view_.reg(result).root == result && has_gradient(result)
                ? moment(result)
                : 0;
@@ -255,19 +252,19 @@ class Sweep {
   const KeptValues& values_;
   size_t k_;
   int segment_;
-  std::vector<int> own_;  // instructions
-  bool flows_ = false;    // some of them have gradients
+  std::vector<InstructionId> own_;
+  bool flows_ = false;  // some of them have gradients
 };
 
 // The input of the next layer: read last there.
 bool is_next_input(const ProgramView& view, const HeldRegister& of) {
-  if (of.last_read < 0) return false;
+  if (!of.last_read) return false;
   const int reader = view.segment(of.last_read);
   return reader == of.segment + 1 && view.is_layer(reader);
 }
 
 bool is_offloaded(const ProgramView& view, const Remat& remat,
-                  const KeptValues& values, int reg) {
+                  const KeptValues& values, RegisterId reg) {
   if (remat.is_plain()) return false;
   const RematPolicy& policy = *remat.policy;
   const HeldRegister& of = view.reg(reg);
@@ -277,37 +274,36 @@ bool is_offloaded(const ProgramView& view, const Remat& remat,
   }
   if (of.loaded || !view.is_layer(of.segment)) return false;
   if (policy.offloads_everything) return true;
-  const std::string_view part = view.part_name(reg);
+  const std::string_view part = view.part(reg);
   if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
       policy.offloaded.end()) {
     return true;
   }
-  const auto r = static_cast<size_t>(reg);
-  return (policy.offloads_products && values.products[r]) ||
-         (policy.offloads_attention && values.contexts[r]);
+  return (policy.offloads_products && values.products[reg]) ||
+         (policy.offloads_attention && values.contexts[reg]);
 }
 
 void sum_saved(const ProgramView& view, const KeptValues& values,
                const Remat& remat, size_t k, int segment,
                SegmentMemory& memory) {
-  const auto add = [&](int value, Int128 bytes) {
+  const auto add = [&](ValueId value, Int128 bytes) {
     if (bytes == 0) return;
     memory.saved += bytes;
-    const Value& of = view.graph().values[static_cast<size_t>(value)];
-    memory.saved_by[folded_part(of.name)] += bytes;
+    const Value& of = view.graph().values[value];
+    memory.saved_by[folded_name(of.whole())] += bytes;
   };
-  for (size_t r = 0; r < view.registers.size(); ++r) {
+  for (const RegisterId r : view.registers.ids()) {
     const HeldRegister& reg = view.registers[r];
     if (!values.kept[r] || reg.segment != segment) continue;
-    if (is_offloaded(view, remat, values, static_cast<int>(r))) {
+    if (is_offloaded(view, remat, values, r)) {
       memory.offloaded += reg.bytes[k];
     } else {
       add(reg.value, reg.bytes[k]);
     }
   }
-  for (int i = 0; i < view.instructions(); ++i) {
+  for (const InstructionId i : view.instructions()) {
     if (view.segment(i) == segment) {
-      const KeptExtra& extra = values.extra_kept[static_cast<size_t>(i)];
+      const KeptExtra& extra = values.extra_kept[i];
       add(extra.of, extra.bytes);
     }
   }
@@ -319,16 +315,16 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
                  const Remat& remat, size_t k, int segment,
                  const SegmentMemory& memory) {
   if (is_repeated(view, remat, segment)) return memory.saved;
-  std::set<int> read;  // roots
-  for (int i = 0; i < view.instructions(); ++i) {
+  std::set<RegisterId> read;  // roots
+  for (const InstructionId i : view.instructions()) {
     if (!view.computes(i) || !view.op(i).is_product) continue;
-    for (const int reg : values.reads[static_cast<size_t>(i)].registers) {
-      const int root = view.reg(reg).root;
-      if (values.kept[static_cast<size_t>(root)]) read.insert(root);
+    for (const RegisterId reg : values.reads[i].registers) {
+      const RegisterId root = view.reg(reg).root;
+      if (values.kept[root]) read.insert(root);
     }
   }
   Int128 sum = 0;
-  for (const int root : read) {
+  for (const RegisterId root : read) {
     if (view.reg(root).segment == segment) sum += view.reg(root).bytes[k];
   }
   return std::min(sum, memory.saved);
@@ -338,7 +334,7 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
 Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
                int segment) {
   Int128 elements = 0;
-  for (const int output : view.program->outputs) {
+  for (const RegisterId output : view.program->outputs) {
     const HeldRegister& of = view.reg(output);
     if (of.output && of.segment == segment) {
       elements += local_elements(view, output);
@@ -418,13 +414,13 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
                  std::vector<Segment>& segments) {
   if (options.attention != AttentionKind::Scores) return;
   const Graph& graph = *view.program->graph;
-  std::set<int> scores;  // nodes
+  std::set<NodeId> scores;
   for (const FusedGroup& group :
        fused_groups(graph, view.weights, AttentionKind::Scores)) {
     if (group.mixes) scores.insert(group.nodes.back());
   }
-  for (int i = 0; i < view.instructions(); ++i) {
-    const int result = view.at(i).result;
+  for (const InstructionId i : view.instructions()) {
+    const RegisterId result = view.at(i).result;
     if (!view.computes(i) || scores.count(view.at(i).node) == 0) continue;
     Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
     most = std::max(most, local_elements(view, result) * options.element_bytes);

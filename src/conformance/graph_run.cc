@@ -96,10 +96,10 @@ std::optional<std::vector<Tensor>> run_on_devices(
   if (!graph) return std::nullopt;
   const auto mesh = make_mesh({{"tp", devices, {}, {}, {}}}, {}, {}, diags);
   if (!mesh) return std::nullopt;
-  std::vector<Tensor> values(graph->values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const Value& value = graph->values[i];
-    if (value.kind != Value::Kind::Result) values[i] = given.at(value.name);
+  PerValue<Tensor> values(graph->values.size());
+  for (const ValueId v : values.ids()) {
+    const Value& value = graph->values[v];
+    if (value.kind != Value::Kind::Result) values[v] = given.at(value.name);
   }
   const Program program =
       partition(*graph, *mesh, declared_layouts(*graph, *mesh), {overlap});
@@ -107,8 +107,7 @@ std::optional<std::vector<Tensor>> run_on_devices(
   options.arithmetic = kArithmetic;
   const Execution run = execute(program, values, options);
   std::vector<Tensor> parts;
-  for (const Tensor& part :
-       run.registers[static_cast<size_t>(program.outputs.front())]) {
+  for (const Tensor& part : run.registers[program.outputs.front()]) {
     parts.push_back(contiguous(part));
   }
   return parts;

@@ -323,25 +323,19 @@ std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {
   return divisors;
 }
 
-const Value& value_of(const Graph& graph, int number) {
-  return graph.values[static_cast<size_t>(number)];
+std::string shown_name(const Graph& graph, ValueId value) {
+  return std::string(graph.values[value].whole());
 }
 
-std::string shown_name(const Graph& graph, int value) {
-  const std::string& name = value_of(graph, value).name;
-  return name.substr(0, name.find(':'));
-}
-
-std::string served_by(const Graph& graph, int node) {
-  if (node < 0) return "the output";
-  const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
+std::string served_by(const Graph& graph, NodeId node) {
+  if (!node) return "the output";
+  const GraphNode& by = graph.nodes[node];
   return "`" + shown_name(graph, by.result) + "` (" + by.label + ")";
 }
 
-Span place_of_value(const Graph& graph, int number) {
-  const Value& value = value_of(graph, number);
-  return value.node < 0 ? value.where
-                        : graph.nodes[static_cast<size_t>(value.node)].where;
+Span place_of_value(const Graph& graph, ValueId value) {
+  const Value& of = graph.values[value];
+  return of.node ? graph.nodes[of.node].where : of.where;
 }
 
 }  // namespace shardplan

@@ -28,6 +28,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "graph/ids.h"
 #include "model/units.h"
 #include "resolve/device_memory.h"
 
@@ -177,7 +178,7 @@ struct RunInput {
   // Per value of the graph, who said how it lies.
   std::span<const std::string> placed_by = {};
   // Inputs that are not drawn, and where their numbers are from.
-  std::map<int, std::string> given_by = {};
+  std::map<ValueId, std::string> given_by = {};
   // For another mesh or algorithm (`--vary`): which one, and the run that was
   // asked for. What that one says already is not said again.
   std::string variant = {};  // "tp=2, algorithm ring"
@@ -291,12 +292,11 @@ std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit);
 
 // Of graphs, programs and runs.
 
-const Value& value_of(const Graph& graph, int number);
 // What the graph file calls it: parts of composites go by their result.
-std::string shown_name(const Graph& graph, int value);
+std::string shown_name(const Graph& graph, ValueId value);
 // "`h` (linear)"
-std::string served_by(const Graph& graph, int node);
+std::string served_by(const Graph& graph, NodeId node);
 // Where the graph file has it, or the operation that makes it.
-Span place_of_value(const Graph& graph, int number);
+Span place_of_value(const Graph& graph, ValueId value);
 
 }  // namespace shardplan

@@ -23,20 +23,19 @@
 namespace shardplan {
 namespace {
 
-// The parameter that a value is, perhaps in a layout of its own; -1: none.
-int parameter_of(const Graph& graph, int value) {
-  while (value_of(graph, value).kind == Value::Kind::Result) {
-    const GraphNode& node =
-        graph.nodes[static_cast<size_t>(value_of(graph, value).node)];
-    if (!node.op->is_constraint) return -1;
+// The parameter that a value is, perhaps in a layout of its own; or none.
+ValueId parameter_of(const Graph& graph, ValueId value) {
+  while (graph.values[value].kind == Value::Kind::Result) {
+    const GraphNode& node = graph.nodes[graph.values[value].node];
+    if (!node.op->is_constraint) return {};
     value = node.operands[0];
   }
-  return value_of(graph, value).kind == Value::Kind::Parameter ? value : -1;
+  return graph.values[value].kind == Value::Kind::Parameter ? value : ValueId();
 }
 
 // An operation that reads a parameter, and the layout in which it does.
 struct Use {
-  int node = 0;
+  NodeId node;
   Layout layout;
 };
 
@@ -47,14 +46,12 @@ struct Uses {
 };
 
 // Bytes that all devices send of a parameter, but for what FSDP gathers.
-Int128 moved_bytes(const Program& program, int parameter, Storage storage,
+Int128 moved_bytes(const Program& program, ValueId parameter, Storage storage,
                    Storage reduce) {
   Int128 total = 0;
   for (const CollectivePrice& priced : price(program, storage, reduce)) {
-    const Instruction& at =
-        program.instructions[static_cast<size_t>(priced.instruction)];
-    const int number = at.operands[0];
-    const int value = program.registers[static_cast<size_t>(number)].value;
+    const Instruction& at = program.instructions[priced.instruction];
+    const ValueId value = program.registers[at.operands[0]].value;
     if (at.cause != Cause::WeightUse && at.kind != Instruction::Kind::Compute &&
         parameter_of(*program.graph, value) == parameter) {
       total += priced.bytes;
@@ -64,10 +61,7 @@ Int128 moved_bytes(const Program& program, int parameter, Storage storage,
 }
 
 std::string use_text(const Graph& graph, const Use& use) {
-  const GraphNode& node = graph.nodes[static_cast<size_t>(use.node)];
-  const std::string& name = value_of(graph, node.result).name;
-  return "`" + name.substr(0, name.find(':')) + "` (" + node.label +
-         ") reads it as " + layout_text(use.layout);
+  return served_by(graph, use.node) + " reads it as " + layout_text(use.layout);
 }
 
 // A layout of a table or a head as that of [vocabulary, features].
@@ -104,31 +98,28 @@ std::optional<VocabMatrix> only_matrix(const Manifest& manifest, VocabUse use) {
 void report_tied_uses(const Program& program, Storage storage, Storage reduce,
                       Diagnostics& diags) {
   const Graph& graph = *program.graph;
-  std::vector<Uses> uses(graph.values.size());
+  PerValue<Uses> uses(graph.values.size());
   for (const Instruction& at : program.instructions) {
     if (at.kind != Instruction::Kind::Compute) continue;
-    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
+    const GraphNode& node = graph.nodes[at.node];
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const bool table = node.op->is_lookup && i == 0;
       if (!table && !node.op->is_product) continue;
-      const int parameter = parameter_of(graph, node.operands[i]);
-      if (parameter < 0) continue;
-      Uses& of = uses[static_cast<size_t>(parameter)];
+      const ValueId parameter = parameter_of(graph, node.operands[i]);
+      if (!parameter) continue;
+      Uses& of = uses[parameter];
       std::optional<Use>& use = table ? of.table : of.head;
-      const auto number = static_cast<size_t>(at.operands[i]);
-      if (!use) use = Use{at.node, program.registers[number].layout};
+      if (!use) use = Use{at.node, program.registers[at.operands[i]].layout};
     }
   }
-  for (size_t v = 0; v < uses.size(); ++v) {
+  for (const ValueId v : uses.ids()) {
     const auto& [table, head] = uses[v];
     if (!table || !head || table->layout == head->layout) continue;
-    const Int128 bytes =
-        moved_bytes(program, static_cast<int>(v), storage, reduce);
+    const Int128 bytes = moved_bytes(program, v, storage, reduce);
     if (bytes == 0) continue;
     const Value& value = graph.values[v];
     diags
-        .report(Code::TiedLayoutsDiffer,
-                graph.nodes[static_cast<size_t>(head->node)].where,
+        .report(Code::TiedLayoutsDiffer, graph.nodes[head->node].where,
                 in_backticks(value.parameter) +
                     " is looked up in one layout and multiplied in another")
         .fact("it is sharded as " + layout_text(program.layouts[v]))
@@ -192,19 +183,17 @@ constexpr size_t kShownKinds = 8;
 
 // Names in the manifest of the parameters behind the outputs and the probes.
 std::unordered_set<std::string_view> read_names(const Graph& graph) {
-  std::vector<bool> wanted(graph.values.size());
-  for (const int value : graph.outputs)
-    wanted[static_cast<size_t>(value)] = true;
-  for (const int value : graph.probes)
-    wanted[static_cast<size_t>(value)] = true;
+  PerValue<bool> wanted(graph.values.size());
+  for (const ValueId value : graph.outputs) wanted[value] = true;
+  for (const ValueId value : graph.probes) wanted[value] = true;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (!wanted[static_cast<size_t>(node->result)]) continue;
-    for (const int value : node->operands) {
-      wanted[static_cast<size_t>(value)] = true;
+    if (!wanted[node->result]) continue;
+    for (const ValueId value : node->operands) {
+      wanted[value] = true;
     }
   }
   std::unordered_set<std::string_view> names;
-  for (size_t v = 0; v < wanted.size(); ++v) {
+  for (const ValueId v : wanted.ids()) {
     const Value& value = graph.values[v];
     if (wanted[v] && value.kind == Value::Kind::Parameter) {
       names.insert(value.parameter);
@@ -308,27 +297,26 @@ namespace {
 // time.
 constexpr int kMaxSteps = 8;
 
-const GraphNode* maker(const Graph& graph, int value) {
-  const int node = graph.values[static_cast<size_t>(value)].node;
-  return node < 0 ? nullptr : &graph.nodes[static_cast<size_t>(node)];
+const GraphNode* maker(const Graph& graph, ValueId value) {
+  const NodeId node = graph.values[value].node;
+  return node ? &graph.nodes[node] : nullptr;
 }
 
-bool is_parameter(const Graph& graph, int value) {
-  return graph.values[static_cast<size_t>(value)].kind ==
-         Value::Kind::Parameter;
+bool is_parameter(const Graph& graph, ValueId value) {
+  return graph.values[value].kind == Value::Kind::Parameter;
 }
 
 // The bias that `value` is the sum of, over its first dimension; else nothing.
-std::optional<int> summed_bias(const Graph& graph, int value) {
+std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
     if (node->op->name != "reshape" && !node->op->is_constraint) break;
     node = maker(graph, node->operands.front());
   }
   if (node == nullptr || node->op->name != "sum") return std::nullopt;
-  const int bias = node->operands.front();
+  const ValueId bias = node->operands.front();
   const auto dims = integers_of(node->attributes, "dims");
-  const Shape& shape = graph.values[static_cast<size_t>(bias)].shape;
+  const Shape& shape = graph.values[bias].shape;
   if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
     return std::nullopt;
   }
@@ -353,7 +341,7 @@ bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
 }
 
 // Whether `value` is such a product, perhaps scaled or with more added to it.
-bool is_product_over(const Graph& graph, int value, int64_t size) {
+bool is_product_over(const Graph& graph, ValueId value, int64_t size) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
     const OpDef& op = *node->op;
@@ -369,15 +357,14 @@ bool is_product_over(const Graph& graph, int value, int64_t size) {
 
 }  // namespace
 
-std::vector<int> repeated_biases(const Graph& graph) {
-  std::vector<int> found;
+std::vector<ValueId> repeated_biases(const Graph& graph) {
+  std::vector<ValueId> found;
   for (const GraphNode& node : graph.nodes) {
     if (node.op->second_sign != 1) continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);
       if (!bias || std::ranges::find(found, *bias) != found.end()) continue;
-      const int64_t size =
-          graph.values[static_cast<size_t>(*bias)].shape.front();
+      const int64_t size = graph.values[*bias].shape.front();
       if (is_product_over(graph, node.operands[1 - side], size)) {
         found.push_back(*bias);
       }
@@ -390,9 +377,8 @@ std::vector<int> repeated_biases(const Graph& graph) {
 
 std::string served_value(const Program& program, const Instruction& at) {
   const Graph& graph = *program.graph;
-  const int value =
-      at.node < 0 ? program.registers[static_cast<size_t>(at.result)].value
-                  : graph.nodes[static_cast<size_t>(at.node)].result;
+  const ValueId value = at.node ? graph.nodes[at.node].result
+                                : program.registers[at.result].value;
   return shown_name(graph, value);
 }
 
@@ -401,10 +387,7 @@ namespace {
 // What a collective moves.
 const Register& moved_register(const Program& program, const Instruction& at) {
   const bool joined = at.kind == Instruction::Kind::Compute;
-  const int number = joined && at.overlapped >= 0
-                         ? at.operands[static_cast<size_t>(at.overlapped)]
-                         : at.operands[0];
-  return program.registers[static_cast<size_t>(number)];
+  return program.registers[at.operands[joined ? at.overlapped.value_or(0) : 0]];
 }
 
 // The same reshard in every layer, whose names differ in numbers.
@@ -423,14 +406,12 @@ std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
   std::vector<RepeatedReshard> folded;
   for (const CollectivePrice& priced :
        price(program, input.storage, input.reduce)) {
-    const Instruction& at =
-        program.instructions[static_cast<size_t>(priced.instruction)];
+    const Instruction& at = program.instructions[priced.instruction];
     if (at.cause != Cause::Implicit && !at.rematerializes) continue;
     const Register& from = moved_register(program, at);
     const std::string_view label =
-        at.node < 0 ? std::string_view()
-                    : graph.nodes[static_cast<size_t>(at.node)].label;
-    const Key key = {folded_name(value_of(graph, from.value).name),
+        at.node ? graph.nodes[at.node].label : std::string_view();
+    const Key key = {folded_name(graph.values[from.value].name),
                      folded_name(served_value(program, at)),
                      label,
                      at.axes,
@@ -452,10 +433,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   const Graph& graph = *program.graph;
   const Instruction& at = *reshard.first;
   const Register& from = moved_register(program, at);
-  const Value& value = value_of(graph, from.value);
-  const Span where = at.node < 0
-                         ? value.where
-                         : graph.nodes[static_cast<size_t>(at.node)].where;
+  const Value& value = graph.values[from.value];
+  const Span where = at.node ? graph.nodes[at.node].where : value.where;
   const std::string name = "`" + value.name + "`";
   const std::string kind(collective_name(at.collective));
   const std::string axes = fmt::format("{}", fmt::join(at.axes, ", "));
@@ -469,7 +448,7 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);
   const KeptTypes precision{Arithmetic::F32, input.storage, input.reduce};
-  const auto number = static_cast<size_t>(&from - program.registers.data());
+  const RegisterId number = program.registers.id_of(from);
   const Int128 bytes =
       Int128{*element_count(from.local_shape)} *
       storage_bytes(register_types(program, precision)[number]);
@@ -483,12 +462,12 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
               folded_name(value.name) + "` is")
         .findings(reshard.count);
   }
-  if (at.node >= 0) {
-    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
-    for (const int operand : node.operands) {
+  if (at.node) {
+    const GraphNode& node = graph.nodes[at.node];
+    for (const ValueId operand : node.operands) {
       if (operand == from.value) continue;
-      const Layout& other = program.layouts[static_cast<size_t>(operand)];
-      finding.fact("`" + value_of(graph, operand).name + "` is sharded as " +
+      const Layout& other = program.layouts[operand];
+      finding.fact("`" + graph.values[operand].name + "` is sharded as " +
                    layout_text(other));
     }
   }
@@ -525,8 +504,8 @@ void check_weight_uses(const ProgramInput& input, Diagnostics& diags) {
 
 void check_repeated_biases(const ProgramInput& input, Diagnostics& diags) {
   const Graph& graph = *input.program.graph;
-  for (const int bias : repeated_biases(graph)) {
-    const Value& value = value_of(graph, bias);
+  for (const ValueId bias : repeated_biases(graph)) {
+    const Value& value = graph.values[bias];
     diags
         .report(Code::RepeatedBias, value.where,
                 "every device adds its own `" + value.name + "`: " +

@@ -54,7 +54,7 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
 // devices, as TPDense does in mode scatter: parameters [n, ..] that are summed
 // over their first dimension and added to a product that contracts the first
 // dimension, of the same size, of another parameter. SP505 warns of them.
-std::vector<int> repeated_biases(const Graph& graph);
+std::vector<ValueId> repeated_biases(const Graph& graph);
 
 // SP501, SP502: what is resharded without being asked for.
 

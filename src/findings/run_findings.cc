@@ -26,22 +26,21 @@ const Graph& graph_of(const RunInput& input) { return *input.of.program.graph; }
 
 // The parameters that a value is computed from: those of its own operation, or
 // else the nearest before it.
-std::vector<int> nearest_parameters(const Graph& graph, int value) {
-  std::vector<int> layer = {value};
-  std::vector<bool> seen(graph.values.size());
+std::vector<ValueId> nearest_parameters(const Graph& graph, ValueId value) {
+  std::vector<ValueId> layer = {value};
+  PerValue<bool> seen(graph.values.size());
   while (!layer.empty()) {
-    std::vector<int> parameters;
-    std::vector<int> next;
-    for (const int at : layer) {
-      if (value_of(graph, at).kind == Value::Kind::Parameter) {
+    std::vector<ValueId> parameters;
+    std::vector<ValueId> next;
+    for (const ValueId at : layer) {
+      if (graph.values[at].kind == Value::Kind::Parameter) {
         parameters.push_back(at);
       }
-      const int node = value_of(graph, at).node;
-      if (node < 0) continue;
-      for (const int operand :
-           graph.nodes[static_cast<size_t>(node)].operands) {
-        if (seen[static_cast<size_t>(operand)]) continue;
-        seen[static_cast<size_t>(operand)] = true;
+      const NodeId node = graph.values[at].node;
+      if (!node) continue;
+      for (const ValueId operand : graph.nodes[node].operands) {
+        if (seen[operand]) continue;
+        seen[operand] = true;
         next.push_back(operand);
       }
     }
@@ -62,10 +61,10 @@ std::string device_text(const Mesh& mesh, int64_t device) {
 }
 
 // A parameter goes by its name in the model.
-std::string name_of_value(const Graph& graph, int number) {
-  const Value& value = value_of(graph, number);
-  const bool is_parameter = value.kind == Value::Kind::Parameter;
-  return in_backticks(is_parameter ? value.parameter : value.name);
+std::string name_of_value(const Graph& graph, ValueId value) {
+  const Value& of = graph.values[value];
+  const bool is_parameter = of.kind == Value::Kind::Parameter;
+  return in_backticks(is_parameter ? of.parameter : of.name);
 }
 
 // "3 of its 4,096 numbers, NaN among them"
@@ -83,7 +82,7 @@ std::string odd_numbers(const NonFinite& found) {
 void report_non_finite(const RunInput& input, const NonFinite& found,
                        Diagnostics& diags) {
   const Graph& graph = graph_of(input);
-  const Value& value = value_of(graph, found.value);
+  const Value& value = graph.values[found.value];
   const std::string name = name_of_value(graph, found.value);
   const bool made = value.kind == Value::Kind::Result;
   auto finding =
@@ -115,7 +114,7 @@ void report_non_finite(const RunInput& input, const NonFinite& found,
 void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
                      Diagnostics& diags) {
   const Graph& graph = graph_of(input);
-  const Value& value = value_of(graph, found.value);
+  const Value& value = graph.values[found.value];
   const std::string storage(storage_name(input.of.storage));
   const std::string reduce(storage_name(input.of.reduce));
   const std::string types =
@@ -127,7 +126,7 @@ void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
                ? "in the unsharded run"
                : "on " + device_text(program_of(input).mesh, found.device)));
   finding.fact(odd_numbers(found));
-  if (value.node >= 0) {
+  if (value.node) {
     finding.fact("computed by " + served_by(graph, value.node));
   }
   finding.fact(alone ? "in the unsharded run it is finite"
@@ -198,7 +197,8 @@ std::string hidden_text(Unseen::Kind kind) {
 }
 
 // `first`: the value that is named.
-std::string unseen_help(const RunInput& input, Unseen::Kind kind, int first) {
+std::string unseen_help(const RunInput& input, Unseen::Kind kind,
+                        ValueId first) {
   if (kind == Unseen::Kind::OneToken) {
     return "give sequences more tokens: `--tokens BxS`";
   }
@@ -261,9 +261,9 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
 }
 
 // Where the rule stands that placed a parameter; nothing in saved plans.
-Span placing_rule(const ProgramInput& input, int parameter) {
+Span placing_rule(const ProgramInput& input, ValueId parameter) {
   if (input.rules == nullptr) return {};
-  const std::string& name = value_of(*input.program.graph, parameter).parameter;
+  const std::string& name = input.program.graph->values[parameter].parameter;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     if (input.manifest.name(i) != name) continue;
     const int rule = input.plan.of(i).rule;
@@ -277,9 +277,9 @@ Span placing_rule(const ProgramInput& input, int parameter) {
 void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
   const Simulation& own = input.outcome;
   const Simulation& asked_for = *input.asked_for;
-  const auto report = [&](Code code, const std::string& what, int value) {
+  const auto report = [&](Code code, const std::string& what, ValueId value) {
     diags.report(code, {}, "on " + input.variant + " " + what)
-        .fact(in_backticks(value_of(graph_of(input), value).name) +
+        .fact(in_backticks(graph_of(input).values[value].name) +
               " is the first");
   };
   if (own.non_finite && !asked_for.non_finite) {
@@ -521,7 +521,7 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Program& program = program_of(input);
   const Graph& graph = graph_of(input);
   const Divergence& at = *outcome.mismatch;
-  const Value& value = value_of(graph, at.value);
+  const Value& value = graph.values[at.value];
   const std::string what =
       at.fault ? fault_text(graph, "`" + value.name + "`", *at.fault)
                : "`" + value.name + "` differs first";
@@ -538,7 +538,7 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
       diags.report(Code::SimulationMismatch, place_of_value(graph, at.value),
                    "the sharded run computes something else: " + what +
                        (at.fault ? "" : " on " + device));
-  if (value.node >= 0) {
+  if (value.node) {
     finding.fact("computed by " + served_by(graph, value.node) +
                  (at.isolated ? ", by itself on fresh inputs" : "") +
                  (at.fault ? "; differs first on " + device : ""));
@@ -565,17 +565,16 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
     finding.fact("structural error " + fmt::format("{:.2g}", at.error) +
                  "; a mismatch is above " + fmt::format("{:.2g}", kMismatch));
   }
-  for (const int parameter : nearest_parameters(graph, at.value)) {
-    const auto p = static_cast<size_t>(parameter);
+  for (const ValueId p : nearest_parameters(graph, at.value)) {
     finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
-                 layout_text(program.layouts[p]) + " by " + input.placed_by[p]);
-    if (const Span rule = placing_rule(input.of, parameter)) {
+                 layout_text(program.layouts[p]) + " by " +
+                 input.placed_by[p.index()]);
+    if (const Span rule = placing_rule(input.of, p)) {
       finding.label(rule, "places `" + graph.values[p].parameter + "`");
     }
   }
   const bool mapped =
-      value.node >= 0 &&
-      graph.nodes[static_cast<size_t>(value.node)].shard_map.has_value();
+      value.node && graph.nodes[value.node].shard_map.has_value();
   finding.help(at.fault ? fault_help(*at.fault, mapped)
                         : mismatch_help(input, mapped));
 }

@@ -20,7 +20,7 @@ namespace {
 // Beyond these, the nearest name is not looked for.
 constexpr size_t kMaxCandidates = 10'000;
 // A value whose making failed: what reads it fails without a word.
-constexpr int kBroken = -1;
+constexpr ValueId kBroken;
 
 using Kind = AttributeDef::Kind;
 
@@ -102,7 +102,7 @@ class Builder {
     }
     if (errors() == 0) choose_outputs();
     for (size_t i = 0; i < described_.probes.size(); ++i) {
-      const int value =
+      const ValueId value =
           find_value(described_.probes[i], described_.probes_where[i]);
       if (value != kBroken) graph_.probes.push_back(value);
     }
@@ -130,7 +130,7 @@ class Builder {
   }
 
   // Names a value; false when there is one of that name.
-  bool define(const std::string& name, Span where, int value) {
+  bool define(const std::string& name, Span where, ValueId value) {
     const auto [known, added] = names_.emplace(name, value);
     if (added) {
       defined_at_[name] = where;
@@ -266,7 +266,7 @@ class Builder {
   }
 
   // kBroken, with the reason reported, when there is no such value.
-  int find_value(const std::string& name, Span where) {
+  ValueId find_value(const std::string& name, Span where) {
     const auto found = names_.find(name);
     if (found != names_.end()) return found->second;
     if (later_.count(name) > 0) {
@@ -359,10 +359,10 @@ class Builder {
     return false;
   }
 
-  std::optional<std::vector<int>> append(const DescribedOp& op,
-                                         const CompositeDef* composite,
-                                         std::vector<int> operands,
-                                         Attributes attributes) {
+  std::optional<std::vector<ValueId>> append(const DescribedOp& op,
+                                             const CompositeDef* composite,
+                                             std::vector<ValueId> operands,
+                                             Attributes attributes) {
     if (composite != nullptr) {
       return expand(*composite,
                     {std::move(operands), std::move(attributes), op.results,
@@ -375,11 +375,11 @@ class Builder {
          op.op, op.where, op.results_where.front(), op.part},
         diags_);
     if (!result) return std::nullopt;
-    return std::vector<int>{*result};
+    return std::vector<ValueId>{*result};
   }
 
   // The results' values; empty when something is wrong.
-  std::optional<std::vector<int>> make(const DescribedOp& op) {
+  std::optional<std::vector<ValueId>> make(const DescribedOp& op) {
     const OpDef* primitive = find_op(op.op);
     const CompositeDef* composite = find_composite(op.op);
     if (primitive == nullptr && composite == nullptr) {
@@ -393,7 +393,7 @@ class Builder {
             : Signature{composite->min_operands, composite->max_operands,
                         composite->many_results, composite->attributes};
     bool good = counts_fit(op, signature);
-    std::vector<int> operands;
+    std::vector<ValueId> operands;
     for (size_t i = 0; i < op.operands.size(); ++i) {
       operands.push_back(find_value(op.operands[i], op.operands_where[i]));
       good = good && operands.back() != kBroken;
@@ -402,15 +402,27 @@ class Builder {
     good = good && may_be_mapped(
                        op, composite == nullptr || composite->mappable, diags_);
     if (!good || !attributes) return std::nullopt;
-    const size_t first = graph_.nodes.size();
+    const NodeId first(graph_.nodes.size());
     auto made = append(op, composite, operands, *std::move(attributes));
     if (made && !map_nodes(graph_, first, op, operands, diags_)) {
       return std::nullopt;
     }
-    for (size_t n = first; n < graph_.nodes.size(); ++n) {
-      graph_.nodes[n].layer = op.layer;
+    for (const NodeId n : graph_.nodes.ids(first)) {
+      put_in_layer(graph_.nodes[n], op.layer);
     }
     return made;
+  }
+
+  void put_in_layer(GraphNode& node, int layer) {
+    node.layer = layer;
+    if (layer < 0) return;
+    // A slice of a stacked weight keeps the name of the stack.
+    Value& value = graph_.values[node.result];
+    const std::string within =
+        graph_.layers[static_cast<size_t>(layer)].name + ".";
+    if (!value.name.starts_with(within)) return;
+    value.part_at = within.size();
+    value.step_at = value.name.find(':', value.part_at);
   }
 
   void add_op(const DescribedOp& op) {
@@ -421,7 +433,7 @@ class Builder {
       define(op.results[i], op.results_where[i], made ? (*made)[i] : kBroken);
     }
     if (!made) return;
-    Value& value = graph_.values[static_cast<size_t>(made->front())];
+    Value& value = graph_.values[made->front()];
     if (op.axes.empty()) return;
     if (made->size() > 1) {
       fail(op.axes_where, "`axes` of an operation with several results")
@@ -434,21 +446,21 @@ class Builder {
 
   void choose_outputs() {
     for (size_t i = 0; i < described_.outputs.size(); ++i) {
-      const int value =
+      const ValueId value =
           find_value(described_.outputs[i], described_.outputs_where[i]);
       if (value != kBroken) graph_.outputs.push_back(value);
     }
     graph_.output_names = described_.output_names;
     if (described_.outputs.empty()) {
-      std::vector<bool> read(graph_.values.size());
+      PerValue<bool> read(graph_.values.size());
       for (const GraphNode& node : graph_.nodes) {
-        for (const int operand : node.operands) {
-          read[static_cast<size_t>(operand)] = true;
+        for (const ValueId operand : node.operands) {
+          read[operand] = true;
         }
       }
-      for (size_t i = 0; i < read.size(); ++i) {
-        const bool result = graph_.values[i].kind == Value::Kind::Result;
-        if (result && !read[i]) graph_.outputs.push_back(static_cast<int>(i));
+      for (const ValueId v : read.ids()) {
+        const bool result = graph_.values[v].kind == Value::Kind::Result;
+        if (result && !read[v]) graph_.outputs.push_back(v);
       }
     }
     if (errors() == 0 && graph_.outputs.empty()) {
@@ -461,7 +473,7 @@ class Builder {
   int64_t errors_before_;
   bool noted_ = false;
   Graph graph_;
-  std::map<std::string, int, std::less<>> names_;
+  std::map<std::string, ValueId, std::less<>> names_;
   std::map<std::string, Span> defined_at_;
   std::set<std::string> later_;
 };

@@ -14,7 +14,7 @@ namespace shardplan {
 namespace {
 
 using Kind = AttributeDef::Kind;
-using Values = std::optional<std::vector<int>>;
+using Values = std::optional<std::vector<ValueId>>;
 
 // Appends the operations of one use, one after the other; after a failure
 // nothing more is added.
@@ -24,28 +24,27 @@ class Expansion {
       : use_(use), graph_(graph), diags_(diags) {}
 
   bool good() const { return good_; }
-  int operand(size_t index) const { return use_.operands[index]; }
+  ValueId operand(size_t index) const { return use_.operands[index]; }
   size_t operands() const { return use_.operands.size(); }
-  const Shape& shape(int value) const {
-    return graph_.values[static_cast<size_t>(value)].shape;
-  }
+  const Shape& shape(ValueId value) const { return graph_.values[value].shape; }
 
   // A value on the way, named by a word.
-  int add(std::string_view op, std::vector<int> operands, Attributes attributes,
-          std::string_view word, OpPart part = OpPart::Other) {
+  ValueId add(std::string_view op, std::vector<ValueId> operands,
+              Attributes attributes, std::string_view word,
+              OpPart part = OpPart::Other) {
     return append(op, std::move(operands), std::move(attributes),
                   use_.results.front() + ":" + std::string(word),
                   use_.results_where.front(), part);
   }
   // Result `index` itself.
-  int result(std::string_view op, std::vector<int> operands,
-             Attributes attributes, size_t index = 0) {
+  ValueId result(std::string_view op, std::vector<ValueId> operands,
+                 Attributes attributes, size_t index = 0) {
     return append(op, std::move(operands), std::move(attributes),
                   use_.results[index], use_.results_where[index]);
   }
   // As a result where it is the last step, else on the way.
-  int step(bool last, std::string_view op, std::vector<int> operands,
-           Attributes attributes, std::string_view word) {
+  ValueId step(bool last, std::string_view op, std::vector<ValueId> operands,
+               Attributes attributes, std::string_view word) {
     return last ? result(op, std::move(operands), std::move(attributes))
                 : add(op, std::move(operands), std::move(attributes), word);
   }
@@ -56,17 +55,17 @@ class Expansion {
   }
 
  private:
-  int append(std::string_view op, std::vector<int> operands,
-             Attributes attributes, std::string name, Span name_where,
-             OpPart part = OpPart::Other) {
-    if (!good_) return 0;
+  ValueId append(std::string_view op, std::vector<ValueId> operands,
+                 Attributes attributes, std::string name, Span name_where,
+                 OpPart part = OpPart::Other) {
+    if (!good_) return {};
     const auto value =
         append_node(graph_,
                     {op, std::move(operands), std::move(attributes),
                      std::move(name), use_.label, use_.where, name_where, part},
                     diags_);
     good_ = value.has_value();
-    return value.value_or(0);
+    return value.value_or(ValueId());
   }
 
   const CompositeUse& use_;
@@ -93,7 +92,7 @@ std::optional<std::string> product_equation(const Shape& left,
   return rows + "K," + shared + "KJ->" + rows + "J";
 }
 
-int add_product(Expansion& out, bool last) {
+ValueId add_product(Expansion& out, bool last) {
   const Shape& left = out.shape(out.operand(0));
   const Shape& right = out.shape(out.operand(1));
   const auto equation = product_equation(left, right);
@@ -103,7 +102,7 @@ int add_product(Expansion& out, bool last) {
         .help(
             "the first has rows in its last dimension, up to 26 dimensions; "
             "the second is a matrix, or one per matrix of the first");
-    return 0;
+    return {};
   }
   return out.step(last, "einsum", {out.operand(0), out.operand(1)},
                   {{"equation", *equation}}, "product");
@@ -111,9 +110,9 @@ int add_product(Expansion& out, bool last) {
 
 Values matmul(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   Expansion out(use, graph, diags);
-  const int product = add_product(out, true);
+  const ValueId product = add_product(out, true);
   if (!out.good()) return std::nullopt;
-  return std::vector<int>{product};
+  return Values({product});
 }
 
 // Sizes of the parts: those given, else equal ones.
@@ -145,11 +144,11 @@ std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
 }
 
 // Cuts `value` along `dim` into the results.
-Values add_parts(const CompositeUse& use, int value, size_t dim,
+Values add_parts(const CompositeUse& use, ValueId value, size_t dim,
                  Expansion& out) {
   const auto sizes = part_sizes(use, out.shape(value)[dim], out);
   if (!sizes) return std::nullopt;
-  std::vector<int> parts;
+  std::vector<ValueId> parts;
   int64_t begin = 0;
   for (size_t i = 0; i < sizes->size(); ++i) {
     const int64_t end = begin + (*sizes)[i];
@@ -217,7 +216,7 @@ Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const auto scale = linear_scale(use, kernel, out);
   if (!scale) return std::nullopt;
   const bool scaled = *scale != 1;
-  int value = add_product(out, !parts && !scaled && !bias);
+  ValueId value = add_product(out, !parts && !scaled && !bias);
   if (scaled) {
     value =
         out.step(!parts && !bias, "scale", {value}, {{"by", *scale}}, "scaled");
@@ -232,18 +231,19 @@ Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
     value = out.step(!parts, "add", {value, out.operand(2)}, {}, "biased");
   }
   if (!out.good()) return std::nullopt;
-  if (!parts) return std::vector<int>{value};
+  if (!parts) return Values({value});
   return add_parts(use, value, out.shape(value).size() - 1, out);
 }
 
 // x / sqrt(mean(x^2) + epsilon), whose statistics are of the last dimension.
-int add_normalised(Expansion& out, int value, double epsilon, bool last) {
+ValueId add_normalised(Expansion& out, ValueId value, double epsilon,
+                       bool last) {
   const std::vector<int64_t> features = {-1};
-  const int squared = out.add("square", {value}, {}, "square");
-  const int mean =
+  const ValueId squared = out.add("square", {value}, {}, "square");
+  const ValueId mean =
       out.add("mean", {squared}, {{"dims", features}}, "mean_square");
-  const int inverse = out.add("rsqrt", {mean}, {{"epsilon", epsilon}}, "rsqrt",
-                              OpPart::RowNumbers);
+  const ValueId inverse = out.add("rsqrt", {mean}, {{"epsilon", epsilon}},
+                                  "rsqrt", OpPart::RowNumbers);
   return out.step(last, "multiply", {value, inverse}, {}, "normalised");
 }
 
@@ -274,10 +274,10 @@ Values rms_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   if (!check_features(out)) return std::nullopt;
   const bool weight = out.operands() > 1;
   const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
-  int value = add_normalised(out, out.operand(0), epsilon, !weight);
+  ValueId value = add_normalised(out, out.operand(0), epsilon, !weight);
   if (weight) value = out.result("multiply", {value, out.operand(1)}, {});
   if (!out.good()) return std::nullopt;
-  return std::vector<int>{value};
+  return Values({value});
 }
 
 Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
@@ -287,23 +287,23 @@ Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const bool bias = out.operands() > 2;
   const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
   const std::vector<int64_t> features = {-1};
-  const int mean = out.add("mean", {out.operand(0)}, {{"dims", features}},
-                           "mean", OpPart::Mean);
-  const int centred =
+  const ValueId mean = out.add("mean", {out.operand(0)}, {{"dims", features}},
+                               "mean", OpPart::Mean);
+  const ValueId centred =
       out.add("subtract", {out.operand(0), mean}, {}, "centred");
-  int value = add_normalised(out, centred, epsilon, !weight);
+  ValueId value = add_normalised(out, centred, epsilon, !weight);
   if (weight) {
     value =
         out.step(!bias, "multiply", {value, out.operand(1)}, {}, "weighted");
   }
   if (bias) value = out.result("add", {value, out.operand(2)}, {});
   if (!out.good()) return std::nullopt;
-  return std::vector<int>{value};
+  return Values({value});
 }
 
-int add_sink(Expansion& out, int top, int total) {
+ValueId add_sink(Expansion& out, ValueId top, ValueId total) {
   const Shape rows = out.shape(top);
-  const int shifted =
+  const ValueId shifted =
       out.add("subtract", {out.operand(1), top}, {}, "sink_shifted");
   if (out.good() && out.shape(shifted) != rows) {
     out.fail("the sinks of a softmax of " +
@@ -311,7 +311,7 @@ int add_sink(Expansion& out, int top, int total) {
              shape_text(out.shape(out.operand(1))))
         .help("one number per row is broadcast to " + shape_text(rows));
   }
-  const int powers = out.add("exp", {shifted}, {}, "sink_exp");
+  const ValueId powers = out.add("exp", {shifted}, {}, "sink_exp");
   return out.add("add", {total, powers}, {}, "sum_with_sink");
 }
 
@@ -329,15 +329,16 @@ Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
     return std::nullopt;
   }
   const std::vector<int64_t> dims = {static_cast<int64_t>(dim)};
-  const int top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max",
-                          OpPart::RowNumbers);
-  const int shifted = out.add("subtract", {out.operand(0), top}, {}, "shifted");
-  const int powers = out.add("exp", {shifted}, {}, "exp");
-  int total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
+  const ValueId top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max",
+                              OpPart::RowNumbers);
+  const ValueId shifted =
+      out.add("subtract", {out.operand(0), top}, {}, "shifted");
+  const ValueId powers = out.add("exp", {shifted}, {}, "exp");
+  ValueId total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
   if (out.operands() > 1) total = add_sink(out, top, total);
-  const int value = out.result("divide", {powers, total}, {});
+  const ValueId value = out.result("divide", {powers, total}, {});
   if (!out.good()) return std::nullopt;
-  return std::vector<int>{value};
+  return Values({value});
 }
 
 }  // namespace
@@ -412,19 +413,19 @@ const CompositeDef* find_composite(std::string_view name) {
   return nullptr;
 }
 
-std::optional<std::vector<int>> expand(const CompositeDef& composite,
-                                       const CompositeUse& use, Graph& graph,
-                                       Diagnostics& diags) {
-  const auto first = static_cast<int>(graph.nodes.size());
+std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
+                                           const CompositeUse& use,
+                                           Graph& graph, Diagnostics& diags) {
+  const NodeId first(graph.nodes.size());
   auto results = composite.expand(use, graph, diags);
   if (!results) return std::nullopt;
-  const auto last = static_cast<int>(graph.nodes.size()) - 1;
+  const NodeId last(graph.nodes.size() - 1);
   const bool is_kernel = composite.region == Region::Kind::Norm ||
                          composite.region == Region::Kind::Softmax;
-  for (int n = first; n <= last; ++n) {
-    GraphNode& node = graph.nodes[static_cast<size_t>(n)];
+  for (const NodeId n : graph.nodes.ids(first)) {
+    GraphNode& node = graph.nodes[n];
     node.region = static_cast<int>(graph.regions.size());
-    NumberType& type = graph.values[static_cast<size_t>(node.result)].type;
+    NumberType& type = graph.values[node.result].type;
     if (is_kernel && n < last && type == NumberType::Activation) {
       type = NumberType::Internal;
     }

@@ -22,7 +22,7 @@ namespace shardplan {
 
 // One use of a composite in a graph file.
 struct CompositeUse {
-  std::vector<int> operands;  // values
+  std::vector<ValueId> operands;
   Attributes attributes;
   std::vector<std::string> results;
   std::vector<Span> results_where;
@@ -41,17 +41,17 @@ struct CompositeDef {
   bool mappable = false;
   // An attribute that may be a number or a text is there twice.
   std::vector<AttributeDef> attributes;
-  std::optional<std::vector<int>> (*expand)(const CompositeUse& use,
-                                            Graph& graph,
-                                            Diagnostics& diags) = nullptr;
+  std::optional<std::vector<ValueId>> (*expand)(const CompositeUse& use,
+                                                Graph& graph,
+                                                Diagnostics& diags) = nullptr;
   Region::Kind region = Region::Kind::Linear;
 };
 
 // Appends the operations, which are one region of the graph; the results'
 // values. SP015 when they do not fit.
-std::optional<std::vector<int>> expand(const CompositeDef& composite,
-                                       const CompositeUse& use, Graph& graph,
-                                       Diagnostics& diags);
+std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
+                                           const CompositeUse& use,
+                                           Graph& graph, Diagnostics& diags);
 
 // linear, matmul, rms_norm, layer_norm, softmax, split.
 std::span<const CompositeDef> composites();

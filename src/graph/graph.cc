@@ -18,7 +18,7 @@ bool has_label(const std::vector<std::string>& labels) {
 
 std::string label_of(const Graph& graph, const GraphNode& node, int factor) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
-    const Value& operand = graph.values[static_cast<size_t>(node.operands[i])];
+    const Value& operand = graph.values[node.operands[i]];
     if (operand.axes.empty()) continue;
     const std::vector<DimFactors>& dims = node.rule.operands[i];
     for (size_t dim = 0; dim < dims.size(); ++dim) {
@@ -52,9 +52,8 @@ NumberType type_of(const Graph& graph, const GraphNode& node,
   const bool moves_integers =
       !node.operands.empty() &&
       std::all_of(node.operands.begin(), node.operands.end(),
-                  [&](int v) {
-                    return graph.values[static_cast<size_t>(v)].type ==
-                           NumberType::Integer;
+                  [&](ValueId v) {
+                    return graph.values[v].type == NumberType::Integer;
                   }) &&
       node.op->flops(shapes, result, node.attributes) == 0;
   return moves_integers ? NumberType::Integer : NumberType::Activation;
@@ -62,36 +61,36 @@ NumberType type_of(const Graph& graph, const GraphNode& node,
 
 }  // namespace
 
-const GraphLayer* layer_of(const Graph& graph, int value) {
-  const int node = graph.values[static_cast<size_t>(value)].node;
-  if (node < 0) return nullptr;
-  const int layer = graph.nodes[static_cast<size_t>(node)].layer;
+const GraphLayer* layer_of(const Graph& graph, ValueId value) {
+  const NodeId node = graph.values[value].node;
+  if (!node) return nullptr;
+  const int layer = graph.nodes[node].layer;
   return layer < 0 ? nullptr : &graph.layers[static_cast<size_t>(layer)];
 }
 
-const std::string& output_name(const Graph& graph, int value) {
+const std::string& output_name(const Graph& graph, ValueId value) {
   const auto found =
       std::find(graph.outputs.begin(), graph.outputs.end(), value);
   const auto index = static_cast<size_t>(found - graph.outputs.begin());
-  return index < graph.output_names.size()
-             ? graph.output_names[index]
-             : graph.values[static_cast<size_t>(value)].name;
+  return index < graph.output_names.size() ? graph.output_names[index]
+                                           : graph.values[value].name;
 }
 
-int append_value(Graph& graph, Value value) {
+ValueId append_value(Graph& graph, Value value) {
   if (value.integers_below > 0) value.type = NumberType::Integer;
   value.learned = value.learned || value.kind == Value::Kind::Parameter;
-  graph.values.push_back(std::move(value));
-  return static_cast<int>(graph.values.size()) - 1;
+  value.step_at = value.name.find(':');
+  return graph.values.push_back(std::move(value));
 }
 
-std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags) {
+std::optional<ValueId> append_node(Graph& graph, NewNode node,
+                                   Diagnostics& diags) {
   GraphNode added;
   added.op = find_op(node.op);
   SHARDPLAN_CHECK(added.op != nullptr);
   std::vector<Shape> shapes;
-  for (const int operand : node.operands) {
-    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
+  for (const ValueId operand : node.operands) {
+    shapes.push_back(graph.values[operand].shape);
   }
   auto shape = added.op->infer(shapes, node.attributes, node.where, diags);
   if (!shape) return std::nullopt;
@@ -111,14 +110,13 @@ std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags) {
   Value result;
   result.name = std::move(node.name);
   result.type = type_of(graph, added, shapes, *shape);
-  for (const int operand : added.operands) {
-    result.learned =
-        result.learned || graph.values[static_cast<size_t>(operand)].learned;
+  for (const ValueId operand : added.operands) {
+    result.learned = result.learned || graph.values[operand].learned;
   }
   result.shape = *std::move(shape);
   result.axes = labels_of(graph, added);
   result.where = node.name_where;
-  result.node = static_cast<int>(graph.nodes.size());
+  result.node = NodeId(graph.nodes.size());
   const auto spec = added.attributes.find("spec");
   if (spec != added.attributes.end()) {
     result.spec = std::get<PartitionSpec>(spec->second);
@@ -132,8 +130,8 @@ namespace {
 
 // The operand of the file that a node's operand `index` is; by its place where
 // one value is read twice. Empty: what the node before has computed.
-std::optional<size_t> place_of(const std::vector<int>& operands, int value,
-                               size_t index) {
+std::optional<size_t> place_of(const std::vector<ValueId>& operands,
+                               ValueId value, size_t index) {
   if (index < operands.size() && operands[index] == value) return index;
   const auto found = std::find(operands.begin(), operands.end(), value);
   if (found == operands.end()) return std::nullopt;
@@ -141,11 +139,11 @@ std::optional<size_t> place_of(const std::vector<int>& operands, int value,
 }
 
 void map_node(GraphNode& node, const ShardMapUse& written,
-              const std::vector<int>& operands) {
+              const std::vector<ValueId>& operands) {
   node.shard_map = ShardMapUse{{}, written.out_spec, written.psum};
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const auto place = place_of(operands, node.operands[i], i);
-    if (!place) node.inner_operand = static_cast<int>(i);
+    if (!place) node.inner_operand = i;
     node.shard_map->in_specs.push_back(place ? written.in_specs[*place]
                                              : written.out_spec);
   }
@@ -217,21 +215,19 @@ bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
   return false;
 }
 
-bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
-               const std::vector<int>& operands, Diagnostics& diags) {
+bool map_nodes(Graph& graph, NodeId first, const DescribedOp& op,
+               const std::vector<ValueId>& operands, Diagnostics& diags) {
   if (!op.shard_map) return true;
   const ShardMapUse& map = *op.shard_map;
-  const auto value = [&](int number) -> const Value& {
-    return graph.values[static_cast<size_t>(number)];
-  };
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!spec_fits(op, map.in_specs[i], {}, value(operands[i]), diags)) {
+    if (!spec_fits(op, map.in_specs[i], {}, graph.values[operands[i]], diags)) {
       return false;
     }
   }
-  for (size_t n = first; n < graph.nodes.size(); ++n) {
+  for (const NodeId n : graph.nodes.ids(first)) {
     GraphNode& node = graph.nodes[n];
-    if (!spec_fits(op, map.out_spec, map.psum, value(node.result), diags)) {
+    if (!spec_fits(op, map.out_spec, map.psum, graph.values[node.result],
+                   diags)) {
       return false;
     }
     map_node(node, map, operands);
@@ -239,30 +235,28 @@ bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
   return true;
 }
 
-Tensor whole_of(const Evaluation& run, int value) {
-  const auto v = static_cast<size_t>(value);
-  const Value& of = run.graph->values[v];
+Tensor whole_of(const Evaluation& run, ValueId value) {
+  const Value& of = run.graph->values[value];
   Tensor tensor =
-      of.kind == Value::Kind::Result ? run.results[v] : run.read(value);
+      of.kind == Value::Kind::Result ? run.results[value] : run.read(value);
   SHARDPLAN_CHECK(tensor.storage != nullptr && tensor.shape == of.shape &&
                   tensor.element == element_of(run.arithmetic));
   return tensor;
 }
 
-void evaluate_node(Evaluation& run, int node) {
-  const GraphNode& at = run.graph->nodes[static_cast<size_t>(node)];
+void evaluate_node(Evaluation& run, NodeId node) {
+  const GraphNode& at = run.graph->nodes[node];
   std::vector<Tensor> operands;
-  for (const int operand : at.operands) {
+  for (const ValueId operand : at.operands) {
     operands.push_back(whole_of(run, operand));
   }
   const RunContext context{run.arithmetic, &at.rule, {}, run.threads};
-  const auto result = static_cast<size_t>(at.result);
   run.results.resize(run.graph->values.size());
-  run.results[result] = at.op->run(operands, at.attributes, context);
+  run.results[at.result] = at.op->run(operands, at.attributes, context);
 }
 
-std::vector<bool> integer_values(const Graph& graph) {
-  std::vector<bool> integers;
+PerValue<bool> integer_values(const Graph& graph) {
+  PerValue<bool> integers;
   for (const Value& value : graph.values) {
     integers.push_back(value.type == NumberType::Integer);
   }

@@ -19,6 +19,7 @@
 #include "base/source.h"
 #include "core/graph_description.h"
 #include "core/spec.h"
+#include "graph/ids.h"
 #include "graph/op.h"
 #include "graph/tensor.h"
 
@@ -36,7 +37,12 @@ enum class NumberType : uint8_t {
 
 struct Value {
   enum class Kind : uint8_t { Input, Parameter, Result };
+  // "layers.3.attn.query:latent": a layer, what the value is within it and,
+  // behind a colon, a step on the way to that. Where these begin is found when
+  // the value is made.
   std::string name;
+  size_t part_at = 0;
+  size_t step_at = std::string::npos;
   Shape shape;
   Kind kind = Kind::Result;
   // Semantic or logical axes per dimension, "" for none; empty: not labelled.
@@ -57,15 +63,27 @@ struct Value {
   NumberType type = NumberType::Activation;
   // The value depends on a parameter. A mask or a table of positions does not.
   bool learned = false;
-  int node = -1;  // that computes it, of a result
+  NodeId node;  // that computes it, of a result
+
+  // "layers.3.attn.query"
+  std::string_view whole() const {
+    return std::string_view(name).substr(0, step_at);
+  }
+  // "attn.query"; outside of layers the same as whole().
+  std::string_view part() const { return whole().substr(part_at); }
+  // "attn.query:latent"
+  std::string_view part_and_step() const {
+    return std::string_view(name).substr(part_at);
+  }
+  bool is_step() const { return step_at < name.size(); }
 };
 
 // Named apart from the nodes of documents (syntax/document.h).
 struct GraphNode {
   const OpDef* op = nullptr;
   Attributes attributes;
-  std::vector<int> operands;  // values
-  int result = 0;
+  std::vector<ValueId> operands;
+  ValueId result;
   // What the graph file calls the operation that this is part of.
   std::string label;
   int region = -1;  // of the graph, that it is a part of; -1: none
@@ -74,9 +92,9 @@ struct GraphNode {
   Span where;
   ShardingRule rule;
   std::optional<ShardMapUse> shard_map;
-  // Under shard_map, the operand (by its number) that the same body has just
-  // computed: it is read as the devices hold it, sums not taken. -1: none.
-  int inner_operand = -1;
+  // Under shard_map, the operand (by its place) that the same body has just
+  // computed: it is read as the devices hold it, sums not taken.
+  std::optional<size_t> inner_operand;
 };
 
 // The operations that one of graph/composites.h became: `first` to `last`,
@@ -84,41 +102,41 @@ struct GraphNode {
 struct Region {
   enum class Kind : uint8_t { Linear, Product, Norm, Softmax, Split };
   Kind kind = Kind::Linear;
-  int first = 0;
-  int last = 0;
+  NodeId first;
+  NodeId last;
 };
 
 struct Graph {
   std::string name;
-  std::vector<Value> values;
-  std::vector<GraphNode> nodes;
+  PerValue<Value> values;
+  PerNode<GraphNode> nodes;
   std::vector<Region> regions = {};
   std::vector<GraphLayer> layers = {};
-  std::vector<int> outputs = {};
+  std::vector<ValueId> outputs = {};
   // As the graph file calls them, where that is not the value's own name
   // (core/graph_description.h); empty, or one per output.
   std::vector<std::string> output_names = {};
-  std::vector<int> probes =
-      {};  // values where the growth of errors is looked at
+  // Where the growth of errors is looked at.
+  std::vector<ValueId> probes = {};
   std::vector<SourcePtr> sources = {};  // keeps spans alive
 };
 
 // The layer in which a value is computed; null: in none.
-const GraphLayer* layer_of(const Graph& graph, int value);
+const GraphLayer* layer_of(const Graph& graph, ValueId value);
 
 // What an output goes by. REQUIRES: the value is one.
-const std::string& output_name(const Graph& graph, int value);
+const std::string& output_name(const Graph& graph, ValueId value);
 
 // Growing a graph by one operation at a time.
 
-// Adds an input or a parameter; its number. Its type and what it is made of
+// Adds an input or a parameter. Its type and what it is made of
 // follow from the rest.
-int append_value(Graph& graph, Value value);
+ValueId append_value(Graph& graph, Value value);
 
 // What is to be computed. `name` becomes the result's; it is not checked.
 struct NewNode {
   std::string_view op;  // one of ops()
-  std::vector<int> operands;
+  std::vector<ValueId> operands;
   Attributes attributes;
   std::string name;
   std::string label;
@@ -127,13 +145,14 @@ struct NewNode {
   OpPart part = OpPart::Other;
 };
 
-// Adds the operation and its result, whose number it gives. SP015 when the
+// Adds the operation and its result, which it returns. SP015 when the
 // operands do not fit or the result exceeds 2^63 elements. A dimension of the
 // result that is one factor has the label of the first operand's dimension that
 // is the same factor and has a label.
 // REQUIRES: there is such an operation, and it takes so many operands and these
 // attributes.
-std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags);
+std::optional<ValueId> append_node(Graph& graph, NewNode node,
+                                   Diagnostics& diags);
 
 // An operation's shard_map in a graph file, given to the nodes that it became.
 
@@ -142,18 +161,18 @@ std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags);
 // composite that may stand there (graph/composites.h). Else SP015.
 bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags);
 
-// Gives it to the nodes from number `first` on. Every one of them leaves what
+// Gives it to the nodes from `first` on. Every one of them leaves what
 // the out spec and `psum` say; an operand that none of the `operands` of the
 // file is comes from the node before. SP015 where a spec is longer than a rank
 // or names an axis twice.
-bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
-               const std::vector<int>& operands, Diagnostics& diags);
+bool map_nodes(Graph& graph, NodeId first, const DescribedOp& op,
+               const std::vector<ValueId>& operands, Diagnostics& diags);
 
 // The unsharded run of a graph: what every sharded one is compared with.
 
 // Gives a whole input or parameter, in elements of the run that asks. The same
 // value may be asked for again rather than kept.
-using ReadWhole = std::function<Tensor(int value)>;
+using ReadWhole = std::function<Tensor(ValueId value)>;
 
 // A run, one node after the other, whose caller says what may be forgotten.
 struct Evaluation {
@@ -161,15 +180,15 @@ struct Evaluation {
   ReadWhole read;
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
-  std::vector<Tensor> results = {};  // by value; no storage where there is none
+  PerValue<Tensor> results = {};  // no storage where there is none
 };
 
 // Puts its result into `results`. REQUIRES: its operands are there.
-void evaluate_node(Evaluation& run, int node);
+void evaluate_node(Evaluation& run, NodeId node);
 // A result that is there, or an input or parameter, which is read.
-Tensor whole_of(const Evaluation& run, int value);
+Tensor whole_of(const Evaluation& run, ValueId value);
 
-// Per value, whether its type is integers.
-std::vector<bool> integer_values(const Graph& graph);
+// Whether a value's type is integers.
+PerValue<bool> integer_values(const Graph& graph);
 
 }  // namespace shardplan

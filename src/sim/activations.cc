@@ -16,18 +16,12 @@
 namespace shardplan {
 namespace {
 
-// What is computed on the way to a result has a name of its own that no rule is
-// meant for (graph/composites.h).
-bool is_on_the_way(const Value& value) {
-  return value.name.find(':') != std::string::npos;
-}
-
 // Who asks for what a graph's own labels stand for.
 constexpr const char* kLabels = "axes";
 
 // A value that is not sharded as asked, and how often in all layers.
 struct Departure {
-  size_t value = 0;  // the first one
+  ValueId value;  // the first one
   Correction correction;
   Span where;
   std::string asked;  // the spec, and who said so
@@ -57,7 +51,7 @@ class Placer {
   std::optional<PlacedValues> run() {
     if (!match_activations()) return std::nullopt;
     bool fine = true;
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+    for (const ValueId v : graph_.values.ids()) {
       fine &= graph_.values[v].kind == Value::Kind::Parameter ? parameter(v)
                                                               : activation(v);
     }
@@ -95,13 +89,13 @@ class Placer {
     declared_.insert(declared_.end(), defaults.begin(), defaults.end());
   }
 
-  void place(size_t v, const PartitionSpec& spec, std::string from) {
+  void place(ValueId v, const PartitionSpec& spec, std::string from) {
     placed_.wanted[v] =
         layout_of(plan_.mesh, spec, graph_.values[v].shape.size());
     placed_.from[v] = std::move(from);
   }
 
-  bool parameter(size_t v) {
+  bool parameter(ValueId v) {
     const Value& value = graph_.values[v];
     const auto found = parameters_.find(value.parameter);
     // Buffers are no parameters: no rule is for them, and each device has them.
@@ -162,14 +156,14 @@ class Placer {
 
   // The spec that a node of kind `constraint` asks for.
   const PartitionSpec* constraint_of(const Value& value) const {
-    if (value.node < 0) return nullptr;
-    const GraphNode& node = graph_.nodes[static_cast<size_t>(value.node)];
+    if (!value.node) return nullptr;
+    const GraphNode& node = graph_.nodes[value.node];
     if (!node.op->is_constraint) return nullptr;
     return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
   }
 
   // The rule that is found in a value whose spec the graph gives itself.
-  void note_overruled(size_t v) {
+  void note_overruled(ValueId v) {
     const Value& value = graph_.values[v];
     const PartitionSpec* own = constraint_of(value);
     if (own == nullptr && value.spec) own = &*value.spec;
@@ -204,12 +198,12 @@ class Placer {
     }
   }
 
-  bool activation(size_t v) {
+  bool activation(ValueId v) {
     const Value& value = graph_.values[v];
     note_overruled(v);
     if (const PartitionSpec* spec = constraint_of(value)) {
-      read(v, *spec, graph_.nodes[static_cast<size_t>(value.node)].where,
-           "constraint", rules_.declared_axes);
+      read(v, *spec, graph_.nodes[value.node].where, "constraint",
+           rules_.declared_axes);
     } else if (value.spec) {
       read(v, *value.spec, value.where, "graph", rules_.declared_axes);
     } else if (rule_of_[v] >= 0) {
@@ -233,7 +227,7 @@ class Placer {
   }
 
   // Turns names into mesh axes, makes the spec legal and says what that took.
-  void read(size_t v, const PartitionSpec& written, Span where,
+  void read(ValueId v, const PartitionSpec& written, Span where,
             const std::string& from, const AxisNames& declared) {
     const Value& value = graph_.values[v];
     const ResolvedNames names_meant =
@@ -296,7 +290,8 @@ class Placer {
     }
   }
 
-  // The first activation rule found in every value's name.
+  // The first activation rule found in every value's name. No rule is meant for
+  // what is computed on the way to a value (graph/composites.h).
   bool match_activations() {
     rule_of_.assign(graph_.values.size(), -1);
     if (rules_.activations.empty()) return true;
@@ -304,9 +299,9 @@ class Placer {
     if (!matcher) return false;
     std::vector<int64_t> uses(rules_.activations.size());
     std::vector<int> found;
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+    for (const ValueId v : graph_.values.ids()) {
       const Value& value = graph_.values[v];
-      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+      if (value.kind == Value::Kind::Parameter || value.is_step()) {
         continue;
       }
       matcher->find(value.name, found);
@@ -330,7 +325,7 @@ class Placer {
     std::string text = "its values are ";
     size_t shown = 0;
     for (const Value& value : graph_.values) {
-      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+      if (value.kind == Value::Kind::Parameter || value.is_step()) {
         continue;
       }
       if (++shown > kShown) return text + ", ..";
@@ -347,9 +342,9 @@ class Placer {
   AxisNames declared_;  // of labels
   Diagnostics& diags_;
   std::unordered_map<std::string_view, size_t> parameters_;
-  std::vector<int> rule_of_;  // per value, 0-based; -1: none
+  PerValue<int> rule_of_;  // 0-based; -1: none
   std::vector<Departure> departures_;
-  std::map<size_t, std::vector<size_t>> overruled_;  // values, by rule
+  std::map<size_t, std::vector<ValueId>> overruled_;  // by rule
   PlacedValues placed_;
 };
 

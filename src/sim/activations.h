@@ -23,8 +23,8 @@
 namespace shardplan {
 
 struct PlacedValues {
-  WantedLayouts wanted;           // one per value
-  std::vector<std::string> from;  // who said so; "" for the partitioner
+  WantedLayouts wanted;
+  PerValue<std::string> from;  // who said so; "" for the partitioner
 };
 
 // Names mean what they mean in rules (resolve/name_resolution.h), and specs are

@@ -94,21 +94,21 @@ double largest_difference(const Program& program, const Layout& layout,
 
 Comparison::Comparison(const Program& program)
     : program_(program), is_output_(program.graph->values.size()) {
-  for (const int value : program.graph->outputs) {
-    is_output_[static_cast<size_t>(value)] = true;
+  for (const ValueId value : program.graph->outputs) {
+    is_output_[value] = true;
   }
 }
 
 void Comparison::look(const PairedRuns& runs, const Instruction& at,
                       const DeviceTensors& made) {
   if (whole_) return;
-  const Register& of = program_.registers[static_cast<size_t>(at.result)];
+  const Register& of = program_.registers[at.result];
   const bool of_sum = !of.layout.partial.empty();
   if (of_sum && (sum_ || at.kind != Instruction::Kind::Compute)) return;
   const Tensor whole = whole_of(runs.unsharded, of.value);
   const Arithmetic arithmetic = runs.options.arithmetic;
   if (arithmetic != Arithmetic::Field && is_decision(program_, at)) {
-    const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
+    const GraphNode& node = program_.graph->nodes[at.node];
     auto wrong = wrong_choice(
         program_, at, whole_of(runs.unsharded, node.operands[0]), whole, made);
     if (wrong) candidates_.push_back({*std::move(wrong), false, kInfinity});
@@ -120,8 +120,7 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
       difference_of(program_, at.result, layout, sums, whole, arithmetic);
   if (!parted) return;
   const double size =
-      arithmetic == Arithmetic::Field ||
-              is_output_[static_cast<size_t>(of.value)]
+      arithmetic == Arithmetic::Field || is_output_[of.value]
           ? kInfinity
           : largest_difference(program_, layout, whole, sums, NotFinite::Apart);
   candidates_.push_back({*std::move(parted), of_sum, size});
@@ -134,7 +133,7 @@ void Comparison::look_working(const PairedRuns& exact,
       candidates_.begin(), candidates_.end(),
       [&](const Candidate& each) { return each.at.number == at.result; });
   if (found == candidates_.end() || std::isinf(found->size)) return;
-  const Register& of = program_.registers[static_cast<size_t>(at.result)];
+  const Register& of = program_.registers[at.result];
   const Tensor whole = whole_of(exact.unsharded, of.value);
   const double error = std::max(
       largest_difference(whole, whole_of(working.unsharded, of.value),

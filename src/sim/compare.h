@@ -43,7 +43,7 @@ class Comparison {
   };
 
   const Program& program_;
-  std::vector<bool> is_output_;        // by value
+  PerValue<bool> is_output_;
   std::vector<Candidate> candidates_;  // of the phase
   std::optional<Divergence> whole_;
   std::optional<Divergence> sum_;

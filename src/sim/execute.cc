@@ -153,7 +153,7 @@ class Overlapped {
   // Gathers the operand, a group at a time; then every device multiplies.
   DeviceTensors gather_first(int threads, std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent) {
-    const auto operand = static_cast<size_t>(at_.overlapped);
+    const size_t operand = *at_.overlapped;
     const int factor = factor_at(node_.rule.operands[operand], at_.dim);
     each_group([&](const std::vector<int>& group) {
       std::vector<Tensor> chunks;
@@ -295,27 +295,27 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
 
 void ShardedRun::advance(int phase, const Made& made) {
   made_ = made;
-  for (; next_ < program_.instructions.size(); ++next_) {
+  for (; program_.instructions.has(next_); ++next_.number) {
     if (lives_.phase[next_] > phase) break;
     const Instruction& at = program_.instructions[next_];
     if (at.kind == Instruction::Kind::Load) continue;
-    for (const int number : at.operands) tensors(number);
-    const auto result = static_cast<size_t>(at.result);
+    for (const RegisterId number : at.operands) tensors(number);
+    const RegisterId result = at.result;
     run_.registers[result] = step(next_, run_.sent[next_]);
     if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
     if (made_) made_(at, run_.registers[result]);
     if (options_.counts_live) count_live(next_);
-    for (const int number : at.operands) {
+    for (const RegisterId number : at.operands) {
       if (is_over(number, next_)) release(number);
     }
   }
   if (phase == lives_.phases - 1) {
-    for (const int number : program_.outputs) tensors(number);
+    for (const RegisterId number : program_.outputs) tensors(number);
   }
   if (options_.keep_registers) return;
-  std::vector<int> kept;
-  for (const int number : rematerialised_) {
-    const auto& reads = lives_.reads[static_cast<size_t>(number)];
+  std::vector<RegisterId> kept;
+  for (const RegisterId number : rematerialised_) {
+    const auto& reads = lives_.reads[number];
     if (is_needed_soon(reads, phase)) {
       kept.push_back(number);
     } else {
@@ -325,60 +325,58 @@ void ShardedRun::advance(int phase, const Made& made) {
   rematerialised_ = std::move(kept);
 }
 
-void ShardedRun::count_live(size_t instruction) {
+void ShardedRun::count_live(InstructionId instruction) {
   const Instruction& at = program_.instructions[instruction];
-  live_.made(at, run_.registers[static_cast<size_t>(at.result)]);
+  live_.made(at, run_.registers[at.result]);
   run_.live[instruction] = live_.bytes();
-  for (const int number : at.operands) {
+  for (const RegisterId number : at.operands) {
     if (is_last_read(number, instruction)) live_.over(number);
   }
 }
 
-const DeviceTensors& ShardedRun::tensors(int number) {
-  const auto r = static_cast<size_t>(number);
-  DeviceTensors& held = run_.registers[r];
+const DeviceTensors& ShardedRun::tensors(RegisterId number) {
+  DeviceTensors& held = run_.registers[number];
   if (!held.empty()) return held;
-  SHARDPLAN_CHECK(lives_.rematerialised[r]);
-  const auto maker = static_cast<size_t>(lives_.maker[r]);
+  SHARDPLAN_CHECK(lives_.rematerialised[number]);
+  const InstructionId maker = lives_.maker[number];
   const Instruction& at = program_.instructions[maker];
-  for (const int operand : at.operands) tensors(operand);
+  for (const RegisterId operand : at.operands) tensors(operand);
   // A device would have kept it: nothing is sent twice.
   std::vector<int64_t> sent(run_.flops.size());
   held = step(maker, sent);
   rematerialised_.push_back(number);
-  if (made_ && !told_[r] && at.kind == Instruction::Kind::Load) {
+  if (made_ && !told_[number] && at.kind == Instruction::Kind::Load) {
     made_(at, held);
   }
-  told_[r] = true;
+  told_[number] = true;
   return held;
 }
 
 Execution ShardedRun::finish() {
   made_ = {};
-  for (const int number : program_.outputs) tensors(number);
-  for (size_t r = 0; r < program_.registers.size(); ++r) {
-    const bool is_output = lives_.last_read[r] == program_.instructions.size();
-    if (options_.keep_registers && lives_.maker[r] >= 0) {
-      tensors(static_cast<int>(r));
+  for (const RegisterId number : program_.outputs) tensors(number);
+  for (const RegisterId r : program_.registers.ids()) {
+    const bool is_output = !program_.instructions.has(lives_.last_read[r]);
+    if (options_.keep_registers && lives_.maker[r]) {
+      tensors(r);
     } else if (!options_.keep_registers && !is_output) {
-      release(static_cast<int>(r));
+      release(r);
     }
   }
   return std::move(run_);
 }
 
 // Whether nobody reads a register after an instruction.
-bool ShardedRun::is_last_read(int number, size_t instruction) const {
-  return lives_.last_read[static_cast<size_t>(number)] <= instruction;
+bool ShardedRun::is_last_read(RegisterId number,
+                              InstructionId instruction) const {
+  return lives_.last_read[number] <= instruction;
 }
 
-bool ShardedRun::is_over(int number, size_t instruction) const {
+bool ShardedRun::is_over(RegisterId number, InstructionId instruction) const {
   return !options_.keep_registers && is_last_read(number, instruction);
 }
 
-void ShardedRun::release(int number) {
-  run_.registers[static_cast<size_t>(number)].clear();
-}
+void ShardedRun::release(RegisterId number) { run_.registers[number].clear(); }
 
 DeviceTensors ShardedRun::each_device(
     const std::function<Tensor(size_t)>& work) const {
@@ -390,7 +388,8 @@ DeviceTensors ShardedRun::each_device(
 }
 
 // REQUIRES: the operands are there.
-DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
+DeviceTensors ShardedRun::step(InstructionId number,
+                               std::vector<int64_t>& sent) {
   const Instruction& at = program_.instructions[number];
   switch (at.kind) {
     case Instruction::Kind::Load:
@@ -411,7 +410,7 @@ DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
 }
 
 DeviceTensors ShardedRun::load(const Instruction& at) const {
-  const Register& made = program_.registers[static_cast<size_t>(at.result)];
+  const Register& made = program_.registers[at.result];
   const Tensor whole = read_(made.value);
   return each_device([&](size_t device) {
     return shard_of(program_.mesh, made.layout, whole,
@@ -437,13 +436,13 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
                                   std::vector<int64_t>& sent) {
   std::vector<DevicePart> parts;
   const size_t devices = static_cast<size_t>(program_.mesh.devices());
-  const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
+  const GraphNode& node = program_.graph->nodes[at.node];
   // Few devices leave threads for the operation itself.
   const int inner =
       static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
   for (size_t device = 0; device < devices; ++device) {
     DevicePart& part = parts.emplace_back();
-    for (const int number : at.operands) {
+    for (const RegisterId number : at.operands) {
       part.operands.push_back(tensors(number)[device]);
     }
     part.context.arithmetic = options_.arithmetic;
@@ -457,7 +456,7 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
                           transfer_types(at, types_, precision_),
                           options_.threads, run_.flops, sent);
   }
-  const Storage as = types_[static_cast<size_t>(at.result)];
+  const Storage as = types_[at.result];
   // Products of one weight are computed together; each counts as its own.
   std::vector<Tensor> together;
   if (node.op->run_all != nullptr && !node.shard_map) {
@@ -489,9 +488,8 @@ int64_t Execution::bytes_moved() const {
 Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options) {
   const Lifetimes lives = lifetimes_of(program);
-  const auto read = [&](int value) {
-    const auto v = static_cast<size_t>(value);
-    return as_stored(program.graph->values[v], values[v],
+  const auto read = [&](ValueId value) {
+    return as_stored(program.graph->values[value], values[value.index()],
                      {options.arithmetic, options.storage}, options.threads);
   };
   ShardedRun run(program, lives, read, options);
@@ -531,9 +529,12 @@ void set_phases(const Program& program, Lifetimes& lives) {
   lives.phases = nodes + 1;
   lives.phase.assign(program.instructions.size(), nodes);
   int next = nodes;
-  for (size_t i = program.instructions.size(); i-- > 0;) {
+  InstructionId i(program.instructions.size());
+  while (i.number-- > 0) {
     const Instruction& at = program.instructions[i];
-    if (at.kind == Instruction::Kind::Compute) next = std::min(next, at.node);
+    if (at.kind == Instruction::Kind::Compute) {
+      next = std::min(next, at.node.number);
+    }
     lives.phase[i] = at.kind == Instruction::Kind::Load ? -1 : next;
   }
 }
@@ -552,7 +553,8 @@ bool keeps_numbers(const Instruction& at) {
   return false;
 }
 
-void sort_out(std::vector<std::vector<int>>& all) {
+template <typename Lists>
+void sort_out(Lists& all) {
   for (std::vector<int>& phases : all) {
     std::sort(phases.begin(), phases.end());
     phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
@@ -564,44 +566,42 @@ void sort_out(std::vector<std::vector<int>>& all) {
 Lifetimes lifetimes_of(const Program& program) {
   Lifetimes lives;
   set_phases(program, lives);
-  lives.maker.assign(program.registers.size(), -1);
+  lives.maker.resize(program.registers.size());
   lives.rematerialised.assign(program.registers.size(), false);
   lives.reads.resize(program.registers.size());
-  lives.last_read.assign(program.registers.size(), 0);
+  lives.last_read.assign(program.registers.size(), InstructionId(0));
   lives.needed.resize(program.graph->values.size());
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  for (const InstructionId i : program.instructions.ids()) {
     const Instruction& at = program.instructions[i];
-    const auto result = static_cast<size_t>(at.result);
-    lives.maker[result] = static_cast<int>(i);
+    const RegisterId result = at.result;
+    lives.maker[result] = i;
     lives.rematerialised[result] =
-        keeps_numbers(at) &&
-        std::all_of(at.operands.begin(), at.operands.end(), [&](int number) {
-          return lives.rematerialised[static_cast<size_t>(number)];
-        });
+        keeps_numbers(at) && std::all_of(at.operands.begin(), at.operands.end(),
+                                         [&](RegisterId number) {
+                                           return lives.rematerialised[number];
+                                         });
     if (at.kind != Instruction::Kind::Load) {
-      const auto value = static_cast<size_t>(program.registers[result].value);
-      lives.needed[value].push_back(lives.phase[i]);
+      lives.needed[program.registers[result].value].push_back(lives.phase[i]);
     }
-    for (const int number : at.operands) {
-      const auto operand = static_cast<size_t>(number);
-      const auto value = static_cast<size_t>(program.registers[operand].value);
+    for (const RegisterId operand : at.operands) {
+      const ValueId value = program.registers[operand].value;
       lives.reads[operand].push_back(lives.phase[i]);
       lives.last_read[operand] = i;
       lives.needed[value].push_back(lives.phase[i]);
     }
   }
   const int last = lives.phases - 1;
-  for (const int number : program.outputs) {
-    lives.reads[static_cast<size_t>(number)].push_back(last);
-    lives.last_read[static_cast<size_t>(number)] = program.instructions.size();
+  for (const RegisterId number : program.outputs) {
+    lives.reads[number].push_back(last);
+    lives.last_read[number] = InstructionId(program.instructions.size());
   }
-  for (size_t n = 0; n < program.graph->nodes.size(); ++n) {
-    for (const int operand : program.graph->nodes[n].operands) {
-      lives.needed[static_cast<size_t>(operand)].push_back(static_cast<int>(n));
+  for (const NodeId n : program.graph->nodes.ids()) {
+    for (const ValueId operand : program.graph->nodes[n].operands) {
+      lives.needed[operand].push_back(n.number);
     }
   }
-  for (const int value : program.graph->outputs) {
-    lives.needed[static_cast<size_t>(value)].push_back(last);
+  for (const ValueId value : program.graph->outputs) {
+    lives.needed[value].push_back(last);
   }
   sort_out(lives.reads);
   sort_out(lives.needed);

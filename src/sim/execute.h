@@ -28,15 +28,13 @@
 namespace shardplan {
 
 struct Lifetimes {
-  int phases = 0;                        // of the whole run
-  std::vector<int> phase;                // per instruction; -1 of a load
-  std::vector<int> maker;                // per register: its instruction
-  std::vector<bool> rematerialised;      // per register
-  std::vector<std::vector<int>> reads;   // per register: phases, ascending
-  std::vector<size_t> last_read;         // per register: the instruction; the
-                                         // number of instructions of an output
-  std::vector<std::vector<int>> needed;  // per value: phases in which the
-                                         // whole is, ascending
+  int phases = 0;             // of the whole run
+  PerInstruction<int> phase;  // -1 of a load
+  PerRegister<InstructionId> maker;
+  PerRegister<bool> rematerialised;
+  PerRegister<std::vector<int>> reads;   // phases, ascending
+  PerRegister<InstructionId> last_read;  // of an output, behind the last one
+  PerValue<std::vector<int>> needed;     // phases in which the whole is
 };
 // REQUIRES: a register is the result of one instruction.
 Lifetimes lifetimes_of(const Program& program);
@@ -83,14 +81,14 @@ std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
 
 struct Execution {
   // Per register, per device; released after its last use unless all are kept.
-  std::vector<DeviceTensors> registers;
+  PerRegister<DeviceTensors> registers;
   std::vector<int64_t> flops;  // per device
-  // Bytes that every device sends, per instruction.
-  std::vector<std::vector<int64_t>> sent;
+  // Bytes that every device sends.
+  PerInstruction<std::vector<int64_t>> sent;
   // Bytes that are alive on every device (sim/live_bytes.h) once an instruction
   // has run and before what it read last is let go of; of a Load, none. Only
   // where they are counted.
-  std::vector<std::vector<int64_t>> live;
+  PerInstruction<std::vector<int64_t>> live;
 
   int64_t bytes_moved() const;
 };
@@ -123,33 +121,33 @@ class ShardedRun {
   void advance(int phase, const Made& made = {});
   // What the devices have of a register. REQUIRES: it was made, and is read by
   // an instruction that comes next.
-  const DeviceTensors& tensors(int number);
+  const DeviceTensors& tensors(RegisterId number);
   // Outputs, and all registers where they are kept. REQUIRES: all has run.
   Execution finish();
 
  private:
-  void count_live(size_t instruction);
-  bool is_last_read(int number, size_t instruction) const;
-  bool is_over(int number, size_t instruction) const;
-  DeviceTensors step(size_t number, std::vector<int64_t>& sent);
+  void count_live(InstructionId instruction);
+  bool is_last_read(RegisterId number, InstructionId instruction) const;
+  bool is_over(RegisterId number, InstructionId instruction) const;
+  DeviceTensors step(InstructionId number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
-  void release(int number);
+  void release(RegisterId number);
 
   const Program& program_;
   const Lifetimes& lives_;
   ReadWhole read_;
   ExecuteOptions options_;
   KeptTypes precision_;
-  std::vector<Storage> types_;  // per register
+  PerRegister<Storage> types_;
   LiveBytes live_;
   Made made_ = {};
-  size_t next_ = 0;         // instruction
-  std::vector<bool> told_;  // per register
-  std::vector<int>
-      rematerialised_;  // registers that are held though they need not
+  InstructionId next_ = InstructionId(0);
+  PerRegister<bool> told_;
+  // That are held though they need not be.
+  std::vector<RegisterId> rematerialised_;
   Execution run_;
 };
 

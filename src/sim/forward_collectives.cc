@@ -14,26 +14,25 @@
 namespace shardplan {
 namespace {
 
-// The parameter that a value is, or is a part or another form of; -1: none.
-int parameter_behind(const Graph& graph, int value) {
+// The parameter that a value is, or is a part or another form of; or none.
+ValueId parameter_behind(const Graph& graph, ValueId value) {
   while (true) {
-    const Value& at = graph.values[static_cast<size_t>(value)];
+    const Value& at = graph.values[value];
     if (at.kind == Value::Kind::Parameter) return value;
-    if (at.kind == Value::Kind::Input) return -1;
-    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
-    if (node.operands.size() != 1) return -1;
+    if (at.kind == Value::Kind::Input) return {};
+    const GraphNode& node = graph.nodes[at.node];
+    if (node.operands.size() != 1) return {};
     value = node.operands[0];
   }
 }
 
-void add_parameters(const Graph& graph, int node,
+void add_parameters(const Graph& graph, NodeId node,
                     std::vector<std::string>& parameters) {
-  if (node < 0) return;
-  for (const int operand : graph.nodes[static_cast<size_t>(node)].operands) {
-    const int found = parameter_behind(graph, operand);
-    if (found < 0) continue;
-    const std::string& name =
-        graph.values[static_cast<size_t>(found)].parameter;
+  if (!node) return;
+  for (const ValueId operand : graph.nodes[node].operands) {
+    const ValueId found = parameter_behind(graph, operand);
+    if (!found) continue;
+    const std::string& name = graph.values[found].parameter;
     if (std::find(parameters.begin(), parameters.end(), name) ==
         parameters.end()) {
       parameters.push_back(name);
@@ -45,11 +44,11 @@ void add_parameters(const Graph& graph, int node,
 constexpr size_t kMostBehind = 16;
 
 // The nearest nodes with parameters that a value comes from.
-std::vector<int> products_behind(const Graph& graph, int value) {
-  std::vector<int> products;
-  std::vector<int> values = {value};
+std::vector<NodeId> products_behind(const Graph& graph, ValueId value) {
+  std::vector<NodeId> products;
+  std::vector<ValueId> values = {value};
   for (size_t i = 0; i < values.size() && i < kMostBehind; ++i) {
-    const Value& at = graph.values[static_cast<size_t>(values[i])];
+    const Value& at = graph.values[values[i]];
     if (at.kind != Value::Kind::Result) continue;
     std::vector<std::string> parameters;
     add_parameters(graph, at.node, parameters);
@@ -57,43 +56,37 @@ std::vector<int> products_behind(const Graph& graph, int value) {
       products.push_back(at.node);
       continue;
     }
-    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
+    const GraphNode& node = graph.nodes[at.node];
     values.insert(values.end(), node.operands.begin(), node.operands.end());
   }
   return products;
 }
 
-// "layers.*.attn.query" for what is computed on the way to it, too.
-std::string value_name(const Value& value) {
-  return folded_name(value.name.substr(0, value.name.find(':')));
-}
-
 // What a collective is, but for how often it is there.
 CollectiveUse use_of(const Program& program, const CollectivePrice& price) {
   const Graph& graph = *program.graph;
-  const Instruction& at =
-      program.instructions[static_cast<size_t>(price.instruction)];
-  const int value =
-      program.registers[static_cast<size_t>(at.operands[0])].value;
+  const Instruction& at = program.instructions[price.instruction];
+  const ValueId value = program.registers[at.operands[0]].value;
   CollectiveUse use;
   use.kind = price.kind;
   use.axes = price.axes;
   use.cause = price.cause;
-  const int sent = parameter_behind(graph, value);
-  if (sent >= 0) {
-    const std::string& name = graph.values[static_cast<size_t>(sent)].parameter;
+  const ValueId sent = parameter_behind(graph, value);
+  if (sent) {
+    const std::string& name = graph.values[sent].parameter;
     use.what = folded_name(name);
     use.parameters.push_back(name);
     return use;
   }
-  const std::vector<int> products = products_behind(graph, value);
-  for (const int node : products) add_parameters(graph, node, use.parameters);
+  const std::vector<NodeId> products = products_behind(graph, value);
+  for (const NodeId node : products)
+    add_parameters(graph, node, use.parameters);
   if (use.cause == Cause::PartialSum && products.size() == 1) {
     use.what = folded_name(use.parameters.front());
     use.after_product = true;
     return use;
   }
-  use.what = value_name(graph.values[static_cast<size_t>(value)]);
+  use.what = folded_name(graph.values[value].whole());
   add_parameters(graph, at.node, use.parameters);
   return use;
 }
@@ -108,8 +101,7 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
   std::vector<PlacedUse> placed;
   const Graph& graph = *program.graph;
   for (const CollectivePrice& one : price(program, storage, storage)) {
-    const Instruction& at =
-        program.instructions[static_cast<size_t>(one.instruction)];
+    const Instruction& at = program.instructions[one.instruction];
     PlacedUse& each = placed.emplace_back();
     each.use = use_of(program, one);
     each.use.count = 1;
@@ -117,8 +109,8 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
     const Int128 devices = program.mesh.devices();
     each.use.bytes_per_device =
         static_cast<int64_t>((one.bytes + devices - 1) / devices);
-    if (at.node < 0) continue;
-    const int layer = graph.nodes[static_cast<size_t>(at.node)].layer;
+    if (!at.node) continue;
+    const int layer = graph.nodes[at.node].layer;
     if (layer >= 0) {
       each.layer = graph.layers[static_cast<size_t>(layer)].number;
     }

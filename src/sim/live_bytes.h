@@ -19,23 +19,23 @@ namespace shardplan {
 class LiveBytes {
  public:
   // `types`: register_types() of the program, which must outlive it.
-  LiveBytes(const Program& program, std::vector<Storage> types);
+  LiveBytes(const Program& program, PerRegister<Storage> types);
 
   // An instruction has run; what every device has of its result.
   void made(const Instruction& at, const DeviceTensors& result);
   // Nobody reads a register any more.
-  void over(int number);
+  void over(RegisterId number);
   // Per device.
   const std::vector<int64_t>& bytes() const { return bytes_; }
 
  private:
-  bool counts(int number) const;
+  bool counts(RegisterId number) const;
 
   const Program& program_;
-  std::vector<Storage> types_;
-  std::vector<int> root_;     // per register: whose storage it has; -1: none
-  std::vector<int> holders_;  // per register: how many have its storage
-  std::vector<std::vector<int64_t>> sizes_;  // per root, per device
+  PerRegister<Storage> types_;
+  PerRegister<RegisterId> root_;             // whose storage it has, if any's
+  PerRegister<int> holders_;                 // how many have its storage
+  PerRegister<std::vector<int64_t>> sizes_;  // of roots, per device
   std::vector<int64_t> bytes_;
 };
 

@@ -27,54 +27,51 @@ Layout settled(Layout layout) {
 int64_t index_limit(const Graph& graph, const GraphNode& node) {
   if (node.op->indices == nullptr) return 0;
   std::vector<Shape> shapes;
-  for (const int operand : node.operands) {
-    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
+  for (const ValueId operand : node.operands) {
+    shapes.push_back(graph.values[operand].shape);
   }
-  return node.op->indices(shapes,
-                          graph.values[static_cast<size_t>(node.result)].shape);
+  return node.op->indices(shapes, graph.values[node.result].shape);
 }
 
 }  // namespace
 
-Isolated isolate(const Program& program, int node,
+Isolated isolate(const Program& program, NodeId node,
                  const PartitionOptions& options) {
   const Graph& whole = *program.graph;
   Isolated one{std::make_unique<Graph>(), {}, {program.mesh}};
   Graph& graph = *one.graph;
   graph.name = whole.name;
-  graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
-  GraphNode& only = graph.nodes[0];
+  graph.nodes = {whole.nodes[node]};
+  GraphNode& only = graph.nodes.front();
   // What comes from within a shard_map is not a value that could be made
   // afresh: only the whole graph shows what is done with it.
-  if (only.inner_operand >= 0) only.shard_map.reset();
-  only.inner_operand = -1;
+  if (only.inner_operand) only.shard_map.reset();
+  only.inner_operand.reset();
   only.region = -1;
   only.layer = -1;
   WantedLayouts wanted;
-  const auto add = [&](int value, Value::Kind kind) {
-    const auto v = static_cast<size_t>(value);
-    graph.values.push_back(whole.values[v]);
+  const auto add = [&](ValueId value, Value::Kind kind) {
+    graph.values.push_back(whole.values[value]);
     graph.values.back().kind = kind;
-    graph.values.back().node = kind == Value::Kind::Result ? 0 : -1;
-    wanted.push_back(settled(program.layouts[v]));
-    return static_cast<int>(graph.values.size()) - 1;
+    graph.values.back().node =
+        kind == Value::Kind::Result ? NodeId(0) : NodeId();
+    return wanted.push_back(settled(program.layouts[value]));
   };
-  for (int& operand : only.operands) {
+  for (ValueId& operand : only.operands) {
     const auto known =
         std::find(one.operands.begin(), one.operands.end(), operand);
     if (known != one.operands.end()) {
-      operand = static_cast<int>(known - one.operands.begin());
+      operand = one.operands.id_of(*known);
       continue;
     }
     one.operands.push_back(operand);
-    operand = add(operand, program.weights[static_cast<size_t>(operand)]
-                               ? Value::Kind::Parameter
-                               : Value::Kind::Input);
+    operand = add(operand, program.weights[operand] ? Value::Kind::Parameter
+                                                    : Value::Kind::Input);
   }
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};
   if (const int64_t limit = index_limit(graph, only); limit > 0) {
-    Value& indices = graph.values[static_cast<size_t>(only.operands[1])];
+    Value& indices = graph.values[only.operands[1]];
     indices.integers_below = limit;
     indices.type = NumberType::Integer;
   }
@@ -103,10 +100,10 @@ std::optional<Tensor> sum_of_parts(const Program& program,
                                    const Execution& run) {
   for (const Instruction& at : program.instructions) {
     if (at.kind != Instruction::Kind::Compute) continue;
-    const Register& made = program.registers[static_cast<size_t>(at.result)];
+    const Register& made = program.registers[at.result];
     if (at.overlap != Overlap::Off) return std::nullopt;
-    const auto value = static_cast<size_t>(made.value);
-    Tensor sum = make_tensor(Element::F64, program.graph->values[value].shape);
+    Tensor sum =
+        make_tensor(Element::F64, program.graph->values[made.value].shape);
     AxisNames used = axes_in_use(made.layout);
     for (int64_t device = 0; device < program.mesh.devices(); ++device) {
       const std::vector<int64_t> where = program.mesh.coordinates(device);
@@ -116,7 +113,7 @@ std::optional<Tensor> sum_of_parts(const Program& program,
         repeats = repeats || (where[axis] > 0 && !contains(used, name));
       }
       if (repeats) continue;
-      const auto& parts = run.registers[static_cast<size_t>(at.result)];
+      const auto& parts = run.registers[at.result];
       add_into(shard_of(program.mesh, made.layout, sum, device),
                absolute(parts[static_cast<size_t>(device)]), Arithmetic::F64);
     }
@@ -126,28 +123,26 @@ std::optional<Tensor> sum_of_parts(const Program& program,
 }
 
 // The whole result of the one node of a graph.
-Tensor result_of(const Graph& graph, const std::vector<Tensor>& operands,
+Tensor result_of(const Graph& graph, const PerValue<Tensor>& operands,
                  int threads) {
-  Evaluation run{
-      &graph, [&](int value) { return operands[static_cast<size_t>(value)]; },
-      Arithmetic::F64, threads};
-  evaluate_node(run, 0);
+  Evaluation run{&graph, [&](ValueId value) { return operands[value]; },
+                 Arithmetic::F64, threads};
+  evaluate_node(run, NodeId(0));
   return whole_of(run, graph.outputs[0]);
 }
 
 }  // namespace
 
-std::optional<double> bound_ratio_of(const Program& program, int node,
+std::optional<double> bound_ratio_of(const Program& program, NodeId node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options) {
-  const auto n = static_cast<size_t>(node);
-  if (!program.graph->nodes[n].op->is_product) return std::nullopt;
+  if (!program.graph->nodes[node].op->is_product) return std::nullopt;
   const Isolated one = isolate(program, node, options.partition);
   const Graph& graph = *one.graph;
-  std::vector<Tensor> plain;
-  for (const int value : one.operands) plain.push_back(operand(value));
+  PerValue<Tensor> plain;
+  for (const ValueId value : one.operands) plain.push_back(operand(value));
   // In doubles, one after the other: each is as large as the weight.
-  std::vector<Tensor> wide;
+  PerValue<Tensor> wide;
   for (const Tensor& tensor : plain) {
     wide.push_back(converted(tensor, Element::F64, options.threads));
   }
@@ -159,13 +154,13 @@ std::optional<double> bound_ratio_of(const Program& program, int node,
   const Execution run = execute(one.program, plain,
                                 {Arithmetic::F32, options.threads, true,
                                  options.storage, options.reduce});
-  const auto output = static_cast<size_t>(one.program.outputs[0]);
+  const RegisterId output = one.program.outputs[0];
   const Tensor s = assemble(program.mesh, one.program.registers[output].layout,
                             y64.shape, run.registers[output]);
   const Tensor parts = sum_of_parts(one.program, run).value_or(products);
   int64_t length = 1;
   int64_t shards = 1;
-  const ShardingRule& rule = graph.nodes[0].rule;
+  const ShardingRule& rule = graph.nodes.front().rule;
   for (const Instruction& at : one.program.instructions) {
     if (at.kind != Instruction::Kind::Compute) continue;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
@@ -198,12 +193,12 @@ double parted(const Tensor& expected, const Tensor& got,
 
 }  // namespace
 
-std::optional<Divergence> difference_of(const Program& program, int number,
-                                        const Layout& layout,
+std::optional<Divergence> difference_of(const Program& program,
+                                        RegisterId number, const Layout& layout,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic) {
-  const int value = program.registers[static_cast<size_t>(number)].value;
+  const ValueId value = program.registers[number].value;
   Tensor last_expected;
   Tensor last_part;
   for (size_t device = 0; device < parts.size(); ++device) {
@@ -226,11 +221,12 @@ std::optional<Divergence> difference_of(const Program& program, int number,
   return std::nullopt;
 }
 
-std::optional<Divergence> divergence_of(const Program& program, int number,
+std::optional<Divergence> divergence_of(const Program& program,
+                                        RegisterId number,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic) {
-  const Layout& layout = program.registers[static_cast<size_t>(number)].layout;
+  const Layout& layout = program.registers[number].layout;
   if (!layout.partial.empty()) return std::nullopt;
   return difference_of(program, number, layout, parts, unsharded, arithmetic);
 }
@@ -242,11 +238,10 @@ std::optional<Divergence> first_divergence(
   std::optional<Divergence> found;
   const auto compare = [&](const Instruction& at, DeviceTensors& made) {
     if (found) return;
-    const int value = program.registers[static_cast<size_t>(at.result)].value;
+    const ValueId value = program.registers[at.result].value;
     const Tensor whole = whole_of(runs.unsharded, value);
     if (arithmetic != Arithmetic::Field && is_decision(program, at)) {
-      const GraphNode& node =
-          program.graph->nodes[static_cast<size_t>(at.node)];
+      const GraphNode& node = program.graph->nodes[at.node];
       found = wrong_choice(
           program, at, whole_of(runs.unsharded, node.operands[0]), whole, made);
       if (found) return;
@@ -267,7 +262,7 @@ std::optional<Divergence> first_divergence(
 namespace {
 
 const GraphNode& node_of(const Program& program, const Instruction& at) {
-  return program.graph->nodes[static_cast<size_t>(at.node)];
+  return program.graph->nodes[at.node];
 }
 
 // Rows of scores, of which every entry chooses one.
@@ -320,8 +315,7 @@ std::optional<Divergence> wrong_choice(const Program& program,
                                        const Tensor& scores,
                                        const Tensor& recorded,
                                        const DeviceTensors& made) {
-  const Register& result =
-      program.registers[static_cast<size_t>(instruction.result)];
+  const Register& result = program.registers[instruction.result];
   const bool by_index = node_of(program, instruction).op->chooses_indices;
   for (size_t d = 0; d < made.size(); ++d) {
     const auto device = static_cast<int64_t>(d);
@@ -349,8 +343,7 @@ std::optional<Divergence> wrong_choice(const Program& program,
 
 int64_t replay(const Program& program, const Instruction& instruction,
                const Tensor& recorded, DeviceTensors& made) {
-  const Layout& layout =
-      program.registers[static_cast<size_t>(instruction.result)].layout;
+  const Layout& layout = program.registers[instruction.result].layout;
   const Tensor choice = converted(recorded, made[0].element);
   const auto part_of = [&](const Tensor& whole, size_t device) {
     return shard_of(program.mesh, layout, whole, static_cast<int64_t>(device));

@@ -19,13 +19,13 @@ namespace shardplan {
 
 struct Isolated {
   std::unique_ptr<Graph> graph;  // one node; values: operands, then the result
-  std::vector<int> operands;     // the same values in the whole graph
+  PerValue<ValueId> operands;    // the same values in the whole graph
   Program program;
 };
 
 // Operands and result are sharded as in the whole program, but for partial
 // sums. A later step of what is one shard_map in the file loses it.
-Isolated isolate(const Program& program, int node,
+Isolated isolate(const Program& program, NodeId node,
                  const PartitionOptions& options);
 
 // How near the products of a sharded run come to what rounding allows.
@@ -33,7 +33,7 @@ Isolated isolate(const Program& program, int node,
 // bound_ratio (sim/verdict.h) of a product of the program by itself, on whole
 // operands that `operand` gives in float32. Empty when the node is not a
 // product, or its contraction is too long for a bound.
-std::optional<double> bound_ratio_of(const Program& program, int node,
+std::optional<double> bound_ratio_of(const Program& program, NodeId node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options);
 
@@ -42,14 +42,15 @@ std::optional<double> bound_ratio_of(const Program& program, int node,
 // What the devices have of a register, against the unsharded value: the first
 // that has something else than its part. Parts of sums are not looked at: their
 // sum is, where someone needs it.
-std::optional<Divergence> divergence_of(const Program& program, int number,
+std::optional<Divergence> divergence_of(const Program& program,
+                                        RegisterId number,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);
 
 // The same of what they have once partial sums are taken, in `layout`.
-std::optional<Divergence> difference_of(const Program& program, int number,
-                                        const Layout& layout,
+std::optional<Divergence> difference_of(const Program& program,
+                                        RegisterId number, const Layout& layout,
                                         const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);

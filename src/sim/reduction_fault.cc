@@ -32,8 +32,8 @@ struct Way {
   std::vector<const Instruction*> reductions;  // first to last
 };
 
-std::optional<Way> way_to(const Program& program, int number) {
-  std::map<int, const Instruction*> makers;
+std::optional<Way> way_to(const Program& program, RegisterId number) {
+  std::map<RegisterId, const Instruction*> makers;
   for (const Instruction& at : program.instructions) makers[at.result] = &at;
   Way way;
   for (auto found = makers.find(number); found != makers.end();) {
@@ -58,8 +58,7 @@ class Explainer {
         arithmetic_(runs.options.arithmetic),
         way_(way),
         parts_(std::move(parts)),
-        layout_(program_.registers[static_cast<size_t>(way.computed->result)]
-                    .layout) {
+        layout_(program_.registers[way.computed->result].layout) {
     layout_.partial.clear();
   }
 
@@ -232,8 +231,7 @@ class Explainer {
   std::optional<ReductionFault> added_by_all(
       const Tensor& whole, const std::vector<Tensor>& operands) const {
     const auto applied = done();
-    const GraphNode& node =
-        program_.graph->nodes[static_cast<size_t>(way_.computed->node)];
+    const GraphNode& node = program_.graph->nodes[way_.computed->node];
     if (applied.size() != 1 || applied[0].kind != Kind::Sum ||
         node.op->second_sign == 0) {
       return std::nullopt;
@@ -278,19 +276,19 @@ class Explainer {
 }  // namespace
 
 std::optional<ReductionFault> reduction_fault_of(
-    PairedRuns& runs, int number, const std::function<bool(int phase)>& begin) {
+    PairedRuns& runs, RegisterId number,
+    const std::function<bool(int phase)>& begin) {
   const Program& program = runs.program;
   const auto way = way_to(program, number);
   if (!way) return std::nullopt;
-  const GraphNode& node =
-      program.graph->nodes[static_cast<size_t>(way->computed->node)];
+  const GraphNode& node = program.graph->nodes[way->computed->node];
   DeviceTensors parts;
   std::vector<Tensor> operands;
   std::optional<ReductionFault> found;
   bool reached = false;
   const auto look = [&](const Instruction& at, DeviceTensors& made) {
     if (reached) return;
-    const int value = program.registers[static_cast<size_t>(at.result)].value;
+    const ValueId value = program.registers[at.result].value;
     // As the run goes that is explained.
     if (runs.options.arithmetic != Arithmetic::Field &&
         is_decision(program, at)) {
@@ -298,7 +296,7 @@ std::optional<ReductionFault> reduction_fault_of(
     }
     if (&at == way->computed) {
       for (const Tensor& part : made) parts.push_back(copy(part));
-      for (const int operand : node.operands) {
+      for (const ValueId operand : node.operands) {
         operands.push_back(whole_of(runs.unsharded, operand));
       }
     }

@@ -20,7 +20,7 @@ namespace shardplan {
 // which differs from the unsharded value. `begin` as of first_divergence.
 // Empty where no reduction explains it.
 std::optional<ReductionFault> reduction_fault_of(
-    PairedRuns& runs, int number,
+    PairedRuns& runs, RegisterId number,
     const std::function<bool(int phase)>& begin = {});
 
 }  // namespace shardplan

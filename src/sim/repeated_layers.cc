@@ -172,9 +172,9 @@ bool names_no_layer(const Graph& graph, const RuleSet& rules,
     matcher->find(name, found);
     return found.empty() ? -1 : found.front();
   };
-  for (size_t v = 0; v < graph.values.size(); ++v) {
+  for (const ValueId v : graph.values.ids()) {
     const Value& value = graph.values[v];
-    const GraphLayer* const of = layer_of(graph, static_cast<int>(v));
+    const GraphLayer* const of = layer_of(graph, v);
     if (of == nullptr || period_of(cycle, of->number) != 1) continue;
     const int decided = winner(value.name);
     const NumberIn at = first_number(value.name);
@@ -205,9 +205,8 @@ bool is_alike(const HeldLayouts& a, const HeldLayouts& b) {
 // one between the first and the last.
 bool holds_alike(const Program& program, const LayerCycle& cycle) {
   std::vector<HeldLayouts> periods(kPeriods);
-  for (size_t v = 0; v < program.layouts.size(); ++v) {
-    const GraphLayer* const layer =
-        layer_of(*program.graph, static_cast<int>(v));
+  for (const ValueId v : program.layouts.ids()) {
+    const GraphLayer* const layer = layer_of(*program.graph, v);
     const int64_t period =
         layer == nullptr ? -1 : period_of(cycle, layer->number);
     if (period < 0 || period >= kPeriods) continue;
@@ -222,8 +221,8 @@ bool holds_alike(const Program& program, const LayerCycle& cycle) {
 constexpr int64_t kMostNumbers = int64_t{1} << 58U;
 
 bool can_be_counted(const Program& program, Diagnostics& diags) {
-  const auto is_small = [&](int number) {
-    const Register& one = program.registers[static_cast<size_t>(number)];
+  const auto is_small = [&](RegisterId number) {
+    const Register& one = program.registers[number];
     const auto elements = element_count(one.local_shape);
     return elements && *elements <= kMostNumbers;
   };
@@ -232,9 +231,8 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
         (is_small(at.result) && is_small(at.operands[0]))) {
       continue;
     }
-    const Register& one =
-        program.registers[static_cast<size_t>(at.operands[0])];
-    const Value& value = program.graph->values[static_cast<size_t>(one.value)];
+    const Register& one = program.registers[at.operands[0]];
+    const Value& value = program.graph->values[one.value];
     diags
         .error(Code::MemoryBudget, {},
                "the forward pass is too large for the bytes of one device to "

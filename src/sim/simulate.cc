@@ -20,7 +20,7 @@ namespace {
 
 std::vector<Tensor> outputs_of(const Evaluation& run) {
   std::vector<Tensor> outputs;
-  for (const int value : run.graph->outputs) {
+  for (const ValueId value : run.graph->outputs) {
     outputs.push_back(whole_of(run, value));
   }
   return outputs;
@@ -29,8 +29,8 @@ std::vector<Tensor> outputs_of(const Evaluation& run) {
 std::vector<Tensor> outputs_of(const Program& program, const Execution& run) {
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const auto number = static_cast<size_t>(program.outputs[i]);
-    const auto value = static_cast<size_t>(program.graph->outputs[i]);
+    const RegisterId number = program.outputs[i];
+    const ValueId value = program.graph->outputs[i];
     outputs.push_back(assemble(program.mesh, program.registers[number].layout,
                                program.graph->values[value].shape,
                                run.registers[number]));
@@ -38,7 +38,7 @@ std::vector<Tensor> outputs_of(const Program& program, const Execution& run) {
   return outputs;
 }
 
-bool is_among(const std::vector<int>& values, int value) {
+bool is_among(const std::vector<ValueId>& values, ValueId value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
@@ -98,8 +98,7 @@ class Simulator {
       for (const GraphNode& each : graph_.nodes) {
         work_before_.push_back(sum);
         sum += static_cast<double>(flops_of(each)) +
-               static_cast<double>(count_of(
-                   graph_.values[static_cast<size_t>(each.result)].shape)) +
+               static_cast<double>(count_of(graph_.values[each.result].shape)) +
                1;
       }
       work_before_.push_back(sum);
@@ -109,11 +108,10 @@ class Simulator {
 
   int64_t flops_of(const GraphNode& node) const {
     std::vector<Shape> shapes;
-    for (const int operand : node.operands) {
-      shapes.push_back(graph_.values[static_cast<size_t>(operand)].shape);
+    for (const ValueId operand : node.operands) {
+      shapes.push_back(graph_.values[operand].shape);
     }
-    return node.op->flops(shapes,
-                          graph_.values[static_cast<size_t>(node.result)].shape,
+    return node.op->flops(shapes, graph_.values[node.result].shape,
                           node.attributes);
   }
 
@@ -131,9 +129,8 @@ class Simulator {
   }
 
   // Whether a register that differs holds what a reduction could have made.
-  bool is_whole(int number) const {
-    return number >= 0 && program_.registers[static_cast<size_t>(number)]
-                              .layout.partial.empty();
+  bool is_whole(RegisterId number) const {
+    return number && program_.registers[number].layout.partial.empty();
   }
 
   // What the runs were found to differ in, and why.
@@ -161,7 +158,7 @@ class Simulator {
     result_.flops = *std::max_element(run.flops.begin(), run.flops.end());
     for (CollectivePrice& priced :
          price(program_, options_.storage, options_.reduce)) {
-      const auto& sent = run.sent[static_cast<size_t>(priced.instruction)];
+      const auto& sent = run.sent[priced.instruction];
       MovedBytes row{std::move(priced), 0, 0};
       for (const int64_t bytes : sent) {
         row.moved += bytes;
@@ -182,26 +179,25 @@ class Simulator {
   // Whether the devices choose among whole scores: once the choice is replayed,
   // nobody else would see it.
   bool chooses_among_all(const Instruction& at) const {
-    return std::all_of(at.operands.begin(), at.operands.end(), [&](int number) {
-      return program_.registers[static_cast<size_t>(number)]
-          .layout.partial.empty();
-    });
+    return std::all_of(
+        at.operands.begin(), at.operands.end(), [&](RegisterId number) {
+          return program_.registers[number].layout.partial.empty();
+        });
   }
 
   // What the values of node n of the unsharded run in doubles keep from being
   // seen, or seen from being compared.
-  void look_at_node(const PairedRuns& exact, int n) {
-    if (n >= static_cast<int>(graph_.nodes.size())) return;
-    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+  void look_at_node(const PairedRuns& exact, NodeId n) {
+    if (!graph_.nodes.has(n)) return;
+    const GraphNode& node = graph_.nodes[n];
     std::vector<Tensor> whole;
     std::vector<NumberKinds> kinds;
     bool finite = true;
-    std::vector<int> values = node.operands;
+    std::vector<ValueId> values = node.operands;
     values.push_back(node.result);
-    for (const int value : values) {
-      const auto v = static_cast<size_t>(value);
-      whole.push_back(whole_of(exact.unsharded, value));
-      if (!kinds_[v]) look_at_value(exact, node, value, whole.back());
+    for (const ValueId v : values) {
+      whole.push_back(whole_of(exact.unsharded, v));
+      if (!kinds_[v]) look_at_value(exact, node, v, whole.back());
       kinds.push_back(*kinds_[v]);
       finite = finite && !is_odd_[v];
     }
@@ -214,7 +210,7 @@ class Simulator {
     const bool compared = is_among(graph_.outputs, node.result) ||
                           is_among(graph_.probes, node.result);
     if (compared && result_.unseen.empty() && kinds.back().all_zero &&
-        !exact.integers[static_cast<size_t>(node.result)]) {
+        !exact.integers[node.result]) {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
@@ -222,33 +218,32 @@ class Simulator {
   // themselves.
   bool comes_of_unsent(const GraphNode& node, const NumberKinds& kinds) {
     bool is_so = takes_unsent(node, used_);
-    for (const int value : node.operands) {
+    for (const ValueId value : node.operands) {
       is_so = is_so || (kinds.all_zero && unsent_.contains(value));
     }
     if (is_so) unsent_.insert(node.result);
     return is_so;
   }
-  void look_at_value(const PairedRuns& exact, const GraphNode& node, int value,
+  void look_at_value(const PairedRuns& exact, const GraphNode& node, ValueId v,
                      const Tensor& whole) {
-    const auto v = static_cast<size_t>(value);
     const bool is_result = graph_.values[v].kind == Value::Kind::Result;
     const NumberKinds kinds = kinds_of(whole);
     kinds_[v] = kinds;
     masked_[v] =
         is_result && kinds.minus_infinite > 0 && passes_mask(node, masked_);
-    const auto odd = non_finite_of(kinds, value, -1, masked_[v]);
+    const auto odd = non_finite_of(kinds, v, -1, masked_[v]);
     is_odd_[v] = odd.has_value();
     if (odd && !result_.non_finite) result_.non_finite = odd;
     if (!is_result && kinds.all_zero && !exact.integers[v]) {
-      result_.unseen.push_back({Unseen::Kind::ZeroInput, value});
+      result_.unseen.push_back({Unseen::Kind::ZeroInput, v});
     }
   }
 
   // The same of what the devices make in doubles.
   void look_at_devices(const PairedRuns& exact, const Instruction& at,
                        const DeviceTensors& made) {
-    const Register& of = program_.registers[static_cast<size_t>(at.result)];
-    const auto v = static_cast<size_t>(of.value);
+    const Register& of = program_.registers[at.result];
+    const ValueId v = of.value;
     // What comes of zeros that were found is not looked at again.
     const bool zero = kinds_[v] && kinds_[v]->all_zero;
     const bool is_known =
@@ -274,9 +269,9 @@ class Simulator {
                       (at.collective == CollectiveKind::AllReduce ||
                        at.collective == CollectiveKind::ReduceScatter);
     if (at.kind != Instruction::Kind::Compute && !sums) return std::nullopt;
-    const Register& of = program_.registers[static_cast<size_t>(at.result)];
-    const bool masked = masked_[static_cast<size_t>(of.value)] ||
-                        of.layout.reduction == Reduction::Max;
+    const Register& of = program_.registers[at.result];
+    const bool masked =
+        masked_[of.value] || of.layout.reduction == Reduction::Max;
     for (size_t d = 0; d < made.size(); ++d) {
       if (auto odd = non_finite_of(kinds_of(made[d]), of.value,
                                    static_cast<int64_t>(d), masked)) {
@@ -287,23 +282,23 @@ class Simulator {
   }
 
   // What is finite in doubles, and not in working precision.
-  void look_for_overflow(const PairedRuns& working, int n) {
-    if (n >= static_cast<int>(graph_.nodes.size())) return;
-    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
-    std::vector<int> values = node.operands;
+  void look_for_overflow(const PairedRuns& working, NodeId n) {
+    if (!graph_.nodes.has(n)) return;
+    const GraphNode& node = graph_.nodes[n];
+    std::vector<ValueId> values = node.operands;
     values.push_back(node.result);
-    for (const int value : values) {
-      const auto v = static_cast<size_t>(value);
+    for (const ValueId v : values) {
       const bool is_result = graph_.values[v].kind == Value::Kind::Result;
-      if (result_.overflow || is_odd_[v] || (is_result && value != node.result))
+      if (result_.overflow || is_odd_[v] || (is_result && v != node.result)) {
         continue;
-      result_.overflow = non_finite_of(
-          kinds_of(whole_of(working.unsharded, value)), value, -1, masked_[v]);
+      }
+      result_.overflow = non_finite_of(kinds_of(whole_of(working.unsharded, v)),
+                                       v, -1, masked_[v]);
     }
   }
   void look_for_overflow(const Instruction& at, const DeviceTensors& made) {
-    const Register& of = program_.registers[static_cast<size_t>(at.result)];
-    if (result_.sharded_overflow || is_odd_[static_cast<size_t>(of.value)]) {
+    const Register& of = program_.registers[at.result];
+    if (result_.sharded_overflow || is_odd_[of.value]) {
       return;
     }
     result_.sharded_overflow = first_odd(at, made);
@@ -312,8 +307,8 @@ class Simulator {
   // The first whole sum of a probe, or what is not a sum.
   void probe(const Instruction& at, const DeviceTensors& made,
              const PairedRuns& exact, const PairedRuns& working) {
-    const Register& of = program_.registers[static_cast<size_t>(at.result)];
-    const auto v = static_cast<size_t>(of.value);
+    const Register& of = program_.registers[at.result];
+    const ValueId v = of.value;
     if (!is_among(graph_.probes, of.value) || !of.layout.partial.empty() ||
         probed_.contains(of.value)) {
       return;
@@ -326,29 +321,27 @@ class Simulator {
         relative_error(y64, whole)};
   }
 
-  void bound(int node, const PairedRuns& working) {
-    const auto n = static_cast<size_t>(node);
-    if (!bounded_ || n >= graph_.nodes.size()) return;
-    if (!graph_.nodes[n].op->is_product) return;
+  void bound(NodeId node, const PairedRuns& working) {
+    if (!bounded_ || !graph_.nodes.has(node)) return;
+    if (!graph_.nodes[node].op->is_product) return;
     const std::optional<double> ratio = bound_ratio_of(
         program_, node,
-        [&](int value) { return whole_of(working.unsharded, value); },
+        [&](ValueId value) { return whole_of(working.unsharded, value); },
         options_);
     bounded_ = ratio.has_value();
     if (!ratio) return;
     result_.bound_ratio = std::max(result_.bound_ratio.value_or(0), *ratio);
     if (!(*ratio > 1)) return;
     result_.unseen.push_back(
-        {Unseen::Kind::PastBound, graph_.nodes[n].result, -1, {}, *ratio});
+        {Unseen::Kind::PastBound, graph_.nodes[node].result, {}, {}, *ratio});
   }
 
   // Of a node that sends tokens to experts: how many find no room.
-  void count_routed(int phase, const Evaluation& unsharded) {
-    const auto n = static_cast<size_t>(phase);
-    if (n >= graph_.nodes.size()) return;
+  void count_routed(NodeId n, const Evaluation& unsharded) {
+    if (!graph_.nodes.has(n)) return;
     const GraphNode& node = graph_.nodes[n];
     if (node.op->exchange != TokenExchange::ToExperts) return;
-    const Shape& made = graph_.values[static_cast<size_t>(node.result)].shape;
+    const Shape& made = graph_.values[node.result].shape;
     const Tensor choices = whole_of(unsharded, node.operands[1]);
     result_.routed += choices.elements();
     // [experts, .., capacity, features]
@@ -370,33 +363,31 @@ class Simulator {
                       Comparison& comparison) {
     for (int s = 0; s < lives_.phases; ++s) {
       if (!begin("running", s)) return false;
+      const NodeId n(s);
       advance_unsharded(exact, s);
-      look_at_node(exact, s);
-      count_routed(s, exact.unsharded);
+      look_at_node(exact, n);
+      count_routed(n, exact.unsharded);
       exact.sharded.advance(s, [&](const Instruction& at, DeviceTensors& made) {
         look_at_devices(exact, at, made);
         comparison.look(exact, at, made);
         if (!is_decision(program_, at)) return;
         agree_ = agree_ && chooses_among_all(at);
-        const int value =
-            program_.registers[static_cast<size_t>(at.result)].value;
+        const ValueId value = program_.registers[at.result].value;
         replay(program_, at, whole_of(exact.unsharded, value), made);
       });
       release_doubles(cache, s);
       advance_unsharded(working, s);
-      const auto n = static_cast<size_t>(s);
-      if (n < graph_.nodes.size() && graph_.nodes[n].op->is_decision) {
-        const auto result = static_cast<size_t>(graph_.nodes[n].result);
+      if (graph_.nodes.has(n) && graph_.nodes[n].op->is_decision) {
+        const ValueId result = graph_.nodes[n].result;
         working.unsharded.results[result] =
             converted(exact.unsharded.results[result], Element::F32);
       }
-      look_for_overflow(working, s);
+      look_for_overflow(working, n);
       working.sharded.advance(
           s, [&](const Instruction& at, DeviceTensors& made) {
             look_for_overflow(at, made);
             comparison.look_working(exact, working, at, made);
-            const int value =
-                program_.registers[static_cast<size_t>(at.result)].value;
+            const ValueId value = program_.registers[at.result].value;
             if (is_decision(program_, at)) {
               result_.decision_flips +=
                   replay(program_, at, whole_of(exact.unsharded, value), made);
@@ -404,7 +395,7 @@ class Simulator {
             probe(at, made, exact, working);
           });
       comparison.end_phase();
-      bound(s, working);
+      bound(n, working);
       if (s + 1 == lives_.phases) break;
       release_results(exact, s);
       release_results(working, s);
@@ -446,7 +437,7 @@ class Simulator {
       count(run32);
       agree_ = agree_ && result_.structural_error <= kMismatch;
     }
-    for (const int value : graph_.probes) {
+    for (const ValueId value : graph_.probes) {
       const auto found = probed_.find(value);
       if (found != probed_.end()) result_.probes.push_back(found->second);
     }
@@ -462,7 +453,7 @@ class Simulator {
       for (int s = 0; s < lives_.phases; ++s) {
         if (!begin("running", s)) return;
         advance_unsharded(runs, s);
-        count_routed(s, runs.unsharded);
+        count_routed(NodeId(s), runs.unsharded);
         runs.sharded.advance(s,
                              [&](const Instruction& at, DeviceTensors& made) {
                                comparison.look(runs, at, made);
@@ -481,13 +472,12 @@ class Simulator {
       result_.structural_error = 1;
       return;
     }
-    for (size_t n = 0; n < graph_.nodes.size() && !result_.mismatch; ++n) {
-      if (!begin("checking every operation by itself", static_cast<int>(n))) {
-        return;
-      }
+    for (const NodeId n : graph_.nodes.ids()) {
+      if (result_.mismatch) break;
+      if (!begin("checking every operation by itself", n.number)) return;
       const int trials = trials_of(graph_.nodes[n]);
       for (int trial = 0; trial < trials && !result_.mismatch; ++trial) {
-        check_alone(static_cast<int>(n), trial);
+        check_alone(n, trial);
       }
     }
   }
@@ -498,26 +488,25 @@ class Simulator {
   int trials_of(const GraphNode& node) const {
     constexpr int64_t kRows = 20;
     if (!node.op->is_decision) return 1;
-    const Shape& shape = graph_.values[static_cast<size_t>(node.result)].shape;
+    const Shape& shape = graph_.values[node.result].shape;
     const int64_t elements = element_count(shape).value_or(0);
     if (shape.empty() || elements == 0) return 1;
     const int64_t rows = elements / shape.back();
     return static_cast<int>((kRows + rows - 1) / rows);
   }
 
-  void check_alone(int node, int trial) {
+  void check_alone(NodeId node, int trial) {
     const Isolated one = isolate(program_, node, options_.partition);
     const Graph& graph = *one.graph;
     const Lifetimes lives = lifetimes_of(one.program);
     const ValueCache drawn{
         &graph,
         &lives,
-        [&](int value, Element) {
-          const auto v = static_cast<size_t>(value);
-          return random_value(graph.values[v], ValueSource::Field,
-                              options_.seed + node + 1 +
+        [&](ValueId value, Element) {
+          return random_value(graph.values[value], ValueSource::Field,
+                              options_.seed + node.number + 1 +
                                   trial * static_cast<int>(graph_.nodes.size()),
-                              static_cast<uint32_t>(one.operands[v]),
+                              static_cast<uint32_t>(one.operands[value].number),
                               options_.threads);
         },
         true,
@@ -528,17 +517,16 @@ class Simulator {
     const auto parted = first_divergence(runs);
     if (!parted) return;
     result_.structural_error = 1;
-    const GraphNode& whole = graph_.nodes[static_cast<size_t>(node)];
+    const GraphNode& whole = graph_.nodes[node];
     result_.mismatch = Divergence{whole.result, parted->device, 1, true};
-    if (parted->number < 0) return;
+    if (!parted->number) return;
     ValueCache fresh = drawn;
     PairedRuns again(one.program, lives, fresh, how(Arithmetic::Field));
     result_.mismatch->fault = reduction_fault_of(again, parted->number);
     ReductionFault* const fault =
         result_.mismatch->fault ? &*result_.mismatch->fault : nullptr;
-    if (fault == nullptr || fault->operand < 0) return;
-    const auto v = static_cast<size_t>(fault->operand);
-    fault->operand = one.operands[v];
+    if (fault == nullptr || !fault->operand) return;
+    fault->operand = one.operands[fault->operand];
   }
 
   const Program& program_;
@@ -549,14 +537,14 @@ class Simulator {
   Simulation result_;
   // By value, of the unsharded run in doubles: what numbers there are, whether
   // their -inf are a mask's, whether some are not finite without being meant.
-  std::vector<std::optional<NumberKinds>> kinds_;
-  std::vector<bool> masked_;
-  std::vector<bool> is_odd_;
-  std::map<int, ProbeError> probed_;  // by value
+  PerValue<std::optional<NumberKinds>> kinds_;
+  PerValue<bool> masked_;
+  PerValue<bool> is_odd_;
+  std::map<ValueId, ProbeError> probed_;
   // By value that is sent to experts: those that got some, where not all did.
-  std::map<int, std::vector<bool>> used_;
-  std::set<int> unsent_;  // values that are zero since experts got no token
-  bool bounded_ = true;   // every product so far has a bound
+  std::map<ValueId, std::vector<bool>> used_;
+  std::set<ValueId> unsent_;  // zero since experts got no token
+  bool bounded_ = true;       // every product so far has a bound
   bool agree_ = true;
   std::vector<double> work_before_;  // by node, and of all; once it is asked
 };
@@ -595,8 +583,7 @@ Tensor as_stored(const Value& value, const Tensor& tensor,
   return own;
 }
 
-Tensor cached_value(ValueCache& cache, int value, Element element) {
-  const auto v = static_cast<size_t>(value);
+Tensor cached_value(ValueCache& cache, ValueId v, Element element) {
   cache.singles.resize(cache.graph->values.size());
   cache.doubles.resize(cache.graph->values.size());
   Tensor& place = element == Element::F32 ? cache.singles[v] : cache.doubles[v];
@@ -607,12 +594,12 @@ Tensor cached_value(ValueCache& cache, int value, Element element) {
     cache.present.push_back(v);
   }
   if (cache.exact) {
-    place = cache.read(value, Element::F64);
+    place = cache.read(v, Element::F64);
   } else if (element == Element::F32) {
-    place = as_stored(cache.graph->values[v], cache.read(value, element),
+    place = as_stored(cache.graph->values[v], cache.read(v, element),
                       {Arithmetic::F32, cache.storage}, cache.threads);
   } else {
-    place = converted(cached_value(cache, value, Element::F32), Element::F64,
+    place = converted(cached_value(cache, v, Element::F32), Element::F64,
                       cache.threads);
   }
   return place;
@@ -620,7 +607,7 @@ Tensor cached_value(ValueCache& cache, int value, Element element) {
 
 void release_doubles(ValueCache& cache, int phase) {
   if (cache.exact) return;
-  for (const size_t v : cache.present) {
+  for (const ValueId v : cache.present) {
     if (cache.doubles[v].storage == nullptr ||
         cache.graph->values[v].kind == Value::Kind::Input ||
         is_needed_soon(cache.lives->needed[v], phase)) {
@@ -631,7 +618,7 @@ void release_doubles(ValueCache& cache, int phase) {
 }
 
 void release_values(ValueCache& cache, int phase) {
-  std::erase_if(cache.present, [&](size_t v) {
+  std::erase_if(cache.present, [&](ValueId v) {
     const std::vector<int>& needed = cache.lives->needed[v];
     const bool keep = cache.graph->values[v].kind == Value::Kind::Input
                           ? is_needed_later(needed, phase)
@@ -646,7 +633,7 @@ void release_values(ValueCache& cache, int phase) {
 namespace {
 
 ReadWhole reader(ValueCache& cache, Arithmetic arithmetic) {
-  return [&cache, arithmetic](int value) {
+  return [&cache, arithmetic](ValueId value) {
     return cached_value(cache, value, element_of(arithmetic));
   };
 }
@@ -666,13 +653,13 @@ PairedRuns::PairedRuns(const Program& of, const Lifetimes& of_values,
 
 void advance_unsharded(PairedRuns& runs, int phase) {
   const Graph& graph = *runs.program.graph;
-  const auto n = static_cast<size_t>(phase);
-  if (n >= graph.nodes.size()) return;
-  evaluate_node(runs.unsharded, phase);
-  const auto result = static_cast<size_t>(graph.nodes[n].result);
+  const NodeId n(phase);
+  if (!graph.nodes.has(n)) return;
+  evaluate_node(runs.unsharded, n);
+  const ValueId result = graph.nodes[n].result;
   if (runs.integers[result] || runs.options.storage == Storage::F32) return;
   std::vector<Tensor> operands;
-  for (const int operand : graph.nodes[n].operands) {
+  for (const ValueId operand : graph.nodes[n].operands) {
     operands.push_back(whole_of(runs.unsharded, operand));
   }
   const Tensor made = std::exchange(runs.unsharded.results[result], {});
@@ -682,13 +669,13 @@ void advance_unsharded(PairedRuns& runs, int phase) {
 }
 
 void release_results(PairedRuns& runs, int phase) {
-  const std::vector<GraphNode>& nodes = runs.program.graph->nodes;
-  const auto end = std::min(nodes.size(), static_cast<size_t>(phase) + 1);
-  for (; runs.seen < end; ++runs.seen) {
-    runs.present.push_back(static_cast<size_t>(nodes[runs.seen].result));
+  const PerNode<GraphNode>& nodes = runs.program.graph->nodes;
+  for (; nodes.has(runs.seen) && runs.seen.number <= phase;
+       ++runs.seen.number) {
+    runs.present.push_back(nodes[runs.seen].result);
   }
-  std::vector<Tensor>& results = runs.unsharded.results;
-  std::erase_if(runs.present, [&](size_t v) {
+  PerValue<Tensor>& results = runs.unsharded.results;
+  std::erase_if(runs.present, [&](ValueId v) {
     if (is_needed_later(runs.lives.needed[v], phase)) return false;
     results[v] = {};
     return true;

@@ -64,26 +64,26 @@ struct ReductionFault {
   int64_t times = 1;  // devices along the axes
   ReducedBy done_kind = ReducedBy::Sum;
   AxisNames done_axes = {};
-  int operand = -1;  // a value
+  ValueId operand = {};
 };
 
 // Where sharded and unsharded runs part first, in the order of the program.
 struct Divergence {
-  int value = 0;  // of the graph
+  ValueId value;  // of the graph
   int64_t device = 0;
   double error = 0;  // structural, of that device's part; 1 in the field; of a
                      // choice, how far apart the scores are (sim/locate.h)
   // In the field: one operation by itself on fresh inputs, not the whole graph.
   bool isolated = false;
   std::optional<OtherChoice> choice = {};
-  int number = -1;  // the register that differs
+  RegisterId number = {};  // the register that differs
   std::optional<ReductionFault> fault = {};
 };
 
 // How far a value is from what double precision gives, over all of its rows:
 // sqrt(sum |x - y64|^2 / sum |y64|^2), 0/0 being 0.
 struct ProbeError {
-  int value = 0;         // of the graph; a probe of it
+  ValueId value;         // of the graph; a probe of it
   double unsharded = 0;  // of the unsharded run in working precision
   double sharded = 0;    // of the sharded one
 };
@@ -100,7 +100,7 @@ void check_price(const MovedBytes& row);
 
 // Experts that no token was sent to: what is computed for them was not seen.
 struct UnusedExperts {
-  int value = 0;  // of the graph: the tokens that are sent to experts
+  ValueId value;  // of the graph: the tokens that are sent to experts
   int64_t unused = 0;
   int64_t experts = 0;
 };
@@ -162,11 +162,11 @@ struct ValueCache {
   bool exact = false;  // residues, which are read as doubles
   Storage storage = Storage::F32;
   int threads = 1;
-  // By value; no storage where nothing is held.
-  std::vector<Tensor> singles = {};
-  std::vector<Tensor> doubles = {};
+  // No storage where nothing is held.
+  PerValue<Tensor> singles = {};
+  PerValue<Tensor> doubles = {};
   // The values that are held: a graph has a hundred thousand, of which few are.
-  std::vector<size_t> present = {};
+  std::vector<ValueId> present = {};
 };
 
 // What a run stores of an input or parameter: residues, doubles and integers as
@@ -174,7 +174,7 @@ struct ValueCache {
 Tensor as_stored(const Value& value, const Tensor& tensor,
                  const KeptTypes& precision, int threads);
 
-Tensor cached_value(ValueCache& cache, int value, Element element);
+Tensor cached_value(ValueCache& cache, ValueId value, Element element);
 
 // Lets go of parameters in doubles where only runs in working precision are
 // left in a phase, so that a weight is not held in all the forms that it
@@ -199,11 +199,11 @@ struct PairedRuns {
   ValueCache& cache;
   ExecuteOptions options;
   Evaluation unsharded;
-  std::vector<bool> integers;  // integer_values
+  PerValue<bool> integers;  // integer_values
   ShardedRun sharded;
   // Results of the unsharded run that are held, of the nodes before `seen`.
-  std::vector<size_t> present = {};
-  size_t seen = 0;
+  std::vector<ValueId> present = {};
+  NodeId seen = NodeId(0);
 };
 
 // The unsharded run's part of a phase: its node, if there is one. The sharded

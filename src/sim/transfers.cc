@@ -438,16 +438,15 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
   return result;
 }
 
-std::vector<Storage> register_types(const Program& program,
+PerRegister<Storage> register_types(const Program& program,
                                     const KeptTypes& precision) {
-  const std::vector<bool> integers = integer_values(*program.graph);
-  std::vector<Storage> types;
+  const PerValue<bool> integers = integer_values(*program.graph);
+  PerRegister<Storage> types;
   for (const Register& one : program.registers) {
     const bool parts =
         !one.layout.partial.empty() && one.layout.reduction == Reduction::Sum;
     const Storage type = parts ? precision.reduce : precision.storage;
-    types.push_back(integers[static_cast<size_t>(one.value)] ? Storage::F32
-                                                             : type);
+    types.push_back(integers[one.value] ? Storage::F32 : type);
   }
   return types;
 }
@@ -469,18 +468,15 @@ Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
 }
 
 TransferTypes transfer_types(const Instruction& at,
-                             std::span<const Storage> registers,
+                             const PerRegister<Storage>& registers,
                              const KeptTypes& precision) {
-  const auto type_of = [&](int number) {
-    return registers[static_cast<size_t>(number)];
-  };
   // Of a joined reduce-scatter: its product is sent as partial sums.
   TransferTypes types{precision.arithmetic, precision.reduce,
-                      type_of(at.result)};
+                      registers[at.result]};
   if (at.kind != Instruction::Kind::Compute) {
-    types.sent = type_of(at.operands[0]);
-  } else if (at.overlapped >= 0) {
-    types.sent = type_of(at.operands[static_cast<size_t>(at.overlapped)]);
+    types.sent = registers[at.operands[0]];
+  } else if (at.overlapped) {
+    types.sent = registers[at.operands[*at.overlapped]];
   }
   return types;
 }
@@ -493,24 +489,19 @@ Int128 bytes_of(const Shape& shape, Storage type) {
   return Int128{*elements} * storage_bytes(type);
 }
 
-const Register& register_of(const Program& program, int number) {
-  return program.registers[static_cast<size_t>(number)];
-}
-
 // What comm/collective.h calls the payload.
 Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
   const bool joined = at.kind == Instruction::Kind::Compute;
-  const int operand = joined && at.overlapped >= 0
-                          ? at.operands[static_cast<size_t>(at.overlapped)]
-                          : at.operands[0];
+  const RegisterId operand =
+      at.operands[joined ? at.overlapped.value_or(0) : 0];
   const int64_t n = shard_count(program.mesh, at.axes);
   switch (at.collective) {
     case CollectiveKind::AllGather:
-      return bytes_of(register_of(program, operand).local_shape, type) * n;
+      return bytes_of(program.registers[operand].local_shape, type) * n;
     case CollectiveKind::ReduceScatter:
-      return bytes_of(register_of(program, at.result).local_shape, type) * n;
+      return bytes_of(program.registers[at.result].local_shape, type) * n;
     default:
-      return bytes_of(register_of(program, operand).local_shape, type);
+      return bytes_of(program.registers[operand].local_shape, type);
   }
 }
 
@@ -520,8 +511,7 @@ Int128 permuted_bytes(const Program& program, const Instruction& at,
   for (size_t device = 0; device < at.sources.size(); ++device) {
     moved += at.sources[device] != static_cast<int>(device);
   }
-  return moved *
-         bytes_of(register_of(program, at.operands[0]).local_shape, type);
+  return moved * bytes_of(program.registers[at.operands[0]].local_shape, type);
 }
 
 }  // namespace
@@ -529,20 +519,17 @@ Int128 permuted_bytes(const Program& program, const Instruction& at,
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce) {
   const KeptTypes precision{Arithmetic::F32, storage, reduce};
-  const std::vector<Storage> registers = register_types(program, precision);
+  const PerRegister<Storage> registers = register_types(program, precision);
   std::vector<CollectivePrice> prices;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  for (const InstructionId i : program.instructions.ids()) {
     const Instruction& at = program.instructions[i];
     const bool joined =
         at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
     if (at.kind != Instruction::Kind::Collective && !joined) continue;
     CollectivePrice one{
-        static_cast<int>(i),
-        at.collective,
-        at.axes,
-        at.algorithm ? std::string(at.algorithm->name) : "direct",
-        0,
-        at.cause};
+        i,       at.collective,
+        at.axes, at.algorithm ? std::string(at.algorithm->name) : "direct",
+        0,       at.cause};
     const Storage type = transfer_types(at, registers, precision).sent;
     if (at.collective == CollectiveKind::Permute) {
       one.bytes = permuted_bytes(program, at, type);

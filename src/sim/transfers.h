@@ -28,7 +28,7 @@ struct KeptTypes {
 };
 
 // Per register. Integers (graph/graph.h) are not rounded, and take 4 bytes.
-std::vector<Storage> register_types(const Program& program,
+PerRegister<Storage> register_types(const Program& program,
                                     const KeptTypes& precision);
 
 // Rounds in place, in runs that round.
@@ -48,14 +48,14 @@ struct TransferTypes {
 };
 // `registers`: register_types() of its program.
 TransferTypes transfer_types(const Instruction& at,
-                             std::span<const Storage> registers,
+                             const PerRegister<Storage>& registers,
                              const KeptTypes& precision);
 
 // What the collectives of a program cost, by closed forms: nothing is executed,
 // and no schedule is made.
 
 struct CollectivePrice {
-  int instruction = 0;
+  InstructionId instruction;
   CollectiveKind kind = CollectiveKind::AllGather;
   AxisNames axes;
   std::string algorithm;

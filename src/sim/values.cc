@@ -119,7 +119,7 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
                                      int64_t seed, Diagnostics& diags,
                                      int threads) {
   // The number of every input among inputs, of a parameter among parameters.
-  std::vector<uint32_t> numbers;
+  PerValue<uint32_t> numbers;
   uint32_t inputs = 0;
   uint32_t parameters = 0;
   for (const Value& value : graph.values) {
@@ -132,8 +132,7 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
       return std::nullopt;
     }
   }
-  return [&graph, source, seed, numbers, threads](int number, Element element) {
-    const auto v = static_cast<size_t>(number);
+  return [&graph, source, seed, numbers, threads](ValueId v, Element element) {
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Input) {
       return converted(
@@ -239,7 +238,7 @@ constexpr size_t kMostNamed = 8;
 void report_none(const Graph& graph, const Manifest& expected,
                  Diagnostics& diags) {
   std::string outputs;
-  for (const int output : graph.outputs) {
+  for (const ValueId output : graph.outputs) {
     outputs += (outputs.empty() ? "" : ", ") +
                in_backticks(output_name(graph, output));
   }
@@ -272,8 +271,8 @@ std::optional<std::vector<ExpectedError>> compare_expected(
   std::vector<ExpectedError> errors;
   bool comparable = true;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    const int value = graph.outputs[i];
-    const Value& output = graph.values[static_cast<size_t>(value)];
+    const ValueId value = graph.outputs[i];
+    const Value& output = graph.values[value];
     auto found = places.find(output_name(graph, value));
     if (found == places.end()) found = places.find(output.name);
     if (found == places.end() && graph.outputs.size() == 1 &&

@@ -21,7 +21,7 @@ namespace shardplan {
 // Whole inputs and parameters of a graph, made or mapped when they are asked
 // for, so that none is held longer than it is used. The same number gives the
 // same tensor. REQUIRES of its callers: the value is an input or a parameter.
-using ReadValue = std::function<Tensor(int value, Element element)>;
+using ReadValue = std::function<Tensor(ValueId value, Element element)>;
 
 enum class ValueSource : uint8_t {
   Random,      // normal, every tensor varied, weights scaled by fan_in^-1/2
@@ -62,7 +62,7 @@ inline constexpr double kMostRounding = 1e-3;
 // the largest finite |expected|. NaN where either is; 0/0 is 0, and infinities
 // agree with themselves only.
 struct ExpectedError {
-  int value = 0;         // of the graph; an output of it
+  ValueId value;         // of the graph; an output of it
   double unsharded = 0;  // in working precision
   double sharded = 0;    // the same
   double exact = 0;      // of both runs in doubles, the larger one

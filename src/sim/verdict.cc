@@ -225,7 +225,7 @@ NumberKinds kinds_of(const Tensor& tensor) {
   return kinds;
 }
 
-std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, int value,
+std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, ValueId value,
                                        int64_t device, bool masked) {
   const int64_t minus = masked ? 0 : kinds.minus_infinite;
   const int64_t count = kinds.nan + kinds.infinite + minus;
@@ -237,17 +237,13 @@ std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, int value,
   return NonFinite{value, device, count, kinds.elements, worst};
 }
 
-bool passes_mask(const GraphNode& node, const std::vector<bool>& masked) {
+bool passes_mask(const GraphNode& node, const PerValue<bool>& masked) {
   return node.op->is_mask ||
          std::any_of(node.operands.begin(), node.operands.end(),
-                     [&](int v) { return masked[static_cast<size_t>(v)]; });
+                     [&](ValueId v) { return masked[v]; });
 }
 
 namespace {
-
-const Value& value_of(const Graph& graph, int value) {
-  return graph.values[static_cast<size_t>(value)];
-}
 
 // Whether a result is zero by what the graph says, whatever the values are: 0
 // times x, and x less its own sum or maximum over a single number (softmax).
@@ -255,12 +251,12 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
   if (node.op->is_multiple) return number_of(node.attributes, "by", 1) == 0;
   if (node.op->second_sign >= 0) return false;
   if (node.operands[0] == node.operands[1]) return true;
-  const Value& less = value_of(graph, node.operands[1]);
-  if (less.node < 0) return false;
-  const GraphNode& by = graph.nodes[static_cast<size_t>(less.node)];
+  const Value& less = graph.values[node.operands[1]];
+  if (!less.node) return false;
+  const GraphNode& by = graph.nodes[less.node];
   return by.op->is_reduction && by.operands[0] == node.operands[0] &&
          element_count(less.shape) ==
-             element_count(value_of(graph, node.operands[0]).shape);
+             element_count(graph.values[node.operands[0]].shape);
 }
 
 // Whether operands are looked at one by one: of operations that work element by
@@ -319,16 +315,16 @@ bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
 
 }  // namespace
 
-std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
+std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
                                      const std::vector<NumberKinds>& kinds,
-                                     const std::vector<bool>& integers) {
-  const GraphNode& node = graph.nodes[static_cast<size_t>(n)];
-  if (integers[static_cast<size_t>(node.result)]) return std::nullopt;
+                                     const PerValue<bool>& integers) {
+  const GraphNode& node = graph.nodes[n];
+  if (integers[node.result]) return std::nullopt;
   bool zero_operand = false;
   for (size_t i = 0; i < node.operands.size(); ++i) {
-    const auto v = static_cast<size_t>(node.operands[i]);
-    zero_operand = zero_operand || (kinds[i].all_zero && !integers[v]);
+    zero_operand =
+        zero_operand || (kinds[i].all_zero && !integers[node.operands[i]]);
   }
   // What follows of zeros was found where they are.
   if (zero_operand || is_zero_by_definition(graph, node)) return std::nullopt;
@@ -346,7 +342,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
 }
 
 bool takes_unsent(const GraphNode& node,
-                  const std::map<int, std::vector<bool>>& used) {
+                  const std::map<ValueId, std::vector<bool>>& used) {
   if (node.op->name != "slice") return false;
   const auto sent = used.find(node.operands[0]);
   if (sent == used.end() || number_of(node.attributes, "dim", 0) != 0) {
@@ -367,11 +363,9 @@ namespace {
 // The axes over which an operation reduces, whether or not the result is to be
 // reduced over them: under shard_map that may have been forgotten.
 AxisNames reduced_axes(const Program& program, const Instruction& at) {
-  const Layout& layout =
-      program.registers[static_cast<size_t>(at.result)].layout;
+  const Layout& layout = program.registers[at.result].layout;
   AxisNames axes = layout.partial;
-  const auto& factors =
-      program.graph->nodes[static_cast<size_t>(at.node)].rule.factors;
+  const auto& factors = program.graph->nodes[at.node].rule.factors;
   for (size_t f = 0; f < factors.size() && f < at.factor_axes.size(); ++f) {
     if (factors[f].kind != FactorKind::Sum &&
         factors[f].kind != FactorKind::Max) {
@@ -412,19 +406,18 @@ std::optional<Unseen> unseen_parts(const Program& program,
       whole.elements() == 0) {
     return std::nullopt;
   }
-  const Register& result = program.registers[static_cast<size_t>(at.result)];
+  const Register& result = program.registers[at.result];
   const AxisNames axes = reduced_axes(program, at);
   if (axes.empty()) return std::nullopt;
-  if (selects(*program.graph->nodes[static_cast<size_t>(at.node)].op) &&
-      !kinds_of(whole).all_zero) {
+  if (selects(*program.graph->nodes[at.node].op) && !kinds_of(whole).all_zero) {
     return std::nullopt;
   }
   // Parts that are handed on were looked at where they came up.
-  for (const int number : at.operands) {
-    const Layout& from = program.registers[static_cast<size_t>(number)].layout;
+  for (const RegisterId number : at.operands) {
+    const Layout& from = program.registers[number].layout;
     if (!from.partial.empty()) return std::nullopt;
   }
-  const Unseen unseen{Unseen::Kind::LostParts, result.value, -1, axes};
+  const Unseen unseen{Unseen::Kind::LostParts, result.value, {}, axes};
   if (axes != in_mesh_order(program.mesh, result.layout.partial)) {
     // Where all devices have the whole already, nothing shows that it is not
     // reduced; else the comparison does.
@@ -449,10 +442,10 @@ std::optional<Unseen> unseen_parts(const Program& program,
 std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
                                     const DeviceTensors& made,
-                                    const std::vector<bool>& integers) {
-  const Register& result = program.registers[static_cast<size_t>(at.result)];
+                                    const PerValue<bool>& integers) {
+  const Register& result = program.registers[at.result];
   const bool loads = at.kind == Instruction::Kind::Load;
-  const auto v = static_cast<size_t>(result.value);
+  const ValueId v = result.value;
   // Results may be alike by what they are, such as that of a row for all
   // tokens.
   if (program.graph->values[v].kind == Value::Kind::Result) {
@@ -479,7 +472,7 @@ std::optional<Unseen> unseen_shards(const Program& program,
     if (!differ) alike.push_back(axis);
   }
   if (alike.empty()) return std::nullopt;
-  return Unseen{Unseen::Kind::AlikeShards, result.value, -1, alike};
+  return Unseen{Unseen::Kind::AlikeShards, result.value, {}, alike};
 }
 
 }  // namespace shardplan

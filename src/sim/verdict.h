@@ -71,7 +71,7 @@ std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
 // as it stays -inf; everything else that is not finite is found.
 
 struct NonFinite {
-  int value = 0;        // of the graph
+  ValueId value;        // of the graph
   int64_t device = -1;  // of a sharded run; -1: the unsharded one
   int64_t count = 0;    // of `elements` numbers of the value, or of the part
   int64_t elements = 0;
@@ -89,12 +89,12 @@ struct NumberKinds {
 NumberKinds kinds_of(const Tensor& tensor);
 
 // The numbers of a value that are not finite and not meant to be.
-std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, int value,
+std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, ValueId value,
                                        int64_t device, bool masked);
 
 // Whether the -inf in a node's result are a mask's; `masked`: the same of
 // values before.
-bool passes_mask(const GraphNode& node, const std::vector<bool>& masked);
+bool passes_mask(const GraphNode& node, const PerValue<bool>& masked);
 
 // Faults that the values of a run could not show: where numbers are such that a
 // sum may be dropped or taken twice, or shards exchanged, and everything stays
@@ -124,23 +124,23 @@ struct Unseen {
     NoNumbers,    // there is nothing to compare
   };
   Kind kind = Kind::NoNumbers;
-  int value = 0;     // of the graph
-  int operand = -1;  // LostTerm, LostOperand: a value, too
+  ValueId value;         // of the graph
+  ValueId operand = {};  // LostTerm, LostOperand
   AxisNames axes = {};
   double ratio = 0;  // PastBound
 };
 
 // Of node `n` of the unsharded run. `whole`: its operands, then its result;
 // `kinds` alike, all finite; `integers`: integer_values of the graph.
-std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
+std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
                                      const std::vector<NumberKinds>& kinds,
-                                     const std::vector<bool>& integers);
+                                     const PerValue<bool>& integers);
 
 // Whether a node takes the tokens of experts that got none. `used`: by value
 // that is sent to experts, which of them got one.
 bool takes_unsent(const GraphNode& node,
-                  const std::map<int, std::vector<bool>>& used);
+                  const std::map<ValueId, std::vector<bool>>& used);
 
 // Of what an instruction made on the devices: of what is reduced over devices,
 // or ought to be (`whole`: the value in the unsharded run); of an input or a
@@ -152,6 +152,6 @@ std::optional<Unseen> unseen_parts(const Program& program,
 std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
                                     const DeviceTensors& made,
-                                    const std::vector<bool>& integers);
+                                    const PerValue<bool>& integers);
 
 }  // namespace shardplan

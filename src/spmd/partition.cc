@@ -29,54 +29,50 @@ class Partitioner {
   }
 
   Program run() {
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+    for (const ValueId v : graph_.values.ids()) {
       if (graph_.values[v].kind == Value::Kind::Result) continue;
       SHARDPLAN_CHECK(wanted_[v].has_value());
       Instruction load;
       load.kind = Instruction::Kind::Load;
-      emit(load, static_cast<int>(v), *wanted_[v]);
+      emit(load, v, *wanted_[v]);
       program_.layouts[v] = *wanted_[v];
     }
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      place(static_cast<int>(n));
-    }
-    for (const int value : graph_.outputs) output(value);
+    for (const NodeId n : graph_.nodes.ids()) place(n);
+    for (const ValueId value : graph_.outputs) output(value);
     overlap_products(program_, options_.overlap);
     return std::move(program_);
   }
 
  private:
-  const Shape& shape_of(int value) const {
-    return graph_.values[static_cast<size_t>(value)].shape;
+  const Shape& shape_of(ValueId value) const {
+    return graph_.values[value].shape;
   }
 
-  int emit(Instruction instruction, int value, const Layout& layout) {
-    instruction.result = static_cast<int>(program_.registers.size());
-    program_.registers.push_back(
+  RegisterId emit(Instruction instruction, ValueId value,
+                  const Layout& layout) {
+    instruction.result = program_.registers.push_back(
         {value, layout, local_shape(program_.mesh, layout, shape_of(value))});
-    versions_[static_cast<size_t>(value)].push_back(instruction.result);
+    versions_[value].push_back(instruction.result);
     program_.instructions.push_back(std::move(instruction));
     return program_.instructions.back().result;
   }
 
-  const Layout& layout_of_register(int number) const {
-    return program_.registers[static_cast<size_t>(number)].layout;
+  const Layout& layout_of_register(RegisterId number) const {
+    return program_.registers[number].layout;
   }
 
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
     const bool keeps_batch =
         node.op->exchange != TokenExchange::None ||
-        std::any_of(node.operands.begin(), node.operands.end(), [&](int v) {
-          return program_.weights[static_cast<size_t>(v)];
-        });
+        std::any_of(node.operands.begin(), node.operands.end(),
+                    [&](ValueId v) { return program_.weights[v]; });
     std::vector<OperandChoice> operands;
-    for (const int value : node.operands) {
-      const auto v = static_cast<size_t>(value);
+    for (const ValueId v : node.operands) {
       OperandChoice& operand = operands.emplace_back();
       operand.shape = &graph_.values[v].shape;
       operand.is_weight = program_.weights[v];
       operand.available.push_back(program_.layouts[v]);
-      for (const int number : versions_[v]) {
+      for (const RegisterId number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
         if (!(layout == program_.layouts[v])) {
           operand.available.push_back(layout);
@@ -95,18 +91,17 @@ class Partitioner {
                       mapped_result(graph_, program_.mesh, node),
                       {}};
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const auto value = static_cast<size_t>(node.operands[i]);
       choice.operands.push_back(
-          node.inner_operand == static_cast<int>(i)
-              ? program_.layouts[value]
+          node.inner_operand == i
+              ? program_.layouts[node.operands[i]]
               : mapped_operand(graph_, program_.mesh, node, i));
     }
     return choice;
   }
 
-  void place(int number) {
-    const GraphNode& node = graph_.nodes[static_cast<size_t>(number)];
-    const auto result = static_cast<size_t>(node.result);
+  void place(NodeId number) {
+    const GraphNode& node = graph_.nodes[number];
+    const ValueId result = node.result;
     const bool mapped = node.shard_map.has_value();
     const NodeChoice choice =
         mapped ? mapped_choice(node)
@@ -133,12 +128,11 @@ class Partitioner {
 
   // The register that holds the value in that layout, made if need be: for the
   // choice of a node or, without one, because the layout is declared.
-  int materialize(int value, const Layout& layout, int node,
-                  const NodeChoice* choice) {
-    const auto v = static_cast<size_t>(value);
-    int from = -1;
+  RegisterId materialize(ValueId value, const Layout& layout, NodeId node,
+                         const NodeChoice* choice) {
+    RegisterId from;
     const Reshard* nearest = nullptr;
-    for (const int number : versions_[v]) {
+    for (const RegisterId number : versions_[value]) {
       const Layout& known = layout_of_register(number);
       if (!covers(known, layout)) continue;
       const Reshard& way = reshards_.find(shape_of(value), known, layout);
@@ -176,7 +170,7 @@ class Partitioner {
   }
 
   // Whether a step holds more of the value than either end of the way.
-  bool rematerializes(int value, const Layout& from, const Layout& after,
+  bool rematerializes(ValueId value, const Layout& from, const Layout& after,
                       const Layout& to) const {
     const auto held = [&](const Layout& layout) {
       int64_t elements = 1;
@@ -189,14 +183,14 @@ class Partitioner {
     return held(after) > std::max(held(from), held(to));
   }
 
-  Cause cause_of(int value, const ReshardStep& step,
+  Cause cause_of(ValueId value, const ReshardStep& step,
                  const NodeChoice* choice) const {
     if (step.kind == CollectiveKind::AllReduce ||
         step.kind == CollectiveKind::ReduceScatter) {
       return Cause::PartialSum;
     }
     if (choice == nullptr) return Cause::Declared;
-    if (!program_.weights[static_cast<size_t>(value)]) return Cause::Implicit;
+    if (!program_.weights[value]) return Cause::Implicit;
     // The axes that the weight gives up are those of the batch.
     const bool all = std::all_of(step.axes.begin(), step.axes.end(),
                                  [&](const AxisName& axis) {
@@ -205,8 +199,7 @@ class Partitioner {
     return all ? Cause::WeightUse : Cause::Implicit;
   }
 
-  void output(int value) {
-    const auto v = static_cast<size_t>(value);
+  void output(ValueId v) {
     Layout layout = program_.layouts[v];
     if (!layout.partial.empty()) {
       Layout settled = layout;
@@ -214,12 +207,12 @@ class Partitioner {
       settled.reduction = Reduction::Sum;
       // Parts are summed where nothing needs them whole but the caller.
       Layout hinted{suggested_[v], {}, Reduction::Sum};
-      layout = reshards_.find(shape_of(value), layout, hinted).bytes <
-                       reshards_.find(shape_of(value), layout, settled).bytes
+      layout = reshards_.find(shape_of(v), layout, hinted).bytes <
+                       reshards_.find(shape_of(v), layout, settled).bytes
                    ? hinted
                    : settled;
     }
-    program_.outputs.push_back(materialize(value, layout, -1, nullptr));
+    program_.outputs.push_back(materialize(v, layout, {}, nullptr));
     program_.layouts[v] = layout;
   }
 
@@ -228,9 +221,9 @@ class Partitioner {
   const PartitionOptions& options_;
   Program program_;
   ReshardCache reshards_;
-  std::vector<PartitionSpec> suggested_;
-  std::vector<std::vector<bool>> batch_dims_;
-  std::vector<std::vector<int>> versions_;  // registers per value
+  PerValue<PartitionSpec> suggested_;
+  PerValue<std::vector<bool>> batch_dims_;
+  PerValue<std::vector<RegisterId>> versions_;
 };
 
 }  // namespace
@@ -249,15 +242,13 @@ bool is_product(const Program& program, const Instruction& instruction) {
       instruction.overlap != Overlap::Off) {
     return false;
   }
-  const GraphNode& node =
-      program.graph->nodes[static_cast<size_t>(instruction.node)];
+  const GraphNode& node = program.graph->nodes[instruction.node];
   return node.op->is_product && !node.shard_map;
 }
 
 bool is_constraint(const Program& program, const Instruction& instruction) {
   return instruction.kind == Instruction::Kind::Compute &&
-         program.graph->nodes[static_cast<size_t>(instruction.node)]
-             .op->is_constraint;
+         program.graph->nodes[instruction.node].op->is_constraint;
 }
 
 bool is_gather(const Instruction& instruction) {
@@ -266,19 +257,19 @@ bool is_gather(const Instruction& instruction) {
 }
 
 // How often every register is read, outputs included.
-std::vector<int> count_reads(const Program& program) {
-  std::vector<int> reads(program.registers.size());
+PerRegister<int> count_reads(const Program& program) {
+  PerRegister<int> reads(program.registers.size());
   for (const Instruction& instruction : program.instructions) {
-    for (const int number : instruction.operands) {
-      ++reads[static_cast<size_t>(number)];
+    for (const RegisterId number : instruction.operands) {
+      ++reads[number];
     }
   }
-  for (const int number : program.outputs) ++reads[static_cast<size_t>(number)];
+  for (const RegisterId number : program.outputs) ++reads[number];
   return reads;
 }
 
 void join(Instruction& product, const Instruction& collective, Overlap overlap,
-          int operand) {
+          std::optional<size_t> operand) {
   product.overlap = overlap;
   product.overlapped = operand;
   product.collective = collective.collective;
@@ -302,48 +293,47 @@ const Algorithm& overlap_algorithm(Overlap overlap) {
 
 void overlap_products(Program& program, Overlap overlap) {
   if (overlap == Overlap::Off) return;
-  const std::vector<int> reads = count_reads(program);
-  std::vector<Instruction*> maker(program.registers.size());
-  std::vector<bool> joined(program.instructions.size());
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  const PerRegister<int> reads = count_reads(program);
+  PerRegister<Instruction*> maker(program.registers.size());
+  PerInstruction<bool> joined(program.instructions.size());
+  for (const InstructionId i : program.instructions.ids()) {
     Instruction& at = program.instructions[i];
     if (is_product(program, at)) {
       for (size_t o = 0; o < at.operands.size(); ++o) {
         // What is gathered may go through a constraint, which changes nothing.
         std::vector<Instruction*> way;
-        for (auto number = static_cast<size_t>(at.operands[o]);
+        for (RegisterId number = at.operands[o];
              reads[number] == 1 && maker[number] != nullptr;
-             number = static_cast<size_t>(way.back()->operands[0])) {
+             number = way.back()->operands[0]) {
           way.push_back(maker[number]);
           if (!is_constraint(program, *way.back())) break;
         }
         if (way.empty() || !is_gather(*way.back())) continue;
-        join(at, *way.back(), overlap, static_cast<int>(o));
+        join(at, *way.back(), overlap, o);
         at.operands[o] = way.back()->operands[0];
         for (const Instruction* gone : way) {
-          joined[static_cast<size_t>(gone - program.instructions.data())] =
-              true;
+          joined[program.instructions.id_of(*gone)] = true;
         }
         break;
       }
     } else if (at.kind == Instruction::Kind::Collective &&
                at.collective == CollectiveKind::ReduceScatter &&
                at.reduction == Reduction::Sum) {
-      const auto number = static_cast<size_t>(at.operands[0]);
+      const RegisterId number = at.operands[0];
       Instruction* product = maker[number];
       if (reads[number] == 1 && product != nullptr &&
           is_product(program, *product)) {
-        join(*product, at, overlap, -1);
+        join(*product, at, overlap, std::nullopt);
         product->result = at.result;
-        maker[static_cast<size_t>(at.result)] = product;
+        maker[at.result] = product;
         joined[i] = true;
         continue;
       }
     }
-    maker[static_cast<size_t>(at.result)] = &at;
+    maker[at.result] = &at;
   }
-  std::vector<Instruction> kept;
-  for (size_t i = 0; i < joined.size(); ++i) {
+  PerInstruction<Instruction> kept;
+  for (const InstructionId i : joined.ids()) {
     if (!joined[i]) kept.push_back(std::move(program.instructions[i]));
   }
   program.instructions = std::move(kept);

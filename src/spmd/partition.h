@@ -24,7 +24,7 @@ struct PartitionOptions {
 
 // Where every value of the graph is to lie, as far as that is said: inputs and
 // parameters must have one, results may.
-using WantedLayouts = std::vector<std::optional<Layout>>;
+using WantedLayouts = PerValue<std::optional<Layout>>;
 
 Program partition(const Graph& graph, const Mesh& mesh,
                   const WantedLayouts& wanted, const PartitionOptions& options);

@@ -6,7 +6,9 @@
 // result, a register; a register holds one tensor per device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,15 @@
 
 namespace shardplan {
 
+using RegisterId = Id<struct Register>;
+using InstructionId = Id<struct Instruction>;
+template <typename T>
+using PerRegister = IdVector<RegisterId, T>;
+template <typename T>
+using PerInstruction = IdVector<InstructionId, T>;
+
 struct Register {
-  int value = 0;  // of the graph
+  ValueId value;
   Layout layout;
   Shape local_shape;
 };
@@ -42,9 +51,9 @@ struct Instruction {
     Collective,  // `collective` over `axes`
   };
   Kind kind = Kind::Compute;
-  int result = 0;             // register
-  std::vector<int> operands;  // registers
-  int node = -1;  // Compute: what; else the node that needs it, -1: an output
+  RegisterId result;
+  std::vector<RegisterId> operands;
+  NodeId node;  // Compute: what; else the node that needs it, none: an output
 
   // Compute: the axes of every factor of the node.
   std::vector<AxisNames> factor_axes;
@@ -67,19 +76,19 @@ struct Instruction {
   // reduce-scatter of the result, in steps: the product of a chunk while the
   // next one travels. `dim` and `axes` are those of the collective.
   Overlap overlap = Overlap::Off;
-  int overlapped = -1;
+  std::optional<size_t> overlapped;
 };
 
 struct Program {
   Mesh mesh;
   const Graph* graph = nullptr;  // outlives the program
-  std::vector<Register> registers = {};
-  std::vector<Instruction> instructions = {};
-  std::vector<int> outputs = {};  // registers, one per output of the graph
-  // Per value of the graph, the layout in which it is handed on.
-  std::vector<Layout> layouts = {};
-  // Per value, whether it follows from parameters alone (find_weights).
-  std::vector<bool> weights = {};
+  PerRegister<Register> registers = {};
+  PerInstruction<Instruction> instructions = {};
+  std::vector<RegisterId> outputs = {};  // one per output of the graph
+  // The layout in which a value is handed on.
+  PerValue<Layout> layouts = {};
+  // Whether a value follows from parameters alone (find_weights).
+  PerValue<bool> weights = {};
 };
 
 }  // namespace shardplan

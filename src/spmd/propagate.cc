@@ -16,8 +16,8 @@ namespace {
 class Spreader {
  public:
   Spreader(const Graph& graph, const Mesh& mesh,
-           const std::vector<std::optional<Layout>>& wanted,
-           std::vector<PartitionSpec>& specs)
+           const PerValue<std::optional<Layout>>& wanted,
+           PerValue<PartitionSpec>& specs)
       : graph_(graph), mesh_(mesh), wanted_(wanted), specs_(specs) {}
 
   // Whether anything changed.
@@ -47,9 +47,8 @@ class Spreader {
   }
 
   void take(const ShardingRule& rule, const std::vector<DimFactors>& dims,
-            int value, FactorAxes& axes, AxisNames& used) {
-    const FactorAxes mine =
-        factor_axes(mesh_, rule, dims, specs_[static_cast<size_t>(value)]);
+            ValueId value, FactorAxes& axes, AxisNames& used) {
+    const FactorAxes mine = factor_axes(mesh_, rule, dims, specs_[value]);
     for (size_t f = 0; f < mine.size(); ++f) {
       if (!axes[f].empty() || mine[f].empty()) continue;
       const bool free = std::none_of(
@@ -62,30 +61,29 @@ class Spreader {
   }
 
   bool give(const ShardingRule& rule, const std::vector<DimFactors>& dims,
-            int value, const FactorAxes& axes) {
+            ValueId value, const FactorAxes& axes) {
     const std::optional<PartitionSpec> spec = spec_of(mesh_, rule, dims, axes);
     return spec && give(*spec, value);
   }
 
   // To dimensions that have no axes yet.
-  bool give(const PartitionSpec& written, int value) {
-    const auto v = static_cast<size_t>(value);
-    if (wanted_[v]) return false;
+  bool give(const PartitionSpec& written, ValueId value) {
+    if (wanted_[value]) return false;
     const PartitionSpec spec =
-        layout_of(mesh_, written, graph_.values[v].shape.size()).spec;
+        layout_of(mesh_, written, graph_.values[value].shape.size()).spec;
     bool changed = false;
     for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
-      AxisNames& mine = specs_[v].dims[dim];
+      AxisNames& mine = specs_[value].dims[dim];
       const AxisNames& theirs = spec.dims[dim];
       if (!mine.empty() || theirs.empty()) continue;
       const bool free = std::none_of(
-          specs_[v].dims.begin(), specs_[v].dims.end(),
+          specs_[value].dims.begin(), specs_[value].dims.end(),
           [&](const AxisNames& other) {
             return std::any_of(
                 theirs.begin(), theirs.end(),
                 [&](const AxisName& axis) { return contains(other, axis); });
           });
-      const int64_t size = graph_.values[v].shape[dim];
+      const int64_t size = graph_.values[value].shape[dim];
       if (!free || size % shard_count(mesh_, theirs) != 0) continue;
       mine = theirs;
       changed = true;
@@ -95,8 +93,8 @@ class Spreader {
 
   const Graph& graph_;
   const Mesh& mesh_;
-  const std::vector<std::optional<Layout>>& wanted_;
-  std::vector<PartitionSpec>& specs_;
+  const PerValue<std::optional<Layout>>& wanted_;
+  PerValue<PartitionSpec>& specs_;
 };
 
 // eformer's token, and the names that flax and MaxText give the axis.
@@ -107,11 +105,10 @@ bool is_batch_label(std::string_view label) {
 
 }  // namespace
 
-std::vector<PartitionSpec> suggest(
-    const Graph& graph, const Mesh& mesh,
-    const std::vector<std::optional<Layout>>& wanted) {
-  std::vector<PartitionSpec> specs(graph.values.size());
-  for (size_t v = 0; v < specs.size(); ++v) {
+PerValue<PartitionSpec> suggest(const Graph& graph, const Mesh& mesh,
+                                const PerValue<std::optional<Layout>>& wanted) {
+  PerValue<PartitionSpec> specs(graph.values.size());
+  for (const ValueId v : specs.ids()) {
     specs[v] = wanted[v] ? wanted[v]->spec
                          : replicated(graph.values[v].shape.size()).spec;
   }
@@ -127,23 +124,23 @@ std::vector<PartitionSpec> suggest(
   return specs;
 }
 
-std::vector<bool> find_weights(const Graph& graph) {
-  std::vector<bool> weights(graph.values.size());
-  for (size_t v = 0; v < weights.size(); ++v) {
+PerValue<bool> find_weights(const Graph& graph) {
+  PerValue<bool> weights(graph.values.size());
+  for (const ValueId v : weights.ids()) {
     weights[v] = graph.values[v].kind == Value::Kind::Parameter;
   }
   for (const GraphNode& node : graph.nodes) {
-    weights[static_cast<size_t>(node.result)] =
+    weights[node.result] =
         std::all_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return weights[static_cast<size_t>(v)]; });
+                    [&](ValueId v) { return weights[v]; });
   }
   return weights;
 }
 
-std::vector<std::vector<bool>> find_batch_dims(
-    const Graph& graph, const std::vector<bool>& weights) {
-  std::vector<std::vector<bool>> batch(graph.values.size());
-  for (size_t v = 0; v < batch.size(); ++v) {
+PerValue<std::vector<bool>> find_batch_dims(const Graph& graph,
+                                            const PerValue<bool>& weights) {
+  PerValue<std::vector<bool>> batch(graph.values.size());
+  for (const ValueId v : batch.ids()) {
     const Value& value = graph.values[v];
     batch[v].assign(value.shape.size(), false);
     if (weights[v]) continue;
@@ -156,11 +153,11 @@ std::vector<std::vector<bool>> find_batch_dims(
     }
   }
   for (const GraphNode& node : graph.nodes) {
-    const auto result = static_cast<size_t>(node.result);
+    const ValueId result = node.result;
     if (weights[result]) continue;
     std::vector<bool> factors(node.rule.factors.size());
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const auto operand = static_cast<size_t>(node.operands[i]);
+      const ValueId operand = node.operands[i];
       for (size_t dim = 0; dim < batch[operand].size(); ++dim) {
         if (!batch[operand][dim] || node.rule.operands[i][dim].empty()) {
           continue;

@@ -9,10 +9,6 @@
 namespace shardplan {
 namespace {
 
-const Value& value_of(const Graph& graph, int number) {
-  return graph.values[static_cast<size_t>(number)];
-}
-
 // Of one dimension: how often an in spec cuts it.
 int64_t cuts_of(const Mesh& mesh, const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? shard_count(mesh, spec.dims[dim]) : 1;
@@ -40,7 +36,7 @@ class Checker {
  private:
   // "`y` (einsum)"
   static std::string named(const Graph& graph, const GraphNode& node) {
-    return "`" + value_of(graph, node.result).name + "` (" + node.label + ")";
+    return "`" + graph.values[node.result].name + "` (" + node.label + ")";
   }
 
   bool is_known(const AxisName& axis) const {
@@ -77,7 +73,7 @@ class Checker {
   bool operands_can_be_cut(const GraphNode& node) {
     bool fine = true;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const Value& operand = value_of(graph_, node.operands[i]);
+      const Value& operand = graph_.values[node.operands[i]];
       const PartitionSpec& spec = node.shard_map->in_specs[i];
       for (size_t dim = 0; dim < operand.shape.size(); ++dim) {
         const int64_t cuts = cuts_of(mesh_, spec, dim);
@@ -90,7 +86,7 @@ class Checker {
 
   // Rows are left over: reported; false where there is nothing to run.
   bool uneven(const GraphNode& node, size_t operand, size_t dim, int64_t cuts) {
-    const Value& value = value_of(graph_, node.operands[operand]);
+    const Value& value = graph_.values[node.operands[operand]];
     const int64_t size = value.shape[dim];
     const std::string what = "dimension " + std::to_string(dim) + " of `" +
                              value.name + "` " + shape_text(value.shape);
@@ -125,7 +121,7 @@ class Checker {
     std::vector<Shape> local;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       local.push_back(own_shape(mesh_, node.shard_map->in_specs[i],
-                                value_of(graph_, node.operands[i]).shape));
+                                graph_.values[node.operands[i]].shape));
     }
     const auto attributes = mapped_attributes(node, local);
     if (!attributes) {
@@ -139,7 +135,7 @@ class Checker {
     }
     const auto made = node.op->infer(local, *attributes, node.where, diags_);
     if (!made) return false;
-    const Shape& whole = value_of(graph_, node.result).shape;
+    const Shape& whole = graph_.values[node.result].shape;
     const PartitionSpec& spec = node.shard_map->out_spec;
     bool fits = made->size() == whole.size();
     for (size_t dim = 0; fits && dim < whole.size(); ++dim) {
@@ -153,12 +149,11 @@ class Checker {
                          " does not give the shards that `out_specs` says");
     for (size_t i = 0; i < local.size(); ++i) {
       problem.fact("a device has " + shape_text(local[i]) + " of `" +
-                   value_of(graph_, node.operands[i]).name + "`");
+                   graph_.values[node.operands[i]].name + "`");
     }
     problem.fact("it makes " + shape_text(*made) + " of them; `" +
-                 value_of(graph_, node.result).name + "` is " +
-                 shape_text(whole) + " as " + spec_text(spec) + " on " +
-                 mesh_text(mesh_));
+                 graph_.values[node.result].name + "` is " + shape_text(whole) +
+                 " as " + spec_text(spec) + " on " + mesh_text(mesh_));
     problem.help("the shards of the result together are the whole of it");
     return false;
   }
@@ -173,7 +168,7 @@ class Checker {
 
 Layout mapped_operand(const Graph& graph, const Mesh& mesh,
                       const GraphNode& node, size_t index) {
-  const Shape& shape = value_of(graph, node.operands[index]).shape;
+  const Shape& shape = graph.values[node.operands[index]].shape;
   Layout layout =
       layout_of(mesh, node.shard_map->in_specs[index], shape.size());
   for (size_t dim = 0; dim < shape.size(); ++dim) {
@@ -186,7 +181,7 @@ Layout mapped_operand(const Graph& graph, const Mesh& mesh,
 Layout mapped_result(const Graph& graph, const Mesh& mesh,
                      const GraphNode& node) {
   Layout layout = layout_of(mesh, node.shard_map->out_spec,
-                            value_of(graph, node.result).shape.size());
+                            graph.values[node.result].shape.size());
   for (const AxisName& axis : in_mesh_order(mesh, node.shard_map->psum)) {
     if (mesh.size_of(axis) > 1) layout.partial.push_back(axis);
   }

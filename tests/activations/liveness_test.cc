@@ -52,12 +52,11 @@ std::string difference(const Program& program, ExecuteOptions how,
   how.counts_live = true;
   const Execution run = execute(program, *values, how);
   const auto alive = forward_liveness(program, options);
-  for (size_t i = 0; i < alive.size(); ++i) {
+  for (const InstructionId i : alive.ids()) {
     if (program.instructions[i].kind == Instruction::Kind::Load) continue;
     for (size_t device = 0; device < run.live[i].size(); ++device) {
       if (alive[i] == run.live[i][device]) continue;
-      const auto made = static_cast<size_t>(program.instructions[i].result);
-      const auto v = static_cast<size_t>(program.registers[made].value);
+      const ValueId v = program.registers[program.instructions[i].result].value;
       return program.graph->values[v].name + " on device " +
              std::to_string(device) + ": " +
              std::to_string(run.live[i][device]) + " counted, " +

@@ -3,7 +3,8 @@
 // floating-point operations: what simulating costs beside the arithmetic.
 //
 // By the clock and by the processor's time: on a busy machine only the second
-// says something. tests/bench/aims.py runs the same MLP in JAX, in turn with this.
+// says something. tests/bench/aims.py runs the same MLP in JAX, in turn with
+// this.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -34,7 +35,7 @@ constexpr int kRounds = 5;
 
 struct Layer {
   Graph graph;
-  std::vector<Tensor> values;
+  PerValue<Tensor> values;
 };
 
 Layer make_layer() {
@@ -61,7 +62,7 @@ outputs: [y]
 Program make_program(const Graph& graph, const Mesh& mesh,
                      const PartitionSpec& up, const PartitionSpec& down) {
   WantedLayouts wanted(graph.values.size());
-  for (size_t v = 0; v < wanted.size(); ++v) {
+  for (const ValueId v : wanted.ids()) {
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Result) continue;
     const PartitionSpec& spec = value.name == "up"     ? up
@@ -93,11 +94,11 @@ void bench_simulate() {
       make_program(layer.graph, tp, {{{}, {"tp"}}}, {{{"tp"}, {}}});
   const Program mixed = make_program(layer.graph, both, {{{"fsdp"}, {"tp"}}},
                                      {{{"tp"}, {"fsdp"}}});
-  const Tensor up = layer.values[1];
+  const Tensor up = layer.values[ValueId(1)];
   Tensor c = make_tensor(Element::F32, {2 * kTokens, kMlp});
   Tensor a = make_tensor(Element::F32, {2 * kTokens, kEmbed});
-  copy_into(slice(a, 0, 0, kTokens), layer.values[0]);
-  copy_into(slice(a, 0, kTokens, 2 * kTokens), layer.values[0]);
+  copy_into(slice(a, 0, 0, kTokens), layer.values[ValueId(0)]);
+  copy_into(slice(a, 0, kTokens, 2 * kTokens), layer.values[ValueId(0)]);
   const MatrixProduct<float> dense{{a.data<float>(), kEmbed, 1},
                                    {up.data<float>(), kMlp, 1},
                                    {c.data<float>(), kMlp, 1}};

@@ -23,10 +23,11 @@ using testing::SmallGraph;
 struct Tied {
   explicit Tied(const char* mesh, const char* spec, const char* head = nullptr)
       : g(mesh) {
-    const int table = g.parameter({256, 64}, spec);
-    const int tokens = g.input({2, 8}, "", 256);
-    const int hidden = g.constrained(g.node("embedding", {table, tokens}), "");
-    const int used = head ? g.constrained(table, head) : table;
+    const ValueId table = g.parameter({256, 64}, spec);
+    const ValueId tokens = g.input({2, 8}, "", 256);
+    const ValueId hidden =
+        g.constrained(g.node("embedding", {table, tokens}), "");
+    const ValueId used = head ? g.constrained(table, head) : table;
     g.einsum("bsd,vd->bsv", hidden, used);
   }
   std::string report(Storage storage = Storage::F32) {
@@ -207,8 +208,8 @@ std::string repeated(const std::string& name) {
   const auto built = testing::shipped_graph(name);
   REQUIRE_MESSAGE(built->graph, built->messages);
   std::string names;
-  for (const int value : repeated_biases(*built->graph)) {
-    names += built->graph->values[static_cast<size_t>(value)].name + " ";
+  for (const ValueId value : repeated_biases(*built->graph)) {
+    names += built->graph->values[value].name + " ";
   }
   return names;
 }

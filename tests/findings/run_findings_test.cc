@@ -32,11 +32,11 @@ void report_run(const SimulateInput& input, const Program& program,
   lint(run_input(input, program_input(input, program), outcome), diags);
 }
 
-int value_named(const Graph& graph, const std::string& name) {
-  for (size_t v = 0; v < graph.values.size(); ++v) {
-    if (graph.values[v].name == name) return static_cast<int>(v);
+ValueId value_named(const Graph& graph, const std::string& name) {
+  for (const ValueId v : graph.values.ids()) {
+    if (graph.values[v].name == name) return v;
   }
-  return -1;
+  return {};
 }
 
 TEST_CASE("a mismatch names the operation, the device and the rules") {
@@ -307,7 +307,7 @@ TEST_CASE("a choice of the plan is not a choice of rounding") {
   Diagnostics diags;
   Simulation outcome;
   outcome.decision_flips = 3;
-  outcome.mismatch = Divergence{0, 0, 1, false, OtherChoice{1, 2}};
+  outcome.mismatch = Divergence{ValueId(0), 0, 1, false, OtherChoice{1, 2}};
   report_run(*s->input, program_of(*s->input), outcome, diags);
   REQUIRE(diags.all().size() == 1);
   CHECK(diags.all()[0].code == Code::SimulationMismatch);

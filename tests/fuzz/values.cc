@@ -146,8 +146,8 @@ using shardplan::Value;
 
 void check_graph(const Graph& graph) {
   using shardplan::fuzz::require;
-  std::vector<bool> known(graph.values.size());
-  for (size_t i = 0; i < graph.values.size(); ++i) {
+  shardplan::PerValue<bool> known(graph.values.size());
+  for (const shardplan::ValueId i : graph.values.ids()) {
     const Value& value = graph.values[i];
     known[i] = value.kind != Value::Kind::Result;
     require(shardplan::element_count(value.shape).has_value(),
@@ -160,11 +160,10 @@ void check_graph(const Graph& graph) {
   for (const auto& node : graph.nodes) {
     require(node.rule.operands.size() == node.operands.size(),
             "every operand has factors");
-    for (const int operand : node.operands) {
-      require(known[static_cast<size_t>(operand)],
-              "operands are made before they are read");
+    for (const shardplan::ValueId operand : node.operands) {
+      require(known[operand], "operands are made before they are read");
     }
-    known[static_cast<size_t>(node.result)] = true;
+    known[node.result] = true;
   }
   require(!graph.outputs.empty(), "a graph computes something");
 }

@@ -38,9 +38,9 @@ ops:
   CHECK(built->at("a").labelled);
   CHECK(built->at("c").spec == PartitionSpec{{{"fsdp"}, {"tp"}}});
   CHECK(built->at("c").axes == built->at("a").axes);
-  CHECK(built->graph->nodes[0].label == "linear");
+  CHECK(built->graph->nodes.front().label == "linear");
   CHECK(built->graph->outputs ==
-        std::vector<int>{built->value("c"), built->value("n")});
+        std::vector<ValueId>{built->value("c"), built->value("n")});
 }
 
 TEST_CASE("shapes that the file leaves out are those of the model") {

@@ -41,7 +41,7 @@ Run run(const std::string& values, const std::string& op) {
       built_graph("graph: g\ninputs: {" + values + "}\nops: [" + op + "]\n");
   REQUIRE_MESSAGE(built->graph, built->messages);
   Run result;
-  std::vector<Tensor> tensors;
+  PerValue<Tensor> tensors;
   for (const Value& value : built->graph->values) {
     tensors.emplace_back();
     if (value.kind == Value::Kind::Result) continue;
@@ -52,9 +52,8 @@ Run run(const std::string& values, const std::string& op) {
         make_tensor(Element::F64, value.shape, result.given[value.name]);
   }
   const auto all = evaluate(*built->graph, tensors, Arithmetic::F64);
-  for (const int output : built->graph->outputs) {
-    result.results[built->graph->values[static_cast<size_t>(output)].name] =
-        values_of(all[static_cast<size_t>(output)]);
+  for (const ValueId output : built->graph->outputs) {
+    result.results[built->graph->values[output].name] = values_of(all[output]);
   }
   result.ops = built->ops();
   return result;

@@ -25,42 +25,42 @@ Value input(const std::string& name, Shape shape,
 TEST_CASE("labels follow the factors of an operation") {
   Graph graph;
   Diagnostics diags;
-  const int x = append_value(graph, input("x", {2, 3}, {"batch", ""}));
-  const int w = append_value(graph, input("w", {3, 4}, {"embed", "mlp"}));
+  const ValueId x = append_value(graph, input("x", {2, 3}, {"batch", ""}));
+  const ValueId w = append_value(graph, input("w", {3, 4}, {"embed", "mlp"}));
   const auto y = append_node(
       graph, {"einsum", {x, w}, {{"equation", "bk,kj->jb"}}, "y", "e", {}, {}},
       diags);
   REQUIRE(y);
-  const Value& product = graph.values[static_cast<size_t>(*y)];
+  const Value& product = graph.values[*y];
   CHECK(product.shape == Shape{4, 2});
   CHECK(product.axes == std::vector<std::string>{"mlp", "batch"});
-  CHECK(product.node == 0);
-  CHECK(graph.nodes[0].label == "e");
+  CHECK(product.node == NodeId(0));
+  CHECK(graph.nodes[NodeId(0)].label == "e");
   // Two factors in one dimension have no label of their own.
   const std::vector<int64_t> flat = {8};
   const auto z = append_node(
       graph, {"reshape", {*y}, {{"shape", flat}}, "z", "r", {}, {}}, diags);
   REQUIRE(z);
-  CHECK(graph.values[static_cast<size_t>(*z)].axes.empty());
+  CHECK(graph.values[*z].axes.empty());
 }
 
 TEST_CASE("the first operand that has a label gives it") {
   Graph graph;
   Diagnostics diags;
-  const int a = append_value(graph, input("a", {2, 3}, {"", "first"}));
-  const int b = append_value(graph, input("b", {2, 3}, {"batch", "second"}));
+  const ValueId a = append_value(graph, input("a", {2, 3}, {"", "first"}));
+  const ValueId b =
+      append_value(graph, input("b", {2, 3}, {"batch", "second"}));
   const auto sum =
       append_node(graph, {"add", {a, b}, {}, "s", "", {}, {}}, diags);
   REQUIRE(sum);
-  CHECK(graph.values[static_cast<size_t>(*sum)].axes ==
-        std::vector<std::string>{"batch", "first"});
+  CHECK(graph.values[*sum].axes == std::vector<std::string>{"batch", "first"});
 }
 
 TEST_CASE("what does not fit adds nothing") {
   Graph graph;
   Diagnostics diags;
-  const int a = append_value(graph, input("a", {2}));
-  const int b = append_value(graph, input("b", {3}));
+  const ValueId a = append_value(graph, input("a", {2}));
+  const ValueId b = append_value(graph, input("b", {3}));
   CHECK_FALSE(append_node(graph, {"add", {a, b}, {}, "s", "", {}, {}}, diags));
   CHECK(graph.nodes.empty());
   CHECK(graph.values.size() == 2);
@@ -82,13 +82,13 @@ TEST_CASE("shard_map: an operation has the specs of the file") {
       "  - {op: einsum, in: [x, w], out: y, equation: 'bd,df->bf', shard_map: "
       "{in_specs: [[null, tp], [tp, null]], out_specs: [dp], psum: tp}}\n");
   REQUIRE_MESSAGE(g->graph, g->messages);
-  const GraphNode& node = g->graph->nodes.at(0);
+  const GraphNode& node = g->graph->nodes.front();
   REQUIRE(node.shard_map);
   CHECK(node.shard_map->in_specs ==
         std::vector<PartitionSpec>{{{{}, {"tp"}}}, {{{"tp"}, {}}}});
   CHECK(node.shard_map->out_spec == PartitionSpec{{{"dp"}}});
   CHECK(node.shard_map->psum == AxisNames{"tp"});
-  CHECK(node.inner_operand == -1);
+  CHECK(node.inner_operand == std::nullopt);
 }
 
 TEST_CASE("shard_map: every part of a split has it") {
@@ -101,7 +101,7 @@ TEST_CASE("shard_map: every part of a split has it") {
     REQUIRE(node.shard_map);
     CHECK(node.shard_map->in_specs ==
           std::vector<PartitionSpec>{{{{}, {"tp"}}}});
-    CHECK(node.inner_operand == -1);
+    CHECK(node.inner_operand == std::nullopt);
   }
 }
 
@@ -111,8 +111,8 @@ TEST_CASE("shard_map: a bias is added to what the same body has computed") {
       "tp], [tp], []], out_specs: [], psum: [tp]}}\n");
   REQUIRE_MESSAGE(g->graph, g->messages);
   REQUIRE(g->ops() == "einsum add");
-  const GraphNode& add = g->graph->nodes[1];
-  CHECK(g->graph->nodes[0].inner_operand == -1);
+  const GraphNode& add = g->graph->nodes[NodeId(1)];
+  CHECK(g->graph->nodes[NodeId(0)].inner_operand == std::nullopt);
   CHECK(add.inner_operand == 0);
   CHECK(add.shard_map->psum == AxisNames{"tp"});
   CHECK(add.shard_map->in_specs.size() == 2);
@@ -123,8 +123,10 @@ TEST_CASE("shard_map: one value read twice has the spec of each place") {
       "  - {op: add, in: [x, x], out: y, shard_map: {in_specs: [[dp], [tp]], "
       "out_specs: [dp]}}\n");
   REQUIRE_MESSAGE(g->graph, g->messages);
-  CHECK(g->graph->nodes[0].shard_map->in_specs[0] == PartitionSpec{{{"dp"}}});
-  CHECK(g->graph->nodes[0].shard_map->in_specs[1] == PartitionSpec{{{"tp"}}});
+  CHECK(g->graph->nodes[NodeId(0)].shard_map->in_specs[0] ==
+        PartitionSpec{{{"dp"}}});
+  CHECK(g->graph->nodes[NodeId(0)].shard_map->in_specs[1] ==
+        PartitionSpec{{{"tp"}}});
 }
 
 TEST_CASE("shard_map: what makes no sense is refused, and where") {
@@ -173,8 +175,8 @@ ops:
 probes: [y, z]
 )");
   REQUIRE_MESSAGE(g->graph, g->messages);
-  CHECK(g->graph->probes == std::vector<int>{g->value("y"), g->value("z")});
-  CHECK(g->graph->outputs == std::vector<int>{g->value("z")});
+  CHECK(g->graph->probes == std::vector<ValueId>{g->value("y"), g->value("z")});
+  CHECK(g->graph->outputs == std::vector<ValueId>{g->value("z")});
   const auto wrong = built_graph(R"(graph: g
 inputs: {x: [4, 8]}
 ops:
@@ -195,16 +197,15 @@ TEST_CASE("every value of a graph is there, in all arithmetics") {
   for (const Arithmetic arithmetic :
        {Arithmetic::F32, Arithmetic::F64, Arithmetic::Field}) {
     const Element element = element_of(arithmetic);
-    std::vector<Tensor> given(built->graph->values.size());
+    PerValue<Tensor> given(built->graph->values.size());
     const auto give = [&](const char* name, std::vector<double> numbers) {
-      given[static_cast<size_t>(built->value(name))] =
-          make_tensor(element, {2, 2}, numbers);
+      given[built->value(name)] = make_tensor(element, {2, 2}, numbers);
     };
     give("x", {1, 2, 3, 4});
     give("w", {5, 6, 7, 8});
     const auto values = evaluate(*built->graph, given, arithmetic);
     const auto numbers = [&](const char* name) {
-      return values_of(values.at(static_cast<size_t>(built->value(name))));
+      return values_of(values[built->value(name)]);
     };
     CHECK(numbers("x") == std::vector<double>{1, 2, 3, 4});
     CHECK(numbers("y") == std::vector<double>{19, 22, 43, 50});
@@ -224,8 +225,8 @@ TEST_CASE("large operations give the same bits on any number of threads") {
   REQUIRE_MESSAGE(built->graph, built->messages);
   for (const Arithmetic arithmetic :
        {Arithmetic::F32, Arithmetic::F64, Arithmetic::Field}) {
-    std::vector<Tensor> given(built->graph->values.size());
-    for (size_t v = 0; v < given.size(); ++v) {
+    PerValue<Tensor> given(built->graph->values.size());
+    for (const ValueId v : given.ids()) {
       const Value& value = built->graph->values[v];
       if (value.kind == Value::Kind::Result) continue;
       std::vector<double> numbers;
@@ -239,7 +240,7 @@ TEST_CASE("large operations give the same bits on any number of threads") {
     }
     const auto one = evaluate(*built->graph, given, arithmetic, 1);
     const auto many = evaluate(*built->graph, given, arithmetic, 3);
-    for (size_t v = 0; v < one.size(); ++v) {
+    for (const ValueId v : one.ids()) {
       CHECK(bitwise_equal(one[v], many[v]));
     }
   }
@@ -256,9 +257,9 @@ TEST_CASE("integers are ids and choices, and what moves them") {
       "  - {op: add, in: [ids, y], out: z}\n"
       "outputs: [rows, z]\n");
   REQUIRE_MESSAGE(built->graph, built->messages);
-  const std::vector<bool> integers = integer_values(*built->graph);
+  const PerValue<bool> integers = integer_values(*built->graph);
   const auto is_integer = [&](const char* name) {
-    return integers[static_cast<size_t>(built->value(name))];
+    return integers[built->value(name)];
   };
   for (const char* name : {"ids", "flat"}) CHECK(is_integer(name));
   for (const char* name : {"x", "w", "rows", "y", "z"}) {

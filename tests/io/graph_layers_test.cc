@@ -63,8 +63,8 @@ ops:
 )");
   REQUIRE_MESSAGE(built->graph, built->messages);
   const auto& nodes = built->graph->nodes;
-  CHECK(number_of(nodes[0].attributes, "by", 0) == 0.25);
-  CHECK(number_of(nodes[1].attributes, "by", 0) == -0.5);
+  CHECK(number_of(nodes[NodeId(0)].attributes, "by", 0) == 0.25);
+  CHECK(number_of(nodes[NodeId(1)].attributes, "by", 0) == -0.5);
   CHECK(built->at("c").shape == Shape{4, 7});
   const auto wrong = built_graph(R"(graph: g
 inputs: {x: [4]}
@@ -109,8 +109,8 @@ TEST_CASE("repeated layers are written once, and hand values on") {
   const Graph& graph = *built->graph;
   const auto operand = [&](const std::string& of, size_t i) {
     const Value& value = built->at(of);
-    const GraphNode& node = graph.nodes[static_cast<size_t>(value.node)];
-    return graph.values[static_cast<size_t>(node.operands[i])].name;
+    const GraphNode& node = graph.nodes[value.node];
+    return graph.values[node.operands[i]].name;
   };
   CHECK(operand("model.layers.0.x", 0) == "x");
   CHECK(operand("model.layers.0.x", 1) == "model.layers.0.more");
@@ -134,8 +134,8 @@ TEST_CASE("repeated layers are written once, and hand values on") {
 TEST_CASE("repeated layers: a number of layers may be chosen") {
   const auto built = built_graph(kLayers, {{"layers", 100}});
   REQUIRE_MESSAGE(built->graph, built->messages);
-  CHECK(built->value("model.layers.99.x") >= 0);
-  CHECK(built->value("model.layers.100.x") < 0);
+  CHECK(built->value("model.layers.99.x"));
+  CHECK_FALSE(built->value("model.layers.100.x"));
 }
 
 TEST_CASE("repeated layers: parameters are a model with names by number") {
@@ -170,8 +170,7 @@ ops:
 )");
   REQUIRE_MESSAGE(built->graph, built->messages);
   const Value& row = built->at("h_2.row");
-  const auto& attributes =
-      built->graph->nodes[static_cast<size_t>(row.node)].attributes;
+  const auto& attributes = built->graph->nodes[row.node].attributes;
   CHECK(number_of(attributes, "begin", 0) == 2);
   CHECK(output_name(*built->graph, built->graph->outputs[0]) == "h_2.x");
 }

@@ -21,11 +21,11 @@ struct Placed {
   std::string messages;
 
   std::string spec(const std::string& name) const {
-    const auto v = static_cast<size_t>(built->value(name));
+    const ValueId v = built->value(name);
     return values->wanted[v] ? layout_text(*values->wanted[v]) : "open";
   }
   std::string from(const std::string& name) const {
-    return values->from[static_cast<size_t>(built->value(name))];
+    return values->from[built->value(name)];
   }
 };
 

@@ -172,14 +172,13 @@ struct RandomPlan {
         lives(lifetimes_of(program)) {}
 
   // Every register, as `made` leaves it.
-  std::vector<DeviceTensors> registers(const KeptTypes& types,
+  PerRegister<DeviceTensors> registers(const KeptTypes& types,
                                        const ShardedRun::Made& made) {
     Diagnostics diags;
-    const std::vector<Tensor> values =
+    const PerValue<Tensor> values =
         make_values(graph, ValueSource::Random, 3, diags).value();
     ShardedRun run(program, lives,
-                   [&](int value) {
-                     const auto v = static_cast<size_t>(value);
+                   [&](ValueId v) {
                      return as_stored(graph.values[v], values[v], types, 1);
                    },
                    {types.arithmetic, 2, true, types.storage, types.reduce});
@@ -212,16 +211,16 @@ TEST_CASE(
           for (Tensor& each : made) each = copy(each);
         });
     // What each register held when it was made.
-    std::vector<DeviceTensors> first(plan.program.registers.size());
+    PerRegister<DeviceTensors> first(plan.program.registers.size());
     const auto together =
         plan.registers(types, [&](const Instruction& at, DeviceTensors& made) {
-          DeviceTensors& held = first[static_cast<size_t>(at.result)];
+          DeviceTensors& held = first[at.result];
           for (size_t d = 0; d < made.size(); ++d) {
             held.push_back(copy(made[d]));
             shared += d > 0 && made[d].storage == made[0].storage;
           }
         });
-    for (size_t r = 0; r < apart.size(); ++r) {
+    for (const RegisterId r : apart.ids()) {
       REQUIRE(together[r].size() == apart[r].size());
       for (size_t d = 0; d < apart[r].size(); ++d) {
         CHECK(bitwise_equal(together[r][d], apart[r][d]));
@@ -240,11 +239,11 @@ TEST_CASE(
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
     RandomPlan plan(seed);
-    int faulty = -1;
+    RegisterId faulty;
     const auto right = plan.registers({}, {});
     const auto wrong =
         plan.registers({}, [&](const Instruction& at, DeviceTensors& made) {
-          if (faulty >= 0 || at.kind != Instruction::Kind::Collective ||
+          if (faulty || at.kind != Instruction::Kind::Collective ||
               made.size() < 2 || made[1].elements() == 0) {
             return;
           }
@@ -252,10 +251,9 @@ TEST_CASE(
           made[1] = copy(made[1]);
           made[1].data<float>()[0] += 1;
         });
-    if (faulty < 0) continue;
-    const auto r = static_cast<size_t>(faulty);
-    for (size_t d = 0; d < right[r].size(); ++d) {
-      CHECK(bitwise_equal(wrong[r][d], right[r][d]) == (d != 1));
+    if (!faulty) continue;
+    for (size_t d = 0; d < right[faulty].size(); ++d) {
+      CHECK(bitwise_equal(wrong[faulty][d], right[faulty][d]) == (d != 1));
     }
     ++seen;
   }

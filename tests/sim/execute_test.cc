@@ -24,7 +24,7 @@ struct ProductModel {
   ProductModel() : g("dp=2,tp=4") {
     g.einsum("bd,df->bf", g.input({6, 8}, ""), g.parameter({8, 16}, ""));
   }
-  const GraphNode& node() const { return g.graph.nodes[0]; }
+  const GraphNode& node() const { return g.graph.nodes[NodeId(0)]; }
   // The axes of every factor, given the dimensions of the operands.
   FactorAxes axes(std::string_view x, std::string_view w) const {
     const ShardingRule& rule = node().rule;
@@ -115,15 +115,15 @@ float at(const Tensor& t, int64_t row, int64_t column) {
 void check_order(const char* kernel, const char* moves,
                  int64_t (*source)(int64_t d, int64_t i)) {
   SmallGraph g("tp=5");
-  const int x = g.input({2, kDevices}, "None, tp");
-  const int w = g.parameter({kDevices, 10}, kernel);
-  const int y = g.einsum("bd,df->bf", x, w);
+  const ValueId x = g.input({2, kDevices}, "None, tp");
+  const ValueId w = g.parameter({kDevices, 10}, kernel);
+  const ValueId y = g.einsum("bd,df->bf", x, w);
   g.want(y, "None, tp");
   const Program program = g.plan({Overlap::Ring, nullptr});
   REQUIRE(testing::moves(program).find(moves) == 0);
-  const std::vector<Tensor> values = g.values();
+  const PerValue<Tensor> values = g.values();
   const Execution run = execute(program, values, {Arithmetic::F32, 1, true});
-  const auto& got = run.registers[static_cast<size_t>(program.outputs[0])];
+  const auto& got = run.registers[program.outputs[0]];
   for (int64_t d = 0; d < kDevices; ++d) {
     for (int64_t row = 0; row < 2; ++row) {
       for (int64_t column = 0; column < 2; ++column) {
@@ -131,8 +131,7 @@ void check_order(const char* kernel, const char* moves,
         for (int64_t i = 0; i < kDevices; ++i) {
           const int64_t k = source(d, i);
           const float product =
-              at(values[static_cast<size_t>(x)], row, k) *
-              at(values[static_cast<size_t>(w)], k, 2 * d + column);
+              at(values[x], row, k) * at(values[w], k, 2 * d + column);
           sum = i == 0 ? product : sum + product;
         }
         CHECK(at(got[static_cast<size_t>(d)], row, column) == sum);
@@ -159,12 +158,12 @@ TEST_CASE(
 TEST_CASE("overlapped: sums that travel are rounded as without overlap") {
   SmallGraph g("tp=4");
   // Integers: products are exact, and only sums on the way round.
-  const int x = g.input({2, 8}, "None, tp", 40);
-  const int w = g.parameter({8, 8}, "tp, None");
-  const int y = g.einsum("bd,df->bf", x, w);
+  const ValueId x = g.input({2, 8}, "None, tp", 40);
+  const ValueId w = g.parameter({8, 8}, "tp, None");
+  const ValueId y = g.einsum("bd,df->bf", x, w);
   g.want(y, "None, tp");
-  std::vector<Tensor> values = g.values();
-  Tensor& weights = values[static_cast<size_t>(w)];
+  PerValue<Tensor> values = g.values();
+  Tensor& weights = values[w];
   for (int64_t i = 0; i < weights.elements(); ++i) {
     weights.data<float>()[i] = static_cast<float>(i * 37 % 101);
   }
@@ -172,7 +171,7 @@ TEST_CASE("overlapped: sums that travel are rounded as without overlap") {
     const Program program = g.plan({overlap, find_algorithm("ring")});
     const Execution run = execute(
         program, values, {Arithmetic::F32, 1, false, Storage::F32, reduce});
-    const auto output = static_cast<size_t>(program.outputs[0]);
+    const auto output = program.outputs[0];
     return assemble(program.mesh, program.registers[output].layout, {2, 8},
                     run.registers[output]);
   };
@@ -184,14 +183,14 @@ TEST_CASE("overlapped: sums that travel are rounded as without overlap") {
 
 TEST_CASE("overlapped: a gathered product is rounded once, where it ends") {
   SmallGraph g("tp=4");
-  const int x = g.input({8, 8}, "tp, None");
-  const int w = g.parameter({8, 8}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, w);
+  const ValueId x = g.input({8, 8}, "tp, None");
+  const ValueId w = g.parameter({8, 8}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, w);
   g.want(y, "None, tp");
-  const std::vector<Tensor> values = g.values();
+  const PerValue<Tensor> values = g.values();
   const Program program = g.plan({Overlap::Ring, nullptr});
   REQUIRE(testing::moves(program).find("overlapped all-gather") == 0);
-  const auto output = static_cast<size_t>(program.outputs[0]);
+  const auto output = program.outputs[0];
   for (const Storage storage : {Storage::BF16, Storage::F16}) {
     const Execution run =
         execute(program, values, {Arithmetic::F32, 1, false, storage, storage});
@@ -241,24 +240,23 @@ TEST_CASE("execute: shards put together are the whole") {
 // A row-parallel product: partial sums, then an all-reduce.
 struct RowParallel {
   RowParallel() : g("tp=4") {
-    const int x = g.input({2, 8}, "None, tp");
+    const ValueId x = g.input({2, 8}, "None, tp");
     y = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
     g.want(y, "None, None");
   }
   SmallGraph g;
-  int y = 0;
+  ValueId y;
 };
 
 TEST_CASE("execute: devices compute their parts and sum them") {
   RowParallel r;
   const Program program = r.g.plan();
-  const std::vector<Tensor> values = r.g.values(ValueSource::Field);
+  const PerValue<Tensor> values = r.g.values(ValueSource::Field);
   const Execution run = execute(program, values, {Arithmetic::Field, 1, true});
-  const std::vector<Tensor> all =
-      evaluate(r.g.graph, values, Arithmetic::Field);
-  const auto output = static_cast<size_t>(program.outputs[0]);
+  const PerValue<Tensor> all = evaluate(r.g.graph, values, Arithmetic::Field);
+  const auto output = program.outputs[0];
   for (const Tensor& got : run.registers[output]) {
-    CHECK(bitwise_equal(got, all[static_cast<size_t>(r.y)]));
+    CHECK(bitwise_equal(got, all[r.y]));
   }
   // 2 rows, 8/4 terms, 4 columns, 2 operations each.
   CHECK(run.flops == std::vector<int64_t>(4, 2 * 2 * 2 * 4));
@@ -272,8 +270,8 @@ TEST_CASE("execute: registers are released after their last use") {
   const Program program = r.g.plan();
   const Execution run =
       execute(program, r.g.values(), {Arithmetic::F32, 1, false});
-  const auto output = static_cast<size_t>(program.outputs[0]);
-  for (size_t i = 0; i < run.registers.size(); ++i) {
+  const auto output = program.outputs[0];
+  for (const RegisterId i : run.registers.ids()) {
     CHECK(run.registers[i].size() == (i == output ? 4 : 0));
   }
 }
@@ -295,7 +293,7 @@ TEST_CASE("execute: any number of threads gives the same bits") {
           execute(program, *values, {Arithmetic::F32, threads, true});
       CHECK(many.sent == one.sent);
       CHECK(many.flops == one.flops);
-      for (size_t r = 0; r < one.registers.size(); ++r) {
+      for (const RegisterId r : one.registers.ids()) {
         CHECK(std::equal(one.registers[r].begin(), one.registers[r].end(),
                          many.registers[r].begin(), bitwise_equal));
       }
@@ -306,7 +304,7 @@ TEST_CASE("execute: any number of threads gives the same bits") {
 // A weight of two million numbers, gathered by eight devices in two groups.
 struct LargeWeight {
   LargeWeight() : g("fsdp=4,tp=2") {
-    const int x = g.input({4, 512}, "fsdp, None");
+    const ValueId x = g.input({4, 512}, "fsdp, None");
     w = g.parameter({512, 4096}, "fsdp, tp");
     g.einsum("bd,df->bf", x, w);
     program.emplace(g.plan());
@@ -316,10 +314,10 @@ struct LargeWeight {
       if (at.kind == Instruction::Kind::Collective) return at;
     }
     FAIL("there is no collective");
-    return program->instructions[0];
+    return program->instructions[InstructionId(0)];
   }
   SmallGraph g;
-  int w = 0;
+  ValueId w;
   std::optional<Program> program;
 };
 
@@ -327,20 +325,17 @@ TEST_CASE("execute: a weight that is gathered is held once") {
   LargeWeight large;
   const Instruction& gather = large.gather();
   REQUIRE(gather.collective == CollectiveKind::AllGather);
-  const std::vector<Tensor> values = large.g.values();
+  const PerValue<Tensor> values = large.g.values();
   const Execution run =
       execute(*large.program, values, {Arithmetic::F32, 1, true});
-  const auto r = static_cast<size_t>(gather.result);
+  const auto r = gather.result;
   const DeviceTensors& made = run.registers[r];
   const Layout& lay = large.program->registers[r].layout;
   for (int64_t device = 0; device < 8; ++device) {
-    CHECK(
-        bitwise_equal(made[static_cast<size_t>(device)],
-                      shard_of(large.g.mesh, lay,
-                               values[static_cast<size_t>(large.w)], device)));
+    CHECK(bitwise_equal(made[static_cast<size_t>(device)],
+                        shard_of(large.g.mesh, lay, values[large.w], device)));
     // Its shards lie side by side in the weight: that is what devices get.
-    CHECK(made[static_cast<size_t>(device)].storage ==
-          values[static_cast<size_t>(large.w)].storage);
+    CHECK(made[static_cast<size_t>(device)].storage == values[large.w].storage);
   }
   // 3 of 4 parts of 512 x 2048 numbers arrive at every device.
   CHECK(run.bytes_moved() == 8 * 512 * 2048 * 4 / 4 * 3);
@@ -361,12 +356,11 @@ TEST_CASE("execute: what a wrong gather leaves is each device's own") {
       [](CollectiveKind, const Ranks&, int, int64_t) { return int64_t{0}; },
       [](CollectiveKind, const Ranks&) { return int64_t{0}; }};
   large.gather().algorithm = &algorithm;
-  const std::vector<Tensor> values = large.g.values();
+  const PerValue<Tensor> values = large.g.values();
   const Execution run =
       execute(*large.program, values, {Arithmetic::F32, 1, true});
-  const DeviceTensors& made =
-      run.registers[static_cast<size_t>(large.gather().result)];
-  const Tensor& w = values[static_cast<size_t>(large.w)];
+  const DeviceTensors& made = run.registers[large.gather().result];
+  const Tensor& w = values[large.w];
   for (int64_t rank = 0; rank < 4; ++rank) {
     const auto device = static_cast<size_t>(2 * rank);  // of tp rank 0
     const Tensor own = slice(made[device], 0, 128 * rank, 128 * (rank + 1));
@@ -382,9 +376,9 @@ TEST_CASE("execute: what a wrong gather leaves is each device's own") {
 // A table that is looked up first and multiplied with last, `layers` apart.
 struct Tied {
   explicit Tied(int layers) : g("fsdp=2") {
-    const int ids = g.input({4, 2}, "fsdp, None", 8);
+    const ValueId ids = g.input({4, 2}, "fsdp, None", 8);
     table = g.parameter({8, 4}, "None, fsdp");
-    int x = g.node("embedding", {table, ids});
+    ValueId x = g.node("embedding", {table, ids});
     for (int i = 0; i < layers; ++i) {
       inner = x;
       x = g.node("relu", {x});
@@ -394,7 +388,7 @@ struct Tied {
     lives = lifetimes_of(*program);
   }
   SmallGraph g;
-  int table = 0, inner = 0, y = 0;
+  ValueId table, inner, y;
   std::optional<Program> program;
   Lifetimes lives;
 };
@@ -403,14 +397,14 @@ TEST_CASE("lifetimes: a stretch is what a node needs, and the node") {
   const Tied tied(3);
   CHECK(tied.lives.phases == 6);
   int last = -1;
-  for (size_t i = 0; i < tied.program->instructions.size(); ++i) {
+  for (const InstructionId i : tied.program->instructions.ids()) {
     const Instruction& at = tied.program->instructions[i];
     const int phase = tied.lives.phase[i];
     if (at.kind == Instruction::Kind::Load) {
       CHECK(phase == -1);
       continue;
     }
-    if (at.kind == Instruction::Kind::Compute) CHECK(phase == at.node);
+    if (at.kind == Instruction::Kind::Compute) CHECK(NodeId(phase) == at.node);
     CHECK(phase >= last);
     last = phase;
   }
@@ -418,26 +412,26 @@ TEST_CASE("lifetimes: a stretch is what a node needs, and the node") {
 
 TEST_CASE("lifetimes: weights are needed where they are used, and no longer") {
   const Tied tied(20);
-  const auto& needed = tied.lives.needed[static_cast<size_t>(tied.table)];
+  const auto& needed = tied.lives.needed[tied.table];
   CHECK(needed == std::vector<int>{0, 21});
   CHECK_FALSE(is_needed_soon(needed, 0));
   CHECK(is_needed_later(needed, 0));
   CHECK(is_needed_soon(needed, 20));
   CHECK_FALSE(is_needed_soon(needed, 21));
   CHECK_FALSE(is_needed_later(needed, 21));
-  const auto& of_inner = tied.lives.needed[static_cast<size_t>(tied.inner)];
+  const auto& of_inner = tied.lives.needed[tied.inner];
   CHECK(of_inner == std::vector<int>{19, 20});
   // The last phase hands out the outputs.
-  CHECK(tied.lives.needed[static_cast<size_t>(tied.y)].back() == 22);
+  CHECK(tied.lives.needed[tied.y].back() == 22);
 }
 
 TEST_CASE("lifetimes: what comes of weights alone can be made again") {
   const Tied tied(20);
   int gathered = 0;
-  for (size_t i = 0; i < tied.program->instructions.size(); ++i) {
+  for (const InstructionId i : tied.program->instructions.ids()) {
     const Instruction& at = tied.program->instructions[i];
-    const auto r = static_cast<size_t>(at.result);
-    CHECK(tied.lives.maker[r] == static_cast<int>(i));
+    const auto r = at.result;
+    CHECK(tied.lives.maker[r] == i);
     const bool is_table = tied.program->registers[r].value == tied.table;
     if (is_table) CHECK(tied.lives.rematerialised[r]);
     if (at.kind == Instruction::Kind::Compute) {
@@ -457,18 +451,16 @@ TEST_CASE("lifetimes: nothing is read after its last reading") {
     const Program program = partition(
         graph, mesh, testing::random_layouts(random, mesh, graph), {});
     const Lifetimes lives = lifetimes_of(program);
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      for (const int number : program.instructions[i].operands) {
-        const auto r = static_cast<size_t>(number);
+    for (const InstructionId i : program.instructions.ids()) {
+      for (const RegisterId r : program.instructions[i].operands) {
         CHECK(lives.last_read[r] >= i);
         CHECK(lives.reads[r].back() >= lives.phase[i]);
-        const auto value = static_cast<size_t>(program.registers[r].value);
+        const ValueId value = program.registers[r].value;
         CHECK(lives.needed[value].back() >= lives.phase[i]);
       }
     }
-    for (const int number : program.outputs) {
-      CHECK(lives.last_read[static_cast<size_t>(number)] ==
-            program.instructions.size());
+    for (const RegisterId number : program.outputs) {
+      CHECK_FALSE(program.instructions.has(lives.last_read[number]));
     }
   }
 }

@@ -23,71 +23,72 @@ using testing::SmallGraph;
 
 TEST_CASE("isolate: one operation, with operands as they lie in the program") {
   SmallGraph g("tp=4");
-  const int x = g.input({2, 8}, "None, None");
-  const int up = g.parameter({8, 16}, "None, tp");
-  const int h = g.node("gelu", {g.einsum("bd,df->bf", x, up)});
-  const int down = g.parameter({16, 8}, "tp, None");
+  const ValueId x = g.input({2, 8}, "None, None");
+  const ValueId up = g.parameter({8, 16}, "None, tp");
+  const ValueId h = g.node("gelu", {g.einsum("bd,df->bf", x, up)});
+  const ValueId down = g.parameter({16, 8}, "tp, None");
   g.want(g.einsum("bf,fd->bd", h, down), "None, None");
   const Program program = g.plan();
-  const Isolated one = isolate(program, 2, {});
-  CHECK(one.operands == std::vector<int>{h, down});
+  const Isolated one = isolate(program, NodeId(2), {});
+  CHECK(one.operands == PerValue<ValueId>{h, down});
   REQUIRE(one.graph->values.size() == 3);
-  CHECK(one.graph->values[0].kind == Value::Kind::Input);
-  CHECK(one.graph->values[1].kind == Value::Kind::Parameter);
+  CHECK(one.graph->values[ValueId(0)].kind == Value::Kind::Input);
+  CHECK(one.graph->values[ValueId(1)].kind == Value::Kind::Parameter);
   CHECK(one.graph->nodes.size() == 1);
   CHECK(one.program.graph == one.graph.get());
-  CHECK(one.program.layouts[0] == layout("None, tp", 2));
+  CHECK(one.program.layouts[ValueId(0)] == layout("None, tp", 2));
   CHECK(testing::moves(one.program) ==
         "all-reduce over tp of v5 (partial sum)");
 }
 
 TEST_CASE("isolate: partial sums become whole") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 8}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
-  const int z = g.node("scale", {y}, {{"by", 2.0}});
+  const ValueId x = g.input({2, 8}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  const ValueId z = g.node("scale", {y}, {{"by", 2.0}});
   g.node("relu", {z});
   const Program program = g.plan();
-  REQUIRE_FALSE(program.layouts[static_cast<size_t>(y)].partial.empty());
-  const Isolated one = isolate(program, 1, {});
-  CHECK(one.program.layouts[0].partial.empty());
+  REQUIRE_FALSE(program.layouts[y].partial.empty());
+  const Isolated one = isolate(program, NodeId(1), {});
+  CHECK(one.program.layouts[ValueId(0)].partial.empty());
   CHECK(testing::moves(one.program).empty());
 }
 
 TEST_CASE("isolate: an operand that is read twice is one value") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 8}, "None, tp");
+  const ValueId x = g.input({2, 8}, "None, tp");
   g.node("multiply", {x, x});
   const Program program = g.plan();
-  const Isolated one = isolate(program, 0, {});
-  CHECK(one.operands == std::vector<int>{x});
-  CHECK(one.graph->nodes[0].operands == std::vector<int>{0, 0});
+  const Isolated one = isolate(program, NodeId(0), {});
+  CHECK(one.operands == PerValue<ValueId>{x});
+  CHECK(one.graph->nodes[NodeId(0)].operands ==
+        std::vector<ValueId>{ValueId(0), ValueId(0)});
 }
 
 TEST_CASE("isolate: what is looked up stays within the table") {
   SmallGraph g("tp=2");
-  const int table = g.parameter({6, 8}, "None, tp");
-  const int ids = g.input({2, 4}, "None, None", 6);
+  const ValueId table = g.parameter({6, 8}, "None, tp");
+  const ValueId ids = g.input({2, 4}, "None, None", 6);
   g.node("embedding", {table, g.node("reshape", {ids},
                                      {{"shape", std::vector<int64_t>{8}}})});
   const Program program = g.plan();
-  const Isolated one = isolate(program, 1, {});
-  CHECK(one.graph->values[1].integers_below == 6);
+  const Isolated one = isolate(program, NodeId(1), {});
+  CHECK(one.graph->values[ValueId(1)].integers_below == 6);
 }
 
 TEST_CASE("isolate: fresh choices choose what there is") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 4, 8}, "None, None, tp");
-  const int scores = g.input({2, 4, 6}, "None, None, None");
-  const int choices = g.node("top_k", {scores}, {{"k", 2.0}});
-  const int weights = g.node("take", {scores, choices});
-  const int places = g.node("dispatch", {x, choices}, {{"experts", 6.0}});
+  const ValueId x = g.input({2, 4, 8}, "None, None, tp");
+  const ValueId scores = g.input({2, 4, 6}, "None, None, None");
+  const ValueId choices = g.node("top_k", {scores}, {{"k", 2.0}});
+  const ValueId weights = g.node("take", {scores, choices});
+  const ValueId places = g.node("dispatch", {x, choices}, {{"experts", 6.0}});
   g.node("combine", {places, choices, weights});
   const Program program = g.plan();
   for (const int node : {1, 2, 3}) {
     CAPTURE(node);
-    const Isolated one = isolate(program, node, {});
-    for (size_t i = 0; i < one.operands.size(); ++i) {
+    const Isolated one = isolate(program, NodeId(node), {});
+    for (const ValueId i : one.operands.ids()) {
       CHECK(one.graph->values[i].integers_below ==
             (one.operands[i] == choices ? 6 : 0));
     }
@@ -97,19 +98,18 @@ TEST_CASE("isolate: fresh choices choose what there is") {
 // A product over a contraction of `length`, sharded over four devices.
 std::optional<double> ratio(int64_t length, bool integers) {
   SmallGraph g("tp=4");
-  const int x = g.input({4, length}, "None, tp", integers ? 8 : 0);
+  const ValueId x = g.input({4, length}, "None, tp", integers ? 8 : 0);
   g.einsum("bd,df->bf", x, g.parameter({length, 8}, "tp, None"));
   const Program program = g.plan();
-  std::vector<Tensor> values = g.values();
+  PerValue<Tensor> values = g.values();
   if (integers) {
-    Tensor& w = values[1];
+    Tensor& w = values[ValueId(1)];
     for (int64_t i = 0; i < w.elements(); ++i) {
       w.data<float>()[i] = static_cast<float>(i % 5);
     }
   }
-  return bound_ratio_of(
-      program, 0, [&](int value) { return values[static_cast<size_t>(value)]; },
-      {});
+  return bound_ratio_of(program, NodeId(0),
+                        [&](ValueId value) { return values[value]; }, {});
 }
 
 TEST_CASE("products: rounding stays within its bound, and is seen") {
@@ -130,22 +130,21 @@ TEST_CASE("products: what is not a product has no ratio") {
   SmallGraph g("tp=2");
   g.node("relu", {g.input({4}, "tp")});
   const Program program = g.plan();
-  const std::vector<Tensor> values = g.values();
-  CHECK_FALSE(
-      bound_ratio_of(program, 0,
-                     [&](int v) { return values[static_cast<size_t>(v)]; }, {})
-          .has_value());
+  const PerValue<Tensor> values = g.values();
+  CHECK_FALSE(bound_ratio_of(program, NodeId(0),
+                             [&](ValueId v) { return values[v]; }, {})
+                  .has_value());
 }
 
 // x -> product (parts) -> all-reduce -> relu, run and kept.
 struct Kept {
   explicit Kept(Arithmetic how) : g("tp=4"), arithmetic(how) {
-    const int x = g.input({2, 8}, "None, tp");
+    const ValueId x = g.input({2, 8}, "None, tp");
     y = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
     z = g.node("relu", {y});
     program.emplace(g.plan());
     const bool field = how == Arithmetic::Field;
-    std::vector<Tensor> values =
+    PerValue<Tensor> values =
         g.values(field ? ValueSource::Field : ValueSource::Random);
     for (Tensor& value : values) {
       if (value.storage != nullptr) value = converted(value, Element::F64);
@@ -155,22 +154,22 @@ struct Kept {
   }
 
   // The last register of a value.
-  DeviceTensors& tensors(int value) {
-    size_t last = 0;
-    for (size_t r = 0; r < program->registers.size(); ++r) {
+  DeviceTensors& tensors(ValueId value) {
+    RegisterId last;
+    for (const RegisterId r : program->registers.ids()) {
       if (program->registers[r].value == value) last = r;
     }
     return run.registers[last];
   }
-  void spoil(int value, size_t device, double by) {
+  void spoil(ValueId value, size_t device, double by) {
     Tensor& tensor = tensors(value)[device];
     tensor = copy(tensor);
     tensor.data<double>()[0] += by;
   }
   std::optional<Divergence> found() const {
     for (const Instruction& at : program->instructions) {
-      const auto r = static_cast<size_t>(at.result);
-      const auto value = static_cast<size_t>(program->registers[r].value);
+      const auto r = at.result;
+      const ValueId value = program->registers[r].value;
       const auto parted = divergence_of(*program, at.result, run.registers[r],
                                         unsharded[value], arithmetic);
       if (parted) return parted;
@@ -180,9 +179,9 @@ struct Kept {
 
   SmallGraph g;
   Arithmetic arithmetic;
-  int y = 0, z = 0;
+  ValueId y, z;
   std::optional<Program> program;
-  std::vector<Tensor> unsharded;
+  PerValue<Tensor> unsharded;
   Execution run;
 };
 
@@ -257,7 +256,7 @@ TEST_CASE("locate: runs that advance together stop where they part") {
 
 TEST_CASE("locate: partial sums are not looked at") {
   Kept kept(Arithmetic::Field);
-  for (size_t r = 0; r < kept.program->registers.size(); ++r) {
+  for (const RegisterId r : kept.program->registers.ids()) {
     if (kept.program->registers[r].layout.partial.empty()) continue;
     Tensor& tensor = kept.run.registers[r][0];
     tensor = copy(tensor);
@@ -314,17 +313,17 @@ struct Chooser {
     g.graph.probes = {y};
   }
   Simulation run(const Program& program, ValueSource source) const {
-    std::vector<Tensor> values = g.values(source);
+    PerValue<Tensor> values = g.values(source);
     if (source == ValueSource::Random) {
-      values[0] = make_tensor(Element::F32, {2, 8},
-                              std::vector<double>(16, 1 + 0x1p-23));
+      values[ValueId(0)] = make_tensor(Element::F32, {2, 8},
+                                       std::vector<double>(16, 1 + 0x1p-23));
     }
     SimulateOptions options;
     options.values = source;
     return simulate(program, values, options);
   }
   SmallGraph g;
-  int x = 0, square = 0, choice = 0, y = 0;
+  ValueId x, square, choice, y;
 };
 
 TEST_CASE("decisions: the run in double precision decides for all") {
@@ -352,7 +351,7 @@ TEST_CASE("decisions: in the field every run makes its own, and they agree") {
 TEST_CASE("decisions: a fault does not hide behind a replayed choice") {
   for (const ValueSource source : {ValueSource::Random, ValueSource::Field}) {
     SmallGraph g("tp=2");
-    const int x = g.input({64}, "tp");
+    const ValueId x = g.input({64}, "tp");
     g.node("relu", {x});
     g.graph.nodes.back().op = &choice_op();
     Program program = g.plan();
@@ -361,11 +360,11 @@ TEST_CASE("decisions: a fault does not hide behind a replayed choice") {
     swap.kind = Instruction::Kind::Collective;
     swap.collective = CollectiveKind::Permute;
     swap.sources = {1, 0};
-    swap.operands = {program.instructions[0].result};
-    swap.result = static_cast<int>(program.registers.size());
-    program.registers.push_back(program.registers[0]);
+    swap.operands = {program.instructions[InstructionId(0)].result};
+    swap.result = RegisterId(program.registers.size());
+    program.registers.push_back(program.registers[RegisterId(0)]);
     program.instructions.insert(program.instructions.begin() + 1, swap);
-    program.instructions[2].operands = {swap.result};
+    program.instructions[InstructionId(2)].operands = {swap.result};
     SimulateOptions options;
     options.values = source;
     const Simulation s = simulate(program, g.values(source), options);
@@ -385,16 +384,17 @@ struct Router {
   }
   // Every device chooses of its own part, or, `whole`, of all scores.
   Simulation run(bool whole) {
-    g.graph.nodes[0].shard_map = whole ? ShardMapUse{{{}}, {}, {}}
-                                       : ShardMapUse{{{{{}, {"ep"}}}}, {}, {}};
+    g.graph.nodes[NodeId(0)].shard_map =
+        whole ? ShardMapUse{{{}}, {}, {}}
+              : ShardMapUse{{{{{}, {"ep"}}}}, {}, {}};
     const Program program = g.plan();
-    std::vector<Tensor> given = values;
+    PerValue<Tensor> given = values;
     given.resize(g.graph.values.size());
     return simulate(program, given, {});
   }
   SmallGraph g;
-  std::vector<Tensor> values;
-  int x = 0, choice = 0;
+  PerValue<Tensor> values;
+  ValueId x, choice;
 };
 
 // The choices of the unsharded run replaced all others, so that ranks which see
@@ -431,8 +431,8 @@ TEST_CASE("decisions: scores that tie within rounding may be turned over") {
 
 TEST_CASE("decisions: the tie is given in parts of the row's norm") {
   SmallGraph g("ep=2");
-  const int x = g.input({1, 4}, "");
-  const int choice = g.node("top_k", {x}, {{"k", 1.0}});
+  const ValueId x = g.input({1, 4}, "");
+  const ValueId choice = g.node("top_k", {x}, {{"k", 1.0}});
   const Program program = g.plan();
   const auto at = std::find_if(
       program.instructions.begin(), program.instructions.end(),
@@ -466,7 +466,7 @@ TEST_CASE("decisions: the tie is given in parts of the row's norm") {
 TEST_CASE(
     "decisions: what rounds apart in one place is counted on any device") {
   SmallGraph g("ep=2");
-  const int x = g.input({1, 4}, "");
+  const ValueId x = g.input({1, 4}, "");
   g.node("top_k", {x}, {{"k", 1.0}});
   const Program program = g.plan();
   const auto at = std::find_if(
@@ -484,9 +484,9 @@ TEST_CASE("decisions: in the field one row is tried on many inputs") {
   // Of one row, half of all inputs choose within the first device's part.
   for (int64_t seed = 0; seed < 8; ++seed) {
     SmallGraph g("ep=2");
-    const int x = g.input({1, 4}, "");
+    const ValueId x = g.input({1, 4}, "");
     g.node("top_k", {x}, {{"k", 1.0}});
-    g.graph.nodes[0].shard_map = ShardMapUse{{{{{}, {"ep"}}}}, {}, {}};
+    g.graph.nodes[NodeId(0)].shard_map = ShardMapUse{{{{{}, {"ep"}}}}, {}, {}};
     SimulateOptions options;
     options.values = ValueSource::Field;
     options.seed = seed;
@@ -503,7 +503,7 @@ TEST_CASE("decisions: entries are counted once, and put in their places") {
       program.instructions.begin(), program.instructions.end(),
       [&](const Instruction& each) { return is_decision(program, each); });
   REQUIRE(at != program.instructions.end());
-  const Layout& lay = program.registers[static_cast<size_t>(at->result)].layout;
+  const Layout& lay = program.registers[at->result].layout;
   const Tensor recorded = make_tensor(
       Element::F64, {2, 8},
       std::vector<double>{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0});

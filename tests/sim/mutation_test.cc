@@ -54,7 +54,7 @@ struct Plan {
         wanted(testing::random_layouts(random, mesh, graph)),
         program(partition(graph, mesh, wanted, {})) {}
 
-  std::vector<Tensor> values(ValueSource source) const {
+  PerValue<Tensor> values(ValueSource source) const {
     Diagnostics diags;
     return make_values(graph, source, 11, diags).value();
   }
@@ -94,7 +94,7 @@ bool is_harmless(const Plan& plan, const FaultyProgram& fault) {
   const Execution run =
       execute(fault.program, values, keeping(ValueSource::Field));
   for (size_t i = 0; i < plan.program.outputs.size(); ++i) {
-    const auto output = static_cast<size_t>(plan.program.outputs[i]);
+    const RegisterId output = plan.program.outputs[i];
     if (!same_on_all_devices(run.registers[output],
                              correct.registers[output])) {
       return false;
@@ -103,14 +103,14 @@ bool is_harmless(const Plan& plan, const FaultyProgram& fault) {
   return true;
 }
 
-void try_fault(FaultKind kind, Plan& plan, const std::vector<Tensor>& values,
+void try_fault(FaultKind kind, Plan& plan, const PerValue<Tensor>& values,
                ValueSource source, const Execution& correct, Tally& tally) {
   const auto fault = testing::inject(kind, plan.program, plan.random);
   if (!fault) return;
-  std::vector<Tensor> given = values;
+  PerValue<Tensor> given = values;
   given.resize(fault->graph->values.size());
   const Execution run = execute(fault->program, given, keeping(source));
-  const auto faulty = static_cast<size_t>(fault->faulty);
+  const RegisterId faulty = fault->faulty;
   if (same_on_all_devices(run.registers[faulty], correct.registers[faulty])) {
     return;
   }
@@ -124,7 +124,7 @@ void try_fault(FaultKind kind, Plan& plan, const std::vector<Tensor>& values,
   }
   ++tally.faults;
   ++tally.caught;
-  const std::vector<int> near = testing::values_near(*fault);
+  const std::vector<ValueId> near = testing::values_near(*fault);
   tally.located +=
       std::count(near.begin(), near.end(), result.mismatch->value) > 0;
 }
@@ -134,7 +134,7 @@ constexpr int kOfOrder = static_cast<int>(FaultKind::SumForMaximum);
 
 void try_all(Plan& plan, int first, int end, ValueSource source,
              Tallies& tallies) {
-  const std::vector<Tensor> values = plan.values(source);
+  const PerValue<Tensor> values = plan.values(source);
   const Execution correct = execute(plan.program, values, keeping(source));
   for (int k = first; k < end; ++k) {
     try_fault(static_cast<FaultKind>(k), plan, values, source, correct,

@@ -191,15 +191,15 @@ std::string unread(const WholeModel& model) {
 std::string unsharded_differences(const Json& recorded,
                                   const WholeModel& model) {
   const Graph& graph = *model.graph;
-  std::vector<Tensor> given(graph.values.size());
-  for (size_t v = 0; v < given.size(); ++v) {
+  PerValue<Tensor> given(graph.values.size());
+  for (const ValueId v : given.ids()) {
     if (graph.values[v].kind == Value::Kind::Result) continue;
     given[v] = value_of(graph.values[v], recorded, Element::F32);
   }
-  const std::vector<Tensor> values = evaluate(graph, given, Arithmetic::F32);
+  const PerValue<Tensor> values = evaluate(graph, given, Arithmetic::F32);
   std::vector<Tensor> outputs;
-  for (const int output : graph.outputs) {
-    outputs.push_back(values[static_cast<size_t>(output)]);
+  for (const ValueId output : graph.outputs) {
+    outputs.push_back(values[output]);
   }
   return differences(recorded, graph, outputs);
 }
@@ -259,9 +259,8 @@ TEST_CASE("recorded logits are what every model computes on several devices") {
     if (!kEveryCase && !is_new) continue;
     const auto run = testing::simulated(
         *model, "@all_models", "fsdp=2,tp=2", ValueSource::Checkpoint,
-        [&](int value, Element element) {
-          return value_of(model->graph->values[static_cast<size_t>(value)],
-                          recorded, element);
+        [&](ValueId value, Element element) {
+          return value_of(model->graph->values[value], recorded, element);
         });
     CAPTURE(run.messages);
     REQUIRE(run.simulation);

@@ -114,8 +114,8 @@ struct Checkpoint {
   std::unique_ptr<WholeModel> model;
 
   const Graph& graph() const { return *model->graph; }
-  Tensor read(int number, Element element) const {
-    const Value& value = graph().values[static_cast<size_t>(number)];
+  Tensor read(ValueId number, Element element) const {
+    const Value& value = graph().values[number];
     if (value.integers_below > 0) return converted(tokens, element);
     return load(weights.at(value.parameter), element);
   }
@@ -163,22 +163,22 @@ TEST_CASE("every tiny checkpoint gives the logits of its framework") {
     CAPTURE(name);
     const Checkpoint checkpoint = read_checkpoint(name);
     const Graph& graph = checkpoint.graph();
-    std::vector<Tensor> given(graph.values.size());
+    PerValue<Tensor> given(graph.values.size());
     std::set<std::string> read;
-    for (size_t v = 0; v < given.size(); ++v) {
+    for (const ValueId v : given.ids()) {
       const Value& value = graph.values[v];
       if (value.kind == Value::Kind::Result) continue;
-      given[v] = checkpoint.read(static_cast<int>(v), Element::F32);
+      given[v] = checkpoint.read(v, Element::F32);
       if (!value.parameter.empty()) read.insert(value.parameter);
     }
     // No weight is left unread, but a bias that an own matrix of the head
     // replaces with its own.
     const size_t unread = name == "bert-untied5" ? 1 : 0;
     CHECK(read.size() + unread == checkpoint.weights.manifest.size());
-    const std::vector<Tensor> values = evaluate(graph, given, Arithmetic::F32);
+    const PerValue<Tensor> values = evaluate(graph, given, Arithmetic::F32);
     std::vector<Tensor> outputs;
-    for (const int output : graph.outputs) {
-      outputs.push_back(values[static_cast<size_t>(output)]);
+    for (const ValueId output : graph.outputs) {
+      outputs.push_back(values[output]);
     }
     check_agreement(checkpoint, {outputs, outputs, outputs, outputs});
   }
@@ -199,7 +199,7 @@ TEST_CASE("so does every one of them sharded with its family's rules") {
         rules_for(checkpoint.model->model->architecture->name);
     const auto run_recorded =
         simulated(*checkpoint.model, rules, "fsdp=2,tp=2",
-                  ValueSource::Checkpoint, [&](int value, Element element) {
+                  ValueSource::Checkpoint, [&](ValueId value, Element element) {
                     return checkpoint.read(value, element);
                   });
     CAPTURE(run_recorded.messages);
@@ -216,9 +216,8 @@ TEST_CASE("a wrong weight is noticed") {
   Checkpoint checkpoint = read_checkpoint("llama");
   const auto run_recorded = simulated(
       *checkpoint.model, "@llama", "tp=2", ValueSource::Checkpoint,
-      [&](int number, Element element) {
-        const Value& value =
-            checkpoint.graph().values[static_cast<size_t>(number)];
+      [&](ValueId number, Element element) {
+        const Value& value = checkpoint.graph().values[number];
         Tensor tensor = checkpoint.read(number, element);
         if (value.parameter == "model.layers.0.self_attn.k_proj.weight") {
           tensor = copy(tensor);
@@ -249,7 +248,7 @@ using testing::RecordedProgram;
 struct Case {
   Graph graph;
   Program program{Mesh({{"dp", 1}}), &graph, {}, {}, {}, {}};
-  std::vector<Tensor> values;  // of inputs and parameters, in doubles
+  PerValue<Tensor> values;  // of inputs and parameters, in doubles
 };
 
 std::unique_ptr<Case> prepare(const RecordedProgram& recorded) {
@@ -259,10 +258,10 @@ std::unique_ptr<Case> prepare(const RecordedProgram& recorded) {
   REQUIRE_MESSAGE(graph, testing::messages(diags));
   auto made = std::make_unique<Case>();
   made->graph = std::move(*graph);
-  const std::vector<Value>& values = made->graph.values;
+  const PerValue<Value>& values = made->graph.values;
   WantedLayouts wanted(values.size());
   made->values.resize(values.size());
-  for (size_t v = 0; v < values.size(); ++v) {
+  for (const ValueId v : values.ids()) {
     const size_t rank = values[v].shape.size();
     if (values[v].kind == Value::Kind::Parameter) {
       wanted[v] =
@@ -287,13 +286,11 @@ std::vector<Tensor> run_recorded(const Case& what, Arithmetic arithmetic,
   options.arithmetic = arithmetic;
   const Execution execution = execute(what.program, values, options);
   std::vector<Tensor> outputs;
-  for (const int number : what.program.outputs) {
-    const auto r = static_cast<size_t>(number);
+  for (const RegisterId r : what.program.outputs) {
     const Register& at = what.program.registers[r];
-    outputs.push_back(
-        assemble(what.program.mesh, at.layout,
-                 what.graph.values[static_cast<size_t>(at.value)].shape,
-                 execution.registers[r]));
+    outputs.push_back(assemble(what.program.mesh, at.layout,
+                               what.graph.values[at.value].shape,
+                               execution.registers[r]));
   }
   return outputs;
 }
@@ -302,7 +299,7 @@ TEST_CASE("sharded runs give the results that JAX recorded") {
   for (const RecordedProgram& recorded : recorded_programs()) {
     CAPTURE(recorded.name);
     const auto what = prepare(recorded);
-    std::vector<Tensor> values;
+    PerValue<Tensor> values;
     for (const Tensor& value : what->values) {
       values.push_back(value.storage ? converted(value, Element::F32) : value);
     }
@@ -323,8 +320,8 @@ TEST_CASE("sharded runs of the recorded programs equal unsharded ones") {
   for (const RecordedProgram& recorded : recorded_programs()) {
     CAPTURE(recorded.name);
     const auto what = prepare(recorded);
-    std::vector<Tensor> residues = what->values;
-    for (size_t v = 0; v < residues.size(); ++v) {
+    PerValue<Tensor> residues = what->values;
+    for (const ValueId v : residues.ids()) {
       const Value& value = what->graph.values[v];
       if (!residues[v].storage || value.integers_below != 0) continue;
       std::vector<double> numbers = values_of(residues[v]);
@@ -336,10 +333,9 @@ TEST_CASE("sharded runs of the recorded programs equal unsharded ones") {
           arithmetic == Arithmetic::F64 ? what->values : residues;
       const std::vector<Tensor> outputs =
           run_recorded(*what, arithmetic, values);
-      const std::vector<Tensor> all = evaluate(what->graph, values, arithmetic);
+      const PerValue<Tensor> all = evaluate(what->graph, values, arithmetic);
       for (size_t i = 0; i < outputs.size(); ++i) {
-        const Tensor& expected =
-            all[static_cast<size_t>(what->graph.outputs[i])];
+        const Tensor& expected = all[what->graph.outputs[i]];
         if (arithmetic == Arithmetic::F64) {
           CHECK(structural_error(expected, outputs[i]) < kMismatch);
         } else {
@@ -359,7 +355,7 @@ std::string line_of(const RecordedProgram& recorded) {
   const Execution execution =
       execute(what->program, what->values, {.arithmetic = Arithmetic::F64});
   std::string rows;
-  for (size_t i = 0; i < execution.sent.size(); ++i) {
+  for (const InstructionId i : execution.sent.ids()) {
     const Instruction& at = what->program.instructions[i];
     const int64_t bytes =
         *std::max_element(execution.sent[i].begin(), execution.sent[i].end());

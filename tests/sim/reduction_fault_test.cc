@@ -37,40 +37,39 @@ struct Broken {
   Program program;
   Problem problem = Problem::Missing;
   AxisNames axes;
-  int value = 0;
+  ValueId value = {};
 };
 
-std::optional<Broken> dropped(const Program& program, size_t i) {
-  Broken broken{program, Problem::Missing, program.instructions[i].axes, 0};
+std::optional<Broken> dropped(const Program& program, InstructionId i) {
+  Broken broken{program, Problem::Missing, program.instructions[i].axes, {}};
   Instruction& at = broken.program.instructions[i];
   at.kind = Instruction::Kind::Slice;
   if (at.collective == CollectiveKind::AllReduce) at.axes.clear();
   return broken;
 }
 
-std::optional<Broken> doubled(const Program& program, size_t i) {
-  Broken broken{program, Problem::Extra, program.instructions[i].axes, 0};
+std::optional<Broken> doubled(const Program& program, InstructionId i) {
+  Broken broken{program, Problem::Extra, program.instructions[i].axes, {}};
   Program& made = broken.program;
   Instruction again = made.instructions[i];
   if (again.collective != CollectiveKind::AllReduce) return std::nullopt;
-  const auto first = static_cast<int>(made.registers.size());
-  made.registers.push_back(made.registers[static_cast<size_t>(again.result)]);
+  const auto first = RegisterId(made.registers.size());
+  made.registers.push_back(made.registers[again.result]);
   made.instructions[i].result = first;
   again.operands = {first};
-  made.instructions.insert(
-      made.instructions.begin() + static_cast<ptrdiff_t>(i) + 1, again);
+  made.instructions.insert(made.instructions.begin() + i.number + 1, again);
   return broken;
 }
 
-std::optional<Broken> of_other_kind(const Program& program, size_t i) {
-  Broken broken{program, Problem::WrongKind, program.instructions[i].axes, 0};
+std::optional<Broken> of_other_kind(const Program& program, InstructionId i) {
+  Broken broken{program, Problem::WrongKind, program.instructions[i].axes, {}};
   Reduction& kind = broken.program.instructions[i].reduction;
   kind = kind == Reduction::Sum ? Reduction::Max : Reduction::Sum;
   return broken;
 }
 
-std::optional<Broken> over_other_axis(const Program& program, size_t i) {
-  Broken broken{program, Problem::WrongAxes, program.instructions[i].axes, 0};
+std::optional<Broken> over_other_axis(const Program& program, InstructionId i) {
+  Broken broken{program, Problem::WrongAxes, program.instructions[i].axes, {}};
   Instruction& at = broken.program.instructions[i];
   if (at.collective != CollectiveKind::AllReduce || at.axes.size() != 1) {
     return std::nullopt;
@@ -86,7 +85,7 @@ std::optional<Broken> over_other_axis(const Program& program, size_t i) {
   return std::nullopt;
 }
 
-using Break = std::optional<Broken> (*)(const Program&, size_t);
+using Break = std::optional<Broken> (*)(const Program&, InstructionId);
 
 struct Named {
   int seen = 0;   // faults that changed something
@@ -95,11 +94,12 @@ struct Named {
 
 // Whether the register holds something else than in the correct run, and is the
 // first that does.
-void try_break(Break how, const Program& program, size_t i, ValueSource source,
-               const std::vector<Tensor>& values, Named& named) {
+void try_break(Break how, const Program& program, InstructionId i,
+               ValueSource source, const PerValue<Tensor>& values,
+               Named& named) {
   auto broken = how(program, i);
   if (!broken) return;
-  const auto result = static_cast<size_t>(program.instructions[i].result);
+  const RegisterId result = program.instructions[i].result;
   broken->value = program.registers[result].value;
   SimulateOptions options;
   options.values = source;
@@ -115,7 +115,7 @@ void try_break(Break how, const Program& program, size_t i, ValueSource source,
                                  });
   named.right += right;
   if (right) return;
-  MESSAGE(program.graph->values[static_cast<size_t>(broken->value)].name, " ",
+  MESSAGE(program.graph->values[broken->value].name, " ",
           static_cast<int>(broken->problem), ": ",
           fault ? static_cast<int>(fault->problem) : -1);
 }
@@ -156,7 +156,7 @@ Named try_shipped_graphs(Break how, ValueSource source) {
     const auto values =
         make_values(*each.built->graph, source, 5, diags).value();
     for (const Program& program : each.programs) {
-      for (size_t i = 0; i < program.instructions.size(); ++i) {
+      for (const InstructionId i : program.instructions.ids()) {
         if (!is_sum_or_max(program.instructions[i])) continue;
         try_break(how, program, i, source, values, named);
       }
@@ -194,16 +194,17 @@ TEST_CASE("reduction faults: another axis is told from the right one") {
 // x [4, 16] cut along its features, and a bias on every device.
 Simulation of_added_bias(ValueSource source) {
   testing::SmallGraph g("dp=2,tp=4");
-  const int x = g.input({4, 16}, "None, tp");
-  const int w = g.parameter({16, 8}, "tp, None");
-  const int b = g.parameter({8}, "None");
-  const int product = g.einsum("bd,df->bf", x, w);
-  const int y = g.node("add", {product, b});
+  const ValueId x = g.input({4, 16}, "None, tp");
+  const ValueId w = g.parameter({16, 8}, "tp, None");
+  const ValueId b = g.parameter({8}, "None");
+  const ValueId product = g.einsum("bd,df->bf", x, w);
+  const ValueId y = g.node("add", {product, b});
   auto& nodes = g.graph.nodes;
-  nodes[0].shard_map =
+  nodes[NodeId(0)].shard_map =
       ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {{{}, {}}}, {"tp"}};
-  nodes[1].shard_map = ShardMapUse{{{{{}, {}}}, {{{}}}}, {{{}, {}}}, {"tp"}};
-  nodes[1].inner_operand = 0;
+  nodes[NodeId(1)].shard_map =
+      ShardMapUse{{{{{}, {}}}, {{{}}}}, {{{}, {}}}, {"tp"}};
+  nodes[NodeId(1)].inner_operand = 0;
   const Program program = g.plan();
   SimulateOptions options;
   options.values = source;
@@ -229,9 +230,9 @@ TEST_CASE("reduction faults: a mean is told from a sum") {
   for (const bool summed : {false, true}) {
     CAPTURE(summed);
     testing::SmallGraph g("dp=2,tp=4");
-    const int x = g.input({4, 16}, "None, tp");
+    const ValueId x = g.input({4, 16}, "None, tp");
     g.node("mean", {x}, {{"dims", std::vector<int64_t>{1}}});
-    g.graph.nodes[0].shard_map = ShardMapUse{
+    g.graph.nodes[NodeId(0)].shard_map = ShardMapUse{
         {{{{}, {"tp"}}}}, {{{}}}, summed ? AxisNames{"tp"} : AxisNames{}};
     const Program program = g.plan();
     SimulateOptions options;
@@ -249,8 +250,8 @@ TEST_CASE("reduction faults: a mean is told from a sum") {
 
 TEST_CASE("reduction faults: what no reduction explains is left unexplained") {
   testing::SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, tp");
-  const int y = g.node("square", {x});
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId y = g.node("square", {x});
   Program program = g.plan();
   // Devices square each other's shard.
   for (Instruction& at : program.instructions) {
@@ -260,9 +261,8 @@ TEST_CASE("reduction faults: what no reduction explains is left unexplained") {
     swap.collective = CollectiveKind::Permute;
     swap.sources = {1, 0};
     swap.operands = at.operands;
-    swap.result = static_cast<int>(program.registers.size());
-    program.registers.push_back(
-        program.registers[static_cast<size_t>(at.operands[0])]);
+    swap.result = RegisterId(program.registers.size());
+    program.registers.push_back(program.registers[at.operands[0]]);
     at.operands = {swap.result};
     program.instructions.insert(program.instructions.begin() + 1, swap);
     break;

@@ -37,10 +37,10 @@ TEST_CASE("shard_map: an operation on every element is the plain one") {
     const Mesh mesh = testing::random_mesh(random, 16);
     SmallGraph g(mesh_text(mesh));
     const Shape shape = {8 * draw(random, 1, 2), 24};
-    const int x = g.input(shape, "");
-    const int y = g.input(shape, "");
+    const ValueId x = g.input(shape, "");
+    const ValueId y = g.input(shape, "");
     // The operands lie anywhere and are brought to where the specs say.
-    g.wanted[0] = testing::random_layout(random, mesh, shape);
+    g.wanted[x] = testing::random_layout(random, mesh, shape);
     const PartitionSpec spec = testing::random_layout(random, mesh, shape).spec;
     g.node(draw(random, 0, 1) == 0 ? "add" : "multiply", {x, y});
     last_node(g).shard_map = ShardMapUse{{spec, spec}, spec, {}};
@@ -60,9 +60,9 @@ TEST_CASE("shard_map: a contraction is the sum over its axes, and needs it") {
     SmallGraph g(mesh_text(mesh));
     const std::vector<AxisNames> axes =
         testing::random_layout(random, mesh, {16, 48, 24}).spec.dims;
-    const int x = g.input({16, 48}, "");
-    const int w = g.parameter({48, 24}, "");
-    g.wanted[1] = testing::random_layout(random, mesh, {48, 24});
+    const ValueId x = g.input({16, 48}, "");
+    const ValueId w = g.parameter({48, 24}, "");
+    g.wanted[w] = testing::random_layout(random, mesh, {48, 24});
     g.einsum("bd,df->bf", x, w);
     last_node(g).shard_map =
         ShardMapUse{{{{axes[0], axes[1]}}, {{axes[1], axes[2]}}},
@@ -100,7 +100,7 @@ TEST_CASE("shard_map: the sum of maxima is not a maximum") {
   for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
     for (const int64_t rows : {1, 8}) {
       SmallGraph g("tp=4");
-      const int x = g.input({rows, 8}, "None, tp");
+      const ValueId x = g.input({rows, 8}, "None, tp");
       g.node("max", {x}, {{"dims", std::vector<int64_t>{1}}});
       CHECK_FALSE(run_mapped(g, source).mismatch);
       last_node(g).shard_map = ShardMapUse{{{{{}, {"tp"}}}}, {}, {"tp"}};
@@ -114,27 +114,28 @@ TEST_CASE("shard_map: the sum of maxima is not a maximum") {
 
 TEST_CASE("shard_map: what is read next is the whole sum") {
   SmallGraph g("tp=4");
-  const int x = g.input({4, 8}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
   last_node(g).shard_map =
       ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
-  const int z = g.node("relu", {y});
+  const ValueId z = g.node("relu", {y});
   last_node(g).shard_map = ShardMapUse{{{}}, {}, {}};
   CHECK_FALSE(run_mapped(g).mismatch);
-  CHECK(testing::moves(g.plan()) ==
-        "all-reduce over tp of v" + std::to_string(y) + " (partial sum)");
-  CHECK(g.graph.outputs == std::vector<int>{z});
+  CHECK(testing::moves(g.plan()) == "all-reduce over tp of v" +
+                                        std::to_string(y.number) +
+                                        " (partial sum)");
+  CHECK(g.graph.outputs == std::vector<ValueId>{z});
 }
 
 TEST_CASE("shard_map: a bias within the sum is added once per device") {
   for (const bool inside : {false, true}) {
     CAPTURE(inside);
     SmallGraph g("tp=4");
-    const int x = g.input({4, 8}, "None, tp");
-    const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+    const ValueId x = g.input({4, 8}, "None, tp");
+    const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
     last_node(g).shard_map =
         ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
-    const int bias = g.parameter({8}, "");
+    const ValueId bias = g.parameter({8}, "");
     g.node("add", {y, bias});
     if (inside) {
       last_node(g).shard_map = ShardMapUse{{{}, {}}, {}, {"tp"}};
@@ -151,8 +152,8 @@ TEST_CASE("shard_map: a bias within the sum is added once per device") {
 TEST_CASE("shard_map: a step within a body is not judged by itself") {
   // Right as a whole: scaling partial sums.
   SmallGraph g("tp=4");
-  const int x = g.input({4, 8}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
   last_node(g).shard_map =
       ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
   g.node("scale", {y}, {{"by", 3.0}});
@@ -175,7 +176,7 @@ TEST_CASE("shard_map: rows of a table know their numbers") {
     CAPTURE(c.rows);
     CAPTURE(c.below);
     SmallGraph g("tp=4");
-    const int table = g.parameter({c.rows, 8}, "");
+    const ValueId table = g.parameter({c.rows, 8}, "");
     g.node("embedding", {table, g.input({5, 7}, "", c.below)});
     last_node(g).shard_map = ShardMapUse{{{{{"tp"}, {}}}, {}}, {}, {"tp"}};
     CHECK(run_mapped(g, ValueSource::Random).mismatch.has_value() == c.lost);
@@ -188,7 +189,7 @@ TEST_CASE("shard_map: rows left over are lost in a product, too") {
   for (const int64_t rows : {15, 16, 17}) {
     CAPTURE(rows);
     SmallGraph g("ep=3");
-    const int x = g.input({4, rows}, "");
+    const ValueId x = g.input({4, rows}, "");
     g.einsum("te,ed->td", x, g.parameter({rows, 2}, ""));
     last_node(g).shard_map =
         ShardMapUse{{{{{}, {"ep"}}}, {{{"ep"}, {}}}}, {}, {"ep"}};
@@ -201,7 +202,7 @@ TEST_CASE("shard_map: rows left over are lost in a product, too") {
 
 TEST_CASE("shard_map: with overlap, a product waits for its operands") {
   SmallGraph g("tp=4");
-  const int x = g.input({4, 8}, "None, tp");
+  const ValueId x = g.input({4, 8}, "None, tp");
   g.einsum("bd,df->bf", x, g.parameter({8, 8}, ""));
   last_node(g).shard_map = ShardMapUse{{{}, {}}, {}, {}};
   CHECK(testing::moves(g.plan({Overlap::Ring, nullptr})) ==

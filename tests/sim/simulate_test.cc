@@ -76,8 +76,8 @@ TEST_CASE(
         std::vector<int64_t> moved;
         for (const ValueSource source : kSources) {
           SmallGraph g("fsdp=2,tp=2");
-          const int x = g.input({4, 8}, "fsdp, None");
-          const int h =
+          const ValueId x = g.input({4, 8}, "fsdp, None");
+          const ValueId h =
               g.einsum("bd,df->bf", x, g.parameter({8, 16}, "fsdp, tp"));
           g.want(g.einsum("bf,fd->bd", h, g.parameter({16, 8}, "tp, fsdp")),
                  "fsdp, None");
@@ -101,7 +101,7 @@ TEST_CASE(
 
 TEST_CASE("simulate: bytes that were not priced as moved are a bug of ours") {
   MovedBytes row{
-      {0, CollectiveKind::AllGather, {"tp"}, "ring", 512, Cause::Implicit},
+      {{}, CollectiveKind::AllGather, {"tp"}, "ring", 512, Cause::Implicit},
       512,
       128};
   CHECK_NOTHROW(check_price(row));
@@ -115,9 +115,10 @@ TEST_CASE("simulate: bytes that were not priced as moved are a bug of ours") {
 // x -> up -> gelu -> down, with an all-reduce at the end; then a relu.
 struct Mlp {
   Mlp() : g("tp=4") {
-    const int x = g.input({2, 8}, "None, None");
-    const int h = g.einsum("bd,df->bf", x, g.parameter({8, 16}, "None, tp"));
-    const int a = g.node("gelu", {h});
+    const ValueId x = g.input({2, 8}, "None, None");
+    const ValueId h =
+        g.einsum("bd,df->bf", x, g.parameter({8, 16}, "None, tp"));
+    const ValueId a = g.node("gelu", {h});
     y = g.einsum("bf,fd->bd", a, g.parameter({16, 8}, "tp, None"));
     z = g.node("relu", {y});
     g.want(z, "None, None");
@@ -127,7 +128,7 @@ struct Mlp {
       if (at.kind == Instruction::Kind::Collective) return at;
     }
     FAIL("there is no collective");
-    return program.instructions[0];
+    return program.instructions[InstructionId(0)];
   }
   Simulation run(const Program& program, ValueSource source) const {
     SimulateOptions options;
@@ -135,7 +136,7 @@ struct Mlp {
     return simulate(program, g.values(source), options);
   }
   SmallGraph g;
-  int y = 0, z = 0;
+  ValueId y, z;
 };
 
 TEST_CASE("simulate: a correct program, and what it cost") {
@@ -181,21 +182,21 @@ TEST_CASE("simulate: the device is the one that has something else") {
   swap.kind = Instruction::Kind::Collective;
   swap.collective = CollectiveKind::Permute;
   swap.sources = {0, 1, 3, 2};
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+  for (const InstructionId i : program.instructions.ids()) {
     Instruction& load = program.instructions[i];
-    const auto number = static_cast<size_t>(load.result);
-    if (program.registers[number].value != 1) continue;
+    const auto number = load.result;
+    if (program.registers[number].value != ValueId(1)) continue;
     swap.result = load.result;
-    load.result = static_cast<int>(program.registers.size());
+    load.result = RegisterId(program.registers.size());
     swap.operands = {load.result};
     program.registers.push_back(program.registers[number]);
-    program.instructions.insert(
-        program.instructions.begin() + static_cast<ptrdiff_t>(i) + 1, swap);
+    program.instructions.insert(program.instructions.begin() + i.number + 1,
+                                swap);
     break;
   }
   const Simulation swapped = mlp.run(program, ValueSource::Field);
   REQUIRE(swapped.mismatch.has_value());
-  CHECK(swapped.mismatch->value == 1);
+  CHECK(swapped.mismatch->value == ValueId(1));
   CHECK(swapped.mismatch->device == 2);
 }
 
@@ -317,12 +318,12 @@ TEST_CASE("simulate: errors at probes, in their order") {
 TEST_CASE("simulate: values are asked for one node at a time") {
   Mlp mlp;
   const Program program = mlp.g.plan();
-  const std::vector<Tensor> values = mlp.g.values();
+  const PerValue<Tensor> values = mlp.g.values();
   std::vector<int> asked;
-  const ReadValue read = [&](int value, Element element) {
-    asked.push_back(value);
+  const ReadValue read = [&](ValueId value, Element element) {
+    asked.push_back(value.number);
     CHECK(element == Element::F32);
-    return values[static_cast<size_t>(value)];
+    return values[value];
   };
   const Simulation s = simulate(program, read, {});
   CHECK_FALSE(s.mismatch.has_value());
@@ -338,7 +339,7 @@ struct Three {
     ids = g.input({4}, "", 300);
     x = g.input({8, 8}, "");
     w = g.parameter({8, 8}, "");
-    int y = g.einsum("bd,df->bf", x, w);
+    ValueId y = g.einsum("bd,df->bf", x, w);
     y = g.einsum("bd,df->bf", y, w);
     for (int i = 0; i < between; ++i) y = g.node("relu", {y});
     last = g.einsum("bd,df->bf", y, w);
@@ -349,19 +350,19 @@ struct Three {
   }
   ValueCache cache(Storage storage = Storage::F32) {
     return {&g.graph, &lives,
-            [this](int value, Element element) {
+            [this](ValueId value, Element element) {
               ++reads[value];
               CHECK(element == Element::F32);
-              return given[static_cast<size_t>(value)];
+              return given[value];
             },
             false, storage};
   }
   SmallGraph g;
-  int ids = 0, x = 0, w = 0, last = 0;
+  ValueId ids, x, w, last;
   std::optional<Program> program;
   Lifetimes lives;
-  std::vector<Tensor> given;
-  std::map<int, int> reads;
+  PerValue<Tensor> given;
+  std::map<ValueId, int> reads;
 };
 
 TEST_CASE("held values: all runs read the same, once") {
@@ -386,10 +387,10 @@ TEST_CASE("held values: a weight is let go of, and read again far on") {
     cached_value(cache, t.w, Element::F64);
     CHECK(t.reads[t.w] == 1);
     release_values(cache, 1);
-    const auto w = static_cast<size_t>(t.w);
+    const auto w = t.w;
     CHECK((cache.doubles[w].storage == nullptr) == (between == 20));
     // The input was read for the last time.
-    CHECK(cache.doubles[static_cast<size_t>(t.x)].storage == nullptr);
+    CHECK(cache.doubles[t.x].storage == nullptr);
     cached_value(cache, t.w, Element::F64);
     CHECK(t.reads[t.w] == (between == 20 ? 2 : 1));
   }
@@ -400,13 +401,13 @@ TEST_CASE("held values: doubles go first, unless they are needed again") {
     CAPTURE(between);
     Three t(between);
     ValueCache cache = t.cache();
-    for (const int value : {t.w, t.ids})
+    for (const ValueId value : {t.w, t.ids})
       cached_value(cache, value, Element::F64);
     release_doubles(cache, 1);
-    const auto w = static_cast<size_t>(t.w);
+    const auto w = t.w;
     CHECK((cache.doubles[w].storage == nullptr) == (between == 20));
     CHECK(cache.singles[w].storage != nullptr);
-    CHECK(cache.doubles[static_cast<size_t>(t.ids)].storage != nullptr);
+    CHECK(cache.doubles[t.ids].storage != nullptr);
   }
 }
 
@@ -422,8 +423,7 @@ TEST_CASE("held values: inputs are kept for as long as anyone reads them") {
 TEST_CASE("held values: every run computes with what is stored") {
   Three t(0);
   ValueCache cache = t.cache(Storage::BF16);
-  const std::vector<double> before =
-      values_of(t.given[static_cast<size_t>(t.w)]);
+  const std::vector<double> before = values_of(t.given[t.w]);
   const std::vector<double> single =
       values_of(cached_value(cache, t.w, Element::F32));
   CHECK(values_of(cached_value(cache, t.w, Element::F64)) == single);
@@ -432,9 +432,9 @@ TEST_CASE("held values: every run computes with what is stored") {
     CHECK(single[i] == rounded(static_cast<float>(before[i]), Storage::BF16));
   }
   // What was given is not written to; integers are no measurements.
-  CHECK(values_of(t.given[static_cast<size_t>(t.w)]) == before);
+  CHECK(values_of(t.given[t.w]) == before);
   CHECK(values_of(cached_value(cache, t.ids, Element::F32)) ==
-        values_of(t.given[static_cast<size_t>(t.ids)]));
+        values_of(t.given[t.ids]));
 }
 
 constexpr int64_t kWidth = 64;
@@ -443,11 +443,11 @@ constexpr int64_t kWidth = 64;
 // them, over weights that are gathered before use.
 struct Deep {
   explicit Deep(int layers) : g("fsdp=2,tp=2") {
-    int x = g.input({8, kWidth}, "fsdp, None");
+    ValueId x = g.input({8, kWidth}, "fsdp, None");
     for (int i = 0; i < layers; ++i) {
-      const int up = g.parameter({kWidth, 4 * kWidth}, "fsdp, tp");
-      const int down = g.parameter({4 * kWidth, kWidth}, "tp, fsdp");
-      const int h = g.node("gelu", {g.einsum("bd,df->bf", x, up)});
+      const ValueId up = g.parameter({kWidth, 4 * kWidth}, "fsdp, tp");
+      const ValueId down = g.parameter({4 * kWidth, kWidth}, "tp, fsdp");
+      const ValueId h = g.node("gelu", {g.einsum("bd,df->bf", x, up)});
       x = g.node("add", {x, g.einsum("bf,fd->bd", h, down)});
       g.want(x, "fsdp, None");
       g.graph.probes.push_back(x);
@@ -492,22 +492,22 @@ TEST_CASE("lanes: results stay while a run needs them, and no longer") {
     runs.sharded.advance(s);
     release_results(runs, s);
     release_values(cache, s);
-    for (size_t v = 0; v < runs.unsharded.results.size(); ++v) {
+    for (const ValueId v : runs.unsharded.results.ids()) {
       const bool there = runs.unsharded.results[v].storage != nullptr;
       if (there) CHECK(is_needed_later(lives.needed[v], s));
     }
   }
-  const auto output = static_cast<size_t>(deep.g.graph.outputs[0]);
+  const auto output = deep.g.graph.outputs[0];
   CHECK(runs.unsharded.results[output].storage != nullptr);
 }
 
 TEST_CASE("lanes: results in low precision are rounded, integers are not") {
   SmallGraph g("tp=2");
-  const int ids = g.input({4}, "None", 100'000);
-  const int rows =
+  const ValueId ids = g.input({4}, "None", 100'000);
+  const ValueId rows =
       g.node("reshape", {ids}, {{"shape", std::vector<int64_t>{2, 2}}});
-  const int x = g.input({4}, "tp");
-  const int y = g.node("exp", {x});
+  const ValueId x = g.input({4}, "tp");
+  const ValueId y = g.node("exp", {x});
   const Program program = g.plan();
   const Lifetimes lives = lifetimes_of(program);
   ValueCache cache{&g.graph, &lives, read_from(g.values()), false,
@@ -519,13 +519,13 @@ TEST_CASE("lanes: results in low precision are rounded, integers are not") {
     runs.sharded.advance(s);
   }
   CHECK(values_of(whole_of(runs.unsharded, rows)) ==
-        values_of(g.values()[static_cast<size_t>(ids)]));
+        values_of(g.values()[ids]));
   const std::vector<double> numbers = values_of(whole_of(runs.unsharded, y));
   for (const double number : numbers) {
     CHECK(rounded(static_cast<float>(number), Storage::BF16) == number);
   }
   const Execution run = runs.sharded.finish();
-  const auto output = static_cast<size_t>(program.outputs[1]);
+  const auto output = program.outputs[1];
   CHECK(values_of(assemble(program.mesh, program.registers[output].layout, {4},
                            run.registers[output])) == numbers);
 }

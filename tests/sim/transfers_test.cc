@@ -81,8 +81,8 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
   at.collective = kind;
   at.axes = axes;
   at.algorithm = &algorithm;
-  at.operands = {0};
-  at.result = 1;
+  at.operands = {RegisterId(0)};
+  at.result = RegisterId(1);
   Shape before = {3 * n, 2};
   Shape after = before;
   if (kind == CollectiveKind::AllGather) after[0] *= n;
@@ -108,7 +108,7 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
   Graph graph;
   graph.values.resize(1);
   Program program{m, &graph};
-  program.registers = {{0, {}, before}, {0, {}, after}};
+  program.registers = {{ValueId(0), {}, before}, {ValueId(0), {}, after}};
   program.instructions = {at};
   CHECK(std::accumulate(sent.begin(), sent.end(), int64_t{0}) ==
         price(program, Storage::F32, Storage::F32).at(0).bytes);
@@ -361,8 +361,8 @@ Tensor third() {
 
 TEST_CASE("precision: partial sums are kept in the reduce type") {
   SmallGraph g("tp=4");
-  const int x = g.input({8}, "tp");
-  const int ids = g.input({8}, "None", 100);
+  const ValueId x = g.input({8}, "tp");
+  const ValueId ids = g.input({8}, "None", 100);
   Program program = g.plan();
   Layout largest = partial("None", 1, {"tp"});
   largest.reduction = Reduction::Max;
@@ -372,7 +372,7 @@ TEST_CASE("precision: partial sums are kept in the reduce type") {
                        {ids, partial("None", 1, {"tp"}), {8}}};
   CHECK(
       register_types(program, {Arithmetic::F32, Storage::BF16, Storage::F16}) ==
-      std::vector<Storage>{Storage::BF16, Storage::F16, Storage::BF16,
+      PerRegister<Storage>{Storage::BF16, Storage::F16, Storage::BF16,
                            Storage::F32});
 }
 
@@ -407,14 +407,14 @@ TEST_CASE("precision: what others hold is copied before it is rounded") {
 
 TEST_CASE("precision: a collective sends what its operand is kept in") {
   SmallGraph g("tp=4");
-  const int x = g.input({2, 8}, "None, tp");
-  const int h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
+  const ValueId x = g.input({2, 8}, "None, tp");
+  const ValueId h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
   g.want(h, "None, None");
   g.einsum("bd,df->bf", h, g.parameter({4, 8}, "tp, None"));
   const KeptTypes mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
   for (const Overlap overlap : {Overlap::Off, Overlap::Ring}) {
     const Program program = g.plan({overlap, nullptr});
-    const std::vector<Storage> registers = register_types(program, mixed);
+    const PerRegister<Storage> registers = register_types(program, mixed);
     int sums = 0;
     for (const Instruction& at : program.instructions) {
       const bool joined =
@@ -436,29 +436,28 @@ TEST_CASE("precision: a collective sends what its operand is kept in") {
 // cut over `devices`; all sums are formed in `reduce`.
 double error_of(const char* algorithm, int64_t devices, Storage reduce) {
   SmallGraph g("tp=" + std::to_string(devices));
-  const int x = g.input({8, 128}, "None, tp");
-  const int w = g.parameter({128, 64}, "tp, None");
-  const int y = g.einsum("bd,df->bf", x, w);
+  const ValueId x = g.input({8, 128}, "None, tp");
+  const ValueId w = g.parameter({128, 64}, "tp, None");
+  const ValueId y = g.einsum("bd,df->bf", x, w);
   g.want(y, "None, None");
   const Program program = g.plan({Overlap::Off, find_algorithm(algorithm)});
-  std::vector<Tensor> values = g.values();
-  std::vector<Tensor> exact(values.size());
-  for (const int v : {x, w}) {
-    const auto index = static_cast<size_t>(v);
-    Tensor& value = values[index];
+  PerValue<Tensor> values = g.values();
+  PerValue<Tensor> exact(values.size());
+  for (const ValueId v : {x, w}) {
+    Tensor& value = values[v];
     for (int64_t i = 0; i < value.elements(); ++i) {
       float& number = value.data<float>()[i];
       number = rounded(1 + std::abs(number), Storage::BF16);
     }
-    exact[index] = converted(value, Element::F64);
+    exact[v] = converted(value, Element::F64);
   }
-  const std::vector<double> truth = values_of(
-      evaluate(g.graph, exact, Arithmetic::F64)[static_cast<size_t>(y)]);
+  const std::vector<double> truth =
+      values_of(evaluate(g.graph, exact, Arithmetic::F64)[y]);
   // Kept in float32, so that nothing but the sums is rounded.
   const Execution run = execute(
       program, values, {Arithmetic::F32, 1, false, Storage::F32, reduce});
   const std::vector<double> got =
-      values_of(run.registers[static_cast<size_t>(program.outputs[0])][0]);
+      values_of(run.registers[program.outputs[0]][0]);
   double largest = 0;
   for (size_t i = 0; i < truth.size(); ++i) {
     largest = std::max(largest, std::abs(got[i] - truth[i]) / truth[i]);
@@ -523,11 +522,12 @@ TEST_CASE(
 Simulation stream(int64_t devices, const char* algorithm, Storage storage,
                   Storage reduce, int layers) {
   SmallGraph g("tp=" + std::to_string(devices));
-  int x = g.input({16, 64}, "None, None");
+  ValueId x = g.input({16, 64}, "None, None");
   for (int layer = 0; layer < layers; ++layer) {
-    const int up = g.einsum("bd,df->bf", x, g.parameter({64, 128}, "None, tp"));
-    const int down = g.einsum("bf,fd->bd", g.node("silu", {up}),
-                              g.parameter({128, 64}, "tp, None"));
+    const ValueId up =
+        g.einsum("bd,df->bf", x, g.parameter({64, 128}, "None, tp"));
+    const ValueId down = g.einsum("bf,fd->bd", g.node("silu", {up}),
+                                  g.parameter({128, 64}, "tp, None"));
     x = g.node("add", {x, down});
     g.want(x, "None, None");
     g.graph.probes.push_back(x);
@@ -560,7 +560,7 @@ TEST_CASE("precision: errors grow with the layers, and with tp around a ring") {
 
 TEST_CASE("price: an all-reduce of 8 floats over 4 devices") {
   testing::SmallGraph g("dp=2,tp=4");
-  const int x = g.input({2, 8}, "None, tp");
+  const ValueId x = g.input({2, 8}, "None, tp");
   g.want(g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None")),
          "None, None");
   const Program program = g.plan();
@@ -577,8 +577,8 @@ TEST_CASE("price: an all-reduce of 8 floats over 4 devices") {
 
 TEST_CASE("price: sums are sent in the reduce type, all else as it is kept") {
   testing::SmallGraph g("tp=4");
-  const int x = g.input({2, 8}, "None, tp");
-  const int h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
+  const ValueId x = g.input({2, 8}, "None, tp");
+  const ValueId h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
   g.want(h, "None, None");
   g.want(g.node("relu", {g.input({8}, "tp")}), "None");
   const Program program = g.plan();
@@ -625,13 +625,12 @@ TEST_CASE(
     const Storage reduce = kTypes[seed / 3 % 3];
     const Execution run =
         execute(program, *values, {Arithmetic::F32, 1, false, storage, reduce});
-    std::vector<int64_t> priced(program.instructions.size());
+    PerInstruction<int64_t> priced(program.instructions.size());
     for (const CollectivePrice& one : price(program, storage, reduce)) {
-      priced[static_cast<size_t>(one.instruction)] =
-          static_cast<int64_t>(one.bytes);
+      priced[one.instruction] = static_cast<int64_t>(one.bytes);
     }
-    for (size_t i = 0; i < priced.size(); ++i) {
-      CAPTURE(i);
+    for (const InstructionId i : priced.ids()) {
+      CAPTURE(i.number);
       CHECK(std::accumulate(run.sent[i].begin(), run.sent[i].end(),
                             int64_t{0}) == priced[i]);
       compared += priced[i] > 0;

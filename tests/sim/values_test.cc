@@ -33,11 +33,11 @@ struct Linear {
     g.node("add", {g.einsum("bd,df->bf", x, kernel), bias});
   }
   SmallGraph g;
-  int x = 0, kernel = 0, bias = 0, ids = 0;
+  ValueId x, kernel, bias, ids;
 };
 
-const Tensor& of(const std::vector<Tensor>& values, int value) {
-  return values[static_cast<size_t>(value)];
+const Tensor& of(const PerValue<Tensor>& values, ValueId value) {
+  return values[value];
 }
 
 size_t distinct(const Tensor& tensor) {
@@ -56,10 +56,10 @@ TEST_CASE("values: a seed draws the same numbers again, another one others") {
   const Linear l;
   for (const ValueSource source :
        {ValueSource::Random, ValueSource::Init, ValueSource::Field}) {
-    const std::vector<Tensor> once = l.g.values(source, 3);
-    const std::vector<Tensor> again = l.g.values(source, 3);
-    const std::vector<Tensor> other = l.g.values(source, 4);
-    for (const int value : {l.x, l.kernel, l.ids}) {
+    const PerValue<Tensor> once = l.g.values(source, 3);
+    const PerValue<Tensor> again = l.g.values(source, 3);
+    const PerValue<Tensor> other = l.g.values(source, 4);
+    for (const ValueId value : {l.x, l.kernel, l.ids}) {
       CHECK(bitwise_equal(of(once, value), of(again, value)));
       CHECK_FALSE(bitwise_equal(of(once, value), of(other, value)));
     }
@@ -68,7 +68,7 @@ TEST_CASE("values: a seed draws the same numbers again, another one others") {
 
 TEST_CASE("values: random numbers vary in every tensor, biases too") {
   const Linear l;
-  const std::vector<Tensor> values = l.g.values(ValueSource::Random);
+  const PerValue<Tensor> values = l.g.values(ValueSource::Random);
   CHECK(distinct(of(values, l.bias)) > 8);
   CHECK(distinct(of(values, l.kernel)) > 64);
   CHECK(of(values, l.x).element == Element::F32);
@@ -78,8 +78,8 @@ TEST_CASE("values: random numbers vary in every tensor, biases too") {
 
 TEST_CASE("values: weights are scaled by the square root of what they sum") {
   SmallGraph g("tp=1");
-  const int w = g.parameter({400, 50}, "");
-  const std::vector<Tensor> values = g.values(ValueSource::Random);
+  const ValueId w = g.parameter({400, 50}, "");
+  const PerValue<Tensor> values = g.values(ValueSource::Random);
   double squares = 0;
   for (const double number : values_of(of(values, w))) {
     squares += number * number;
@@ -91,7 +91,7 @@ TEST_CASE("values: weights are scaled by the square root of what they sum") {
 TEST_CASE("values: ids are integers below their limit, and reach it") {
   const Linear l;
   for (const ValueSource source : {ValueSource::Random, ValueSource::Field}) {
-    const std::vector<Tensor> values = l.g.values(source);
+    const PerValue<Tensor> values = l.g.values(source);
     std::set<double> seen;
     for (const double id : values_of(of(values, l.ids))) {
       seen.insert(id);
@@ -105,9 +105,9 @@ TEST_CASE("values: ids are integers below their limit, and reach it") {
 
 TEST_CASE("values: the field has residues in doubles") {
   const Linear l;
-  const std::vector<Tensor> values = l.g.values(ValueSource::Field);
+  const PerValue<Tensor> values = l.g.values(ValueSource::Field);
   CHECK(of(values, l.x).element == Element::F64);
-  for (const int value : {l.x, l.kernel, l.bias}) {
+  for (const ValueId value : {l.x, l.kernel, l.bias}) {
     for (const double number : values_of(of(values, value))) {
       CHECK(number == static_cast<double>(static_cast<int64_t>(number)));
       CHECK(number >= 0);
@@ -120,9 +120,8 @@ TEST_CASE(
     "values: init draws parameter i from fold_in(key(seed), i), as "
     "flax.nnx does") {
   Linear l;
-  l.g.graph.values[static_cast<size_t>(l.bias)].initialiser = {"normal", 1,
-                                                               0.5};
-  const std::vector<Tensor> values = l.g.values(ValueSource::Init, 42);
+  l.g.graph.values[l.bias].initialiser = {"normal", 1, 0.5};
+  const PerValue<Tensor> values = l.g.values(ValueSource::Init, 42);
   const auto kernel = initialise({"lecun_normal", 1, 0.01},
                                  fold_in(random_key(42), 0), {8, 16});
   const auto bias =
@@ -139,7 +138,7 @@ TEST_CASE(
 
 TEST_CASE("values: an initialiser that counts fans refuses a vector") {
   Linear l;
-  Value& bias = l.g.graph.values[static_cast<size_t>(l.bias)];
+  Value& bias = l.g.graph.values[l.bias];
   bias.initialiser.name = "lecun_normal";
   Diagnostics diags;
   CHECK_FALSE(make_values(l.g.graph, ValueSource::Init, 0, diags).has_value());
@@ -148,8 +147,8 @@ TEST_CASE("values: an initialiser that counts fans refuses a vector") {
 
 TEST_CASE("values: shards are drawn as a wrapped module draws them") {
   SmallGraph g("tp=1");
-  const int w = g.parameter({3, 8, 4}, "");
-  Initialiser& how = g.graph.values[static_cast<size_t>(w)].initialiser;
+  const ValueId w = g.parameter({3, 8, 4}, "");
+  Initialiser& how = g.graph.values[w].initialiser;
   how.name = "lecun_normal";
   how.per_shard = true;
   const Tensor split = of(g.values(ValueSource::Init, 5), w);
@@ -179,7 +178,7 @@ Graph two_outputs() {
     value.shape = shape;
     graph.values.push_back(value);
   }
-  graph.outputs = {1, 2};
+  graph.outputs = {ValueId(1), ValueId(2)};
   return graph;
 }
 
@@ -228,7 +227,7 @@ TEST_CASE("errors are relative to the largest number that is expected") {
   const Compared result = compare(recorded, {1.5, -8}, {1, -6});
   REQUIRE(result.errors);
   REQUIRE(result.errors->size() == 1);
-  CHECK((*result.errors)[0].value == 1);
+  CHECK((*result.errors)[0].value == ValueId(1));
   CHECK((*result.errors)[0].unsharded == 0.5 / 8);
   CHECK((*result.errors)[0].sharded == 2.0 / 8);
   CHECK_FALSE((*result.errors)[0].agrees());
@@ -273,8 +272,8 @@ TEST_CASE("every output that is there is compared, in the graph's order") {
   const Compared result = compare(recorded, {1, 2}, {1, 2});
   REQUIRE(result.errors);
   REQUIRE(result.errors->size() == 2);
-  CHECK((*result.errors)[0].value == 1);
-  CHECK((*result.errors)[1].value == 2);
+  CHECK((*result.errors)[0].value == ValueId(1));
+  CHECK((*result.errors)[1].value == ValueId(2));
 }
 
 TEST_CASE("what cannot be compared is reported") {

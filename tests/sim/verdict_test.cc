@@ -222,16 +222,16 @@ TEST_CASE("non-finite: what a mask hides is meant") {
   NumberKinds kinds;
   kinds.elements = 9;
   kinds.minus_infinite = 3;
-  CHECK_FALSE(non_finite_of(kinds, 1, -1, true));
-  REQUIRE(non_finite_of(kinds, 1, -1, false));
-  CHECK(non_finite_of(kinds, 1, -1, false)->worst == -kInf);
+  CHECK_FALSE(non_finite_of(kinds, ValueId(1), -1, true));
+  REQUIRE(non_finite_of(kinds, ValueId(1), -1, false));
+  CHECK(non_finite_of(kinds, ValueId(1), -1, false)->worst == -kInf);
   kinds.infinite = 2;
-  REQUIRE(non_finite_of(kinds, 1, 4, true));
-  CHECK(non_finite_of(kinds, 1, 4, true)->count == 2);
-  CHECK(non_finite_of(kinds, 1, 4, true)->device == 4);
-  CHECK(non_finite_of(kinds, 1, 4, true)->worst == kInf);
+  REQUIRE(non_finite_of(kinds, ValueId(1), 4, true));
+  CHECK(non_finite_of(kinds, ValueId(1), 4, true)->count == 2);
+  CHECK(non_finite_of(kinds, ValueId(1), 4, true)->device == 4);
+  CHECK(non_finite_of(kinds, ValueId(1), 4, true)->worst == kInf);
   kinds.nan = 1;
-  CHECK(std::isnan(non_finite_of(kinds, 1, -1, true)->worst));
+  CHECK(std::isnan(non_finite_of(kinds, ValueId(1), -1, true)->worst));
 }
 
 // y = x w, from a sum over devices.
@@ -245,8 +245,8 @@ struct Product {
     return simulate(program, values, {});
   }
   SmallGraph g;
-  std::vector<Tensor> values;
-  int x = 0, w = 0, y = 0;
+  PerValue<Tensor> values;
+  ValueId x, w, y;
 };
 
 // All of a result was NaN in both runs, which was "agree to 12 digits".
@@ -255,7 +255,7 @@ TEST_CASE("non-finite: a parameter that has NaN is found, and no run is ok") {
   Program program = p.g.plan();
   p.values = p.g.values();
   CHECK(verdict_of(p.run(program)) == Verdict::Ok);
-  const auto w = static_cast<size_t>(p.w);
+  const auto w = p.w;
   p.values[w] = copy(p.values[w]);
   for (int64_t i = 0; i < 8; ++i) p.values[w].data<float>()[i] = kNotANumber;
   const Simulation s = p.run(program);
@@ -274,7 +274,7 @@ TEST_CASE("non-finite: rows that are finite show a sum that is missing") {
   Program program = p.g.plan();
   p.values = p.g.values();
   // One row of x: three of four rows of the result are finite.
-  const auto x = static_cast<size_t>(p.x);
+  const auto x = p.x;
   p.values[x] = copy(p.values[x]);
   p.values[x].data<float>()[0] = kNotANumber;
   CHECK_FALSE(p.run(program).mismatch);
@@ -295,9 +295,9 @@ TEST_CASE("non-finite: values before show what the outputs hide") {
   for (const bool sums : {true, false}) {
     CAPTURE(sums);
     Product p;
-    const int large = p.g.node("scale", {p.y}, {{"by", 1e300}});
-    const int infinite = p.g.node("square", {large});
-    const int opposite = p.g.node("negate", {infinite});
+    const ValueId large = p.g.node("scale", {p.y}, {{"by", 1e300}});
+    const ValueId infinite = p.g.node("square", {large});
+    const ValueId opposite = p.g.node("negate", {infinite});
     p.g.node("add", {infinite, opposite});
     p.g.want(p.y, "None, None");
     Program program = p.g.plan();
@@ -317,16 +317,16 @@ TEST_CASE("non-finite: values before show what the outputs hide") {
 
 TEST_CASE("non-finite: in the sharded run alone it is a mismatch") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
-  const int large = g.node("scale", {x}, {{"by", 1e200}});
-  const int small = g.node("scale", {x}, {{"by", 1e-200}});
-  const int y = g.node("multiply", {large, small});
+  const ValueId x = g.input({4, 8}, "tp, None");
+  const ValueId large = g.node("scale", {x}, {{"by", 1e200}});
+  const ValueId small = g.node("scale", {x}, {{"by", 1e-200}});
+  const ValueId y = g.node("multiply", {large, small});
   g.node("sigmoid", {y});
   Program program = g.plan();
   CHECK(verdict_of(simulate(program, g.values(), {})) == Verdict::Ok);
   // A fault: the devices take the large one twice.
   for (Instruction& at : program.instructions) {
-    const int value = program.registers[static_cast<size_t>(at.result)].value;
+    const ValueId value = program.registers[at.result].value;
     if (value == y) at.operands[1] = at.operands[0];
   }
   const Simulation s = simulate(program, g.values(), {});
@@ -338,10 +338,10 @@ TEST_CASE("non-finite: in the sharded run alone it is a mismatch") {
 
 TEST_CASE("non-finite: the -inf of a causal mask is not a finding") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 4, 8}, "None, None, tp");
-  const int scores = g.node("causal_mask", {x});
-  const int scaled = g.node("scale", {scores}, {{"by", 0.5}});
-  const int shares = g.composite("softmax", {scaled});
+  const ValueId x = g.input({2, 4, 8}, "None, None, tp");
+  const ValueId scores = g.node("causal_mask", {x});
+  const ValueId scaled = g.node("scale", {scores}, {{"by", 0.5}});
+  const ValueId shares = g.composite("softmax", {scaled});
   g.node("einsum", {shares, g.parameter({8, 4}, "tp, None")},
          {{"equation", std::string("bqk,kd->bqd")}});
   const Simulation s = simulate(g.plan(), g.values(), {});
@@ -354,8 +354,8 @@ TEST_CASE("non-finite: the -inf of a causal mask is not a finding") {
 TEST_CASE("non-finite: an overflow of working precision is reported") {
   for (const Storage storage : {Storage::F16, Storage::BF16}) {
     SmallGraph g("tp=2");
-    const int x = g.input({4, 8}, "None, tp");
-    const int large = g.node("scale", {x}, {{"by", 1e5}});
+    const ValueId x = g.input({4, 8}, "None, tp");
+    const ValueId large = g.node("scale", {x}, {{"by", 1e5}});
     g.node("scale", {large}, {{"by", 1e-5}});
     SimulateOptions options;
     options.storage = storage;
@@ -372,9 +372,10 @@ TEST_CASE("non-finite: an overflow of working precision is reported") {
 
 TEST_CASE("non-finite: sums overflow in the sharded run alone") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, tp");
-  const int large = g.node("scale", {x}, {{"by", 1e5}});
-  const int total = g.node("sum", {large}, {{"dims", std::vector<int64_t>{1}}});
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId large = g.node("scale", {x}, {{"by", 1e5}});
+  const ValueId total =
+      g.node("sum", {large}, {{"dims", std::vector<int64_t>{1}}});
   SimulateOptions options;
   options.reduce = Storage::F16;
   const Simulation s = simulate(g.plan(), g.values(), options);
@@ -390,14 +391,14 @@ TEST_CASE("non-finite: sums overflow in the sharded run alone") {
 
 using Kind = Unseen::Kind;
 
-Simulation run(SmallGraph& g, const std::vector<Tensor>& values,
+Simulation run(SmallGraph& g, const PerValue<Tensor>& values,
                const std::function<void(Program&)>& fault = {}) {
   Program program = g.plan();
   if (fault) fault(program);
   return simulate(program, values, {});
 }
 
-void check_only(const Simulation& s, Kind kind, int value) {
+void check_only(const Simulation& s, Kind kind, ValueId value) {
   CHECK_FALSE(s.mismatch);
   CHECK(verdict_of(s) == Verdict::Inconclusive);
   REQUIRE(s.unseen.size() == 1);
@@ -411,8 +412,8 @@ Tensor filled(const Shape& shape, double number) {
       std::vector<double>(static_cast<size_t>(*element_count(shape)), number));
 }
 
-void set(std::vector<Tensor>& values, int value, double number) {
-  Tensor& tensor = values[static_cast<size_t>(value)];
+void set(PerValue<Tensor>& values, ValueId value, double number) {
+  Tensor& tensor = values[value];
   tensor = filled(tensor.shape, number);
 }
 
@@ -427,10 +428,10 @@ void drop_sums(Program& program) {
     at.axes.clear();
   }
 }
-void swap_loads(Program& program, int value) {
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
+void swap_loads(Program& program, ValueId value) {
+  for (const InstructionId i : program.instructions.ids()) {
     Instruction& at = program.instructions[i];
-    if (program.registers[static_cast<size_t>(at.result)].value != value) {
+    if (program.registers[at.result].value != value) {
       continue;
     }
     Instruction swap;
@@ -438,27 +439,26 @@ void swap_loads(Program& program, int value) {
     swap.collective = CollectiveKind::Permute;
     swap.sources = {1, 0};
     swap.result = at.result;
-    at.result = static_cast<int>(program.registers.size());
+    at.result = RegisterId(program.registers.size());
     swap.operands = {at.result};
-    program.registers.push_back(
-        program.registers[static_cast<size_t>(swap.result)]);
-    program.instructions.insert(
-        program.instructions.begin() + static_cast<ptrdiff_t>(i) + 1, swap);
+    program.registers.push_back(program.registers[swap.result]);
+    program.instructions.insert(program.instructions.begin() + i.number + 1,
+                                swap);
     return;
   }
 }
 
 TEST_CASE("unseen: zeros hide a sum that is dropped") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, tp");
-  const int w = g.parameter({8, 8}, "tp, None");
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId w = g.parameter({8, 8}, "tp, None");
   g.einsum("bd,df->bf", x, w);
-  std::vector<Tensor> values = g.values();
+  PerValue<Tensor> values = g.values();
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
   CHECK(verdict_of(run(g, values, drop_sums)) == Verdict::Mismatch);
-  for (const int zero : {x, w}) {
-    CAPTURE(zero);
-    std::vector<Tensor> zeros = values;
+  for (const ValueId zero : {x, w}) {
+    CAPTURE(zero.number);
+    PerValue<Tensor> zeros = values;
     set(zeros, zero, 0);
     check_only(run(g, zeros), Kind::ZeroInput, zero);
     check_only(run(g, zeros, drop_sums), Kind::ZeroInput, zero);
@@ -467,16 +467,16 @@ TEST_CASE("unseen: zeros hide a sum that is dropped") {
 
 TEST_CASE("unseen: an operation may make zeros of numbers") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
-  const int y = g.node("relu", {x});
-  std::vector<Tensor> values = g.values();
+  const ValueId x = g.input({4, 8}, "tp, None");
+  const ValueId y = g.node("relu", {x});
+  PerValue<Tensor> values = g.values();
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
-  const Tensor square = copy(values[0]);
+  const Tensor square = copy(values[ValueId(0)]);
   for (int64_t i = 0; i < 32; ++i) {
     square.data<float>()[i] =
         -1 - square.data<float>()[i] * square.data<float>()[i];
   }
-  values[0] = square;
+  values[ValueId(0)] = square;
   check_only(run(g, values), Kind::ZeroResult, y);
   // What is wrong before is compared by itself.
   const Simulation swapped =
@@ -487,37 +487,37 @@ TEST_CASE("unseen: an operation may make zeros of numbers") {
 
 TEST_CASE("unseen: zeros that the graph itself asks for are none") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
-  const int nothing = g.node("scale", {x}, {{"by", 0.0}});
+  const ValueId x = g.input({4, 8}, "tp, None");
+  const ValueId nothing = g.node("scale", {x}, {{"by", 0.0}});
   g.node("concatenate", {nothing, x}, {{"dim", 0.0}});
-  const int one = g.input({4, 8, 1}, "tp, None, None");
+  const ValueId one = g.input({4, 8, 1}, "tp, None, None");
   g.composite("softmax", {one});
   CHECK(run(g, g.values()).unseen.empty());
   // But where it is all that is compared.
   SmallGraph all("tp=2");
-  const int y =
+  const ValueId y =
       all.node("scale", {all.input({4, 8}, "tp, None")}, {{"by", 0.0}});
   check_only(run(all, all.values()), Kind::ZeroResult, y);
 }
 
 TEST_CASE("unseen: what is too small to be added might be added twice") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
-  const int bias = g.parameter({8}, "");
-  const int y = g.node("add", {x, bias});
+  const ValueId x = g.input({4, 8}, "tp, None");
+  const ValueId bias = g.parameter({8}, "");
+  const ValueId y = g.node("add", {x, bias});
   for (const std::string op : {"add", "subtract"}) {
-    g.graph.nodes[0].op = find_op(op);
-    std::vector<Tensor> values = g.values();
+    g.graph.nodes[NodeId(0)].op = find_op(op);
+    PerValue<Tensor> values = g.values();
     CHECK(verdict_of(run(g, values)) == Verdict::Ok);
-    const Tensor tiny = copy(values[1]);
+    const Tensor tiny = copy(values[ValueId(1)]);
     for (int64_t i = 0; i < 8; ++i) tiny.data<float>()[i] *= 1e-12F;
-    values[1] = tiny;
+    values[ValueId(1)] = tiny;
     const Simulation small = run(g, values);
     check_only(small, Kind::LostTerm, y);
     CHECK(small.unseen[0].operand == bias);
-    const Tensor tiny_x = copy(values[0]);
+    const Tensor tiny_x = copy(values[ValueId(0)]);
     for (int64_t i = 0; i < 32; ++i) tiny_x.data<float>()[i] *= 1e-30F;
-    values[0] = tiny_x;
+    values[ValueId(0)] = tiny_x;
     const Simulation large = run(g, values);
     check_only(large, Kind::LostTerm, y);
     CHECK(large.unseen[0].operand == x);
@@ -526,14 +526,14 @@ TEST_CASE("unseen: what is too small to be added might be added twice") {
 
 TEST_CASE("unseen: a sum of which one device has all") {
   SmallGraph g("tp=4");
-  const int x = g.input({4, 8}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
-  std::vector<Tensor> values = g.values();
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  PerValue<Tensor> values = g.values();
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
   // Only the first two of eight rows of the weight, those of device 0.
-  const Tensor w = copy(values[1]);
+  const Tensor w = copy(values[ValueId(1)]);
   for (int64_t i = 16; i < 64; ++i) w.data<float>()[i] = 0;
-  values[1] = w;
+  values[ValueId(1)] = w;
   const Simulation s = run(g, values);
   // Those of other devices are all zeros: alike, but not the first's.
   check_only(s, Kind::LostParts, y);
@@ -545,21 +545,22 @@ TEST_CASE("unseen: a sum of which one device has all") {
 
 TEST_CASE("unseen: rows of a table come from one device each") {
   SmallGraph g("tp=4");
-  const int table = g.parameter({16, 8}, "tp, None");
-  const int ids = g.input({3}, "", 16);
+  const ValueId table = g.parameter({16, 8}, "tp, None");
+  const ValueId ids = g.input({3}, "", 16);
   g.node("embedding", {table, ids});
-  std::vector<Tensor> values = g.values();
-  values[1] = make_tensor(Element::F32, {3}, std::vector<double>{1, 2, 3});
+  PerValue<Tensor> values = g.values();
+  values[ValueId(1)] =
+      make_tensor(Element::F32, {3}, std::vector<double>{1, 2, 3});
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
   CHECK(verdict_of(run(g, values, drop_sums)) == Verdict::Mismatch);
 }
 
 TEST_CASE("unseen: shards that are alike could be exchanged") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, tp");
-  const int scale = g.parameter({8}, "tp");
+  const ValueId x = g.input({4, 8}, "None, tp");
+  const ValueId scale = g.parameter({8}, "tp");
   g.node("multiply", {x, scale});
-  std::vector<Tensor> values = g.values();
+  PerValue<Tensor> values = g.values();
   const auto fault = [&](Program& p) { swap_loads(p, scale); };
   CHECK(verdict_of(run(g, values)) == Verdict::Ok);
   CHECK(verdict_of(run(g, values, fault)) == Verdict::Mismatch);
@@ -574,12 +575,13 @@ TEST_CASE("unseen: shards that are alike could be exchanged") {
 
 TEST_CASE("unseen: shards may be alike along one axis of several") {
   SmallGraph g("a=2,b=2");
-  const int w = g.parameter({4, 4}, "a, b");
+  const ValueId w = g.parameter({4, 4}, "a, b");
   g.node("relu", {w});
-  std::vector<Tensor> values = g.values();
+  PerValue<Tensor> values = g.values();
   // Rows repeat, columns do not.
   for (int64_t i = 8; i < 16; ++i) {
-    values[0].data<float>()[i] = values[0].data<float>()[i - 8];
+    values[ValueId(0)].data<float>()[i] =
+        values[ValueId(0)].data<float>()[i - 8];
   }
   const Simulation s = run(g, values);
   check_only(s, Kind::AlikeShards, w);
@@ -589,9 +591,9 @@ TEST_CASE("unseen: shards may be alike along one axis of several") {
 TEST_CASE("unseen: few integers may be alike by chance, many may not") {
   for (const int64_t rows : {1, 32}) {
     SmallGraph g("tp=2");
-    const int ids = g.input({2 * rows}, "tp", 16);
+    const ValueId ids = g.input({2 * rows}, "tp", 16);
     g.node("embedding", {g.parameter({16, 8}, ""), ids});
-    std::vector<Tensor> values = g.values();
+    PerValue<Tensor> values = g.values();
     set(values, ids, 3);
     CHECK(run(g, values).unseen.size() == (rows == 1 ? 0 : 1));
   }
@@ -599,14 +601,14 @@ TEST_CASE("unseen: few integers may be alike by chance, many may not") {
 
 TEST_CASE("unseen: nothing is compared where there are no numbers") {
   SmallGraph g("tp=2");
-  const int x = g.input({0, 8}, "None, tp");
-  const int y = g.node("relu", {x});
+  const ValueId x = g.input({0, 8}, "None, tp");
+  const ValueId y = g.node("relu", {x});
   check_only(run(g, g.values()), Kind::NoNumbers, y);
 }
 
 TEST_CASE("unseen: exact integers are never in doubt") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, tp");
+  const ValueId x = g.input({4, 8}, "None, tp");
   g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
   SimulateOptions options;
   options.values = ValueSource::Field;

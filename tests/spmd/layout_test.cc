@@ -147,9 +147,9 @@ TEST_CASE("layout: text says along which axes there are parts") {
 ShardingRule rule_of(const Shape& shape, std::string_view op,
                      Attributes attributes) {
   testing::SmallGraph g("a=2");
-  const int x = g.input(shape, "");
+  const ValueId x = g.input(shape, "");
   g.node(op, {x}, std::move(attributes));
-  return g.graph.nodes[0].rule;
+  return g.graph.nodes.front().rule;
 }
 
 ShardingRule reshape_rule(const Shape& from, const Shape& to) {
@@ -158,9 +158,9 @@ ShardingRule reshape_rule(const Shape& from, const Shape& to) {
 
 TEST_CASE("factors: a product's dimensions are one factor each") {
   testing::SmallGraph g("a=2,b=2");
-  const int x = g.input({4, 8}, "");
+  const ValueId x = g.input({4, 8}, "");
   g.einsum("ik,kj->ij", x, g.parameter({8, 6}, ""));
-  const ShardingRule& rule = g.graph.nodes[0].rule;
+  const ShardingRule& rule = g.graph.nodes.front().rule;
   const FactorAxes axes =
       factor_axes(g.mesh, rule, rule.operands[0], spec("a, b"));
   CHECK(spec_of(g.mesh, rule, rule.operands[0], axes) == spec("a, b"));
@@ -219,8 +219,7 @@ TEST_CASE("factors: what factors can take of a spec comes back as it was") {
     const Mesh m = testing::random_mesh(random, 16);
     const Graph graph = testing::random_graph(random, 8);
     for (const GraphNode& node : graph.nodes) {
-      const Shape& shape =
-          graph.values[static_cast<size_t>(node.operands[0])].shape;
+      const Shape& shape = graph.values[node.operands[0]].shape;
       const Layout layout = testing::random_layout(random, m, shape);
       const auto& dims = node.rule.operands[0];
       const FactorAxes once = factor_axes(m, node.rule, dims, layout.spec);

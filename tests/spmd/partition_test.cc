@@ -23,14 +23,14 @@ struct Mlp {
   explicit Mlp(const char* mesh, const char* x_spec, const char* up_spec,
                const char* down_spec)
       : g(mesh) {
-    const int x = g.input({4, 4, 16}, x_spec);
-    const int up = g.parameter({16, 64}, up_spec);
-    const int down = g.parameter({64, 16}, down_spec);
-    const int h = g.node("gelu", {g.einsum("bsd,df->bsf", x, up)});
+    const ValueId x = g.input({4, 4, 16}, x_spec);
+    const ValueId up = g.parameter({16, 64}, up_spec);
+    const ValueId down = g.parameter({64, 16}, down_spec);
+    const ValueId h = g.node("gelu", {g.einsum("bsd,df->bsf", x, up)});
     y = g.einsum("bsf,fd->bsd", h, down);
   }
   SmallGraph g;
-  int y = 0;
+  ValueId y;
 };
 
 TEST_CASE(
@@ -81,8 +81,9 @@ TEST_CASE("partition: the batch does not change what a product sends") {
   for (const SentCase& each : cases) {
     for (const int64_t tokens : {4, 64, 256, 4096, 1 << 20}) {
       SmallGraph g("dp=2,tp=4");
-      const int x = g.input({4, tokens, 64}, each.x);
-      const int y = g.einsum("bsk,kn->bsn", x, g.parameter({64, 64}, each.w));
+      const ValueId x = g.input({4, tokens, 64}, each.x);
+      const ValueId y =
+          g.einsum("bsk,kn->bsn", x, g.parameter({64, 64}, each.w));
       if (*each.wanted != 0) g.want(y, each.wanted);
       CAPTURE(each.x);
       CAPTURE(each.w);
@@ -107,7 +108,7 @@ TEST_CASE(
     "partition: FSDP gathers weights also where they are the larger "
     "ones") {
   SmallGraph g("fsdp=4");
-  const int x = g.input({4, 64}, "fsdp, None");
+  const ValueId x = g.input({4, 64}, "fsdp, None");
   g.einsum("bd,df->bf", x, g.parameter({64, 64}, "fsdp, None"));
   CHECK(moves(g.plan()) == "all-gather over fsdp of w1 (weight use)");
 }
@@ -122,10 +123,10 @@ TEST_CASE("partition: FSDP with tensor parallelism does both") {
 
 TEST_CASE("partition: tokens move to their experts and back by all-to-all") {
   SmallGraph g("ep=4");
-  const int x = g.input({4, 8, 16}, "None, ep, None");  // experts, tokens
-  const int w = g.parameter({4, 16, 16}, "ep, None, None");
-  const int routed = g.constrained(x, "ep, None, None");
-  const int y = g.einsum("etd,edf->etf", routed, w);
+  const ValueId x = g.input({4, 8, 16}, "None, ep, None");  // experts, tokens
+  const ValueId w = g.parameter({4, 16, 16}, "ep, None, None");
+  const ValueId routed = g.constrained(x, "ep, None, None");
+  const ValueId y = g.einsum("etd,edf->etf", routed, w);
   g.constrained(y, "None, ep, None");
   CHECK(moves(g.plan()) ==
         "all-to-all over ep of v2 (declared); "
@@ -134,17 +135,17 @@ TEST_CASE("partition: tokens move to their experts and back by all-to-all") {
 
 TEST_CASE("partition: a vocabulary that is sharded sums the embeddings") {
   SmallGraph g("tp=4");
-  const int table = g.parameter({32, 8}, "tp, None");
-  const int ids = g.input({2, 4}, "None, None", 32);
-  const int x = g.node("embedding", {table, ids});
+  const ValueId table = g.parameter({32, 8}, "tp, None");
+  const ValueId ids = g.input({2, 4}, "None, None", 32);
+  const ValueId x = g.node("embedding", {table, ids});
   g.node("relu", {x});
   CHECK(moves(g.plan()) == "all-reduce over tp of v2 (partial sum)");
 }
 
 TEST_CASE("partition: rms_norm of sharded features sums one number per row") {
   SmallGraph g("tp=4");
-  const int x = g.input({8, 64}, "None, tp");
-  const int scale = g.parameter({64}, "tp");
+  const ValueId x = g.input({8, 64}, "None, tp");
+  const ValueId scale = g.parameter({64}, "tp");
   g.composite("rms_norm", {x, scale});
   const Program program = g.plan();
   CHECK(moves(program) == "all-reduce over tp of v2:mean_square (partial sum)");
@@ -154,31 +155,31 @@ TEST_CASE(
     "partition: attention over sharded heads moves nothing before the "
     "output projection") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 4, 16}, "None, None, None");
-  std::vector<int> qkv;
+  const ValueId x = g.input({2, 4, 16}, "None, None, None");
+  std::vector<ValueId> qkv;
   for (int i = 0; i < 3; ++i) {
-    const int w = g.parameter({16, 4, 8}, "None, tp, None");
+    const ValueId w = g.parameter({16, 4, 8}, "None, tp, None");
     qkv.push_back(g.einsum("bsd,dhk->bshk", x, w));
   }
-  const int scores = g.einsum("bqhk,bshk->bhqs", qkv[0], qkv[1]);
-  const int weights = g.composite("softmax", {g.node("causal_mask", {scores})});
-  const int mixed = g.einsum("bhqs,bshk->bqhk", weights, qkv[2]);
-  const int out = g.parameter({4, 8, 16}, "tp, None, None");
-  const int y = g.einsum("bqhk,hkd->bqd", mixed, out);
-  CHECK(moves(g.plan()) == "all-reduce over tp of " +
-                               g.graph.values[static_cast<size_t>(y)].name +
-                               " (partial sum)");
+  const ValueId scores = g.einsum("bqhk,bshk->bhqs", qkv[0], qkv[1]);
+  const ValueId weights =
+      g.composite("softmax", {g.node("causal_mask", {scores})});
+  const ValueId mixed = g.einsum("bhqs,bshk->bqhk", weights, qkv[2]);
+  const ValueId out = g.parameter({4, 8, 16}, "tp, None, None");
+  const ValueId y = g.einsum("bqhk,hkd->bqd", mixed, out);
+  CHECK(moves(g.plan()) ==
+        "all-reduce over tp of " + g.graph.values[y].name + " (partial sum)");
 }
 
 TEST_CASE(
     "partition: partial sums are added, scaled and reshaped before they "
     "are summed once") {
   SmallGraph g("tp=4");
-  const int x = g.input({8, 16}, "None, tp");
-  const int a = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
-  const int b = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
-  const int sum = g.node("add", {g.node("scale", {a}, {{"by", 0.5}}), b});
-  const int flat =
+  const ValueId x = g.input({8, 16}, "None, tp");
+  const ValueId a = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
+  const ValueId b = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
+  const ValueId sum = g.node("add", {g.node("scale", {a}, {{"by", 0.5}}), b});
+  const ValueId flat =
       g.node("reshape", {sum}, {{"shape", std::vector<int64_t>{64}}});
   g.node("relu", {flat});
   CHECK(moves(g.plan()) == "all-reduce over tp of v7 (partial sum)");
@@ -186,15 +187,15 @@ TEST_CASE(
 
 TEST_CASE("partition: a bias is added after the sum, not to every part") {
   SmallGraph g("tp=4");
-  const int x = g.input({8, 16}, "None, tp");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
+  const ValueId x = g.input({8, 16}, "None, tp");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({16, 8}, "tp, None"));
   g.node("add", {y, g.parameter({8}, "None")});
   CHECK(moves(g.plan()) == "all-reduce over tp of v2 (partial sum)");
 }
 
 TEST_CASE("partition: operands that disagree are moved, and nobody asked") {
   SmallGraph g("a=2,b=2");
-  const int x = g.input({8, 16}, "None, a");
+  const ValueId x = g.input({8, 16}, "None, a");
   g.einsum("bd,df->bf", x, g.parameter({16, 8}, "b, None"));
   const Program program = g.plan();
   int implicit = 0;
@@ -208,7 +209,7 @@ TEST_CASE("partition: operands that disagree are moved, and nobody asked") {
 
 TEST_CASE("partition: what is gathered only to be resharded is marked") {
   SmallGraph g("a=2,b=4");
-  const int x = g.input({4}, "a");  // too short for both axes at once
+  const ValueId x = g.input({4}, "a");  // too short for both axes at once
   g.constrained(x, "b");
   const Program program = g.plan();
   CHECK(moves(program) ==
@@ -220,7 +221,7 @@ TEST_CASE("partition: what is gathered only to be resharded is marked") {
 
 TEST_CASE("partition: a value gathered once serves all who need it") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 4, 8}, "None, tp, None");
+  const ValueId x = g.input({2, 4, 8}, "None, tp, None");
   for (int i = 0; i < 2; ++i) {
     g.einsum("bsd,df->bsf", x, g.parameter({8, 16}, "None, tp"));
   }
@@ -236,24 +237,22 @@ TEST_CASE("partition: every register is made once, before it is read") {
     const Graph graph = testing::random_graph(random, 10);
     const WantedLayouts wanted = testing::random_layouts(random, mesh, graph);
     const Program program = partition(graph, mesh, wanted, {});
-    std::set<int> made;
+    std::set<RegisterId> made;
     for (const Instruction& at : program.instructions) {
-      for (const int operand : at.operands) CHECK(made.count(operand) == 1);
+      for (const RegisterId operand : at.operands)
+        CHECK(made.count(operand) == 1);
       CHECK(made.insert(at.result).second);
-      const Register& result =
-          program.registers.at(static_cast<size_t>(at.result));
+      const Register& result = program.registers[at.result];
       CHECK(result.local_shape ==
-            local_shape(
-                program.mesh, result.layout,
-                graph.values.at(static_cast<size_t>(result.value)).shape));
+            local_shape(program.mesh, result.layout,
+                        graph.values[result.value].shape));
     }
     CHECK(program.outputs.size() == graph.outputs.size());
     for (size_t i = 0; i < program.outputs.size(); ++i) {
-      const Register& output =
-          program.registers.at(static_cast<size_t>(program.outputs[i]));
+      const Register& output = program.registers[program.outputs[i]];
       CHECK(output.value == graph.outputs[i]);
       CHECK(output.layout.partial.empty());
-      const auto& asked = wanted[static_cast<size_t>(output.value)];
+      const auto& asked = wanted[output.value];
       if (asked) CHECK(output.layout == *asked);
     }
   }
@@ -266,10 +265,10 @@ constexpr Overlap kForms[] = {Overlap::Ring, Overlap::Bidirectional,
 // product, and a reduce-scatter drains the second.
 struct SequenceParallel {
   SequenceParallel() : g("tp=4") {
-    const int x = g.input({2, 8, 16}, "None, tp, None");
-    const int up = g.parameter({16, 64}, "None, tp");
-    const int down = g.parameter({64, 16}, "tp, None");
-    const int h = g.node("gelu", {g.einsum("bsd,df->bsf", x, up)});
+    const ValueId x = g.input({2, 8, 16}, "None, tp, None");
+    const ValueId up = g.parameter({16, 64}, "None, tp");
+    const ValueId down = g.parameter({64, 16}, "tp, None");
+    const ValueId h = g.node("gelu", {g.einsum("bsd,df->bsf", x, up)});
     g.want(g.einsum("bsf,fd->bsd", h, down), "None, tp, None");
   }
   SmallGraph g;
@@ -297,7 +296,7 @@ TEST_CASE("overlap: products are joined with what feeds and drains them") {
 TEST_CASE(
     "overlap: a gathered value that two products read is gathered apart") {
   SmallGraph g("tp=2");
-  const int x = g.input({2, 4, 8}, "None, tp, None");
+  const ValueId x = g.input({2, 4, 8}, "None, tp, None");
   for (int i = 0; i < 2; ++i) {
     g.einsum("bsd,df->bsf", x, g.parameter({8, 16}, "None, tp"));
   }
@@ -307,7 +306,7 @@ TEST_CASE(
 
 TEST_CASE("overlap: an all-gather that feeds something else stays") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
+  const ValueId x = g.input({4, 8}, "tp, None");
   g.node("relu", {g.constrained(x, "None, None")});
   CHECK(moves(g.plan({Overlap::Ring, nullptr})) ==
         "all-gather over tp of v1 (declared)");
@@ -324,7 +323,7 @@ TEST_CASE("overlap: results are the same, and so are the bytes") {
   SimulateOptions options;
   options.values = ValueSource::Field;
   const Program apart = s.g.plan();
-  const std::vector<Tensor> values = s.g.values(ValueSource::Field);
+  const PerValue<Tensor> values = s.g.values(ValueSource::Field);
   const Simulation plain = simulate(apart, values, options);
   CHECK_FALSE(plain.mismatch.has_value());
   for (const Overlap form : kForms) {

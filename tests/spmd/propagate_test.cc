@@ -13,25 +13,25 @@ using testing::SmallGraph;
 using testing::spec;
 
 // What is suggested for a value.
-PartitionSpec suggestion(SmallGraph& g, int value) {
+PartitionSpec suggestion(SmallGraph& g, ValueId value) {
   g.wanted.resize(g.graph.values.size());
-  return suggest(g.graph, g.mesh, g.wanted)[static_cast<size_t>(value)];
+  return suggest(g.graph, g.mesh, g.wanted)[value];
 }
 
 TEST_CASE("propagate: shardings go forwards through operations") {
   SmallGraph g("dp=2,tp=2");
-  const int x = g.input({4, 8}, "dp, None");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "None, tp"));
-  const int z = g.node("relu", {y});
+  const ValueId x = g.input({4, 8}, "dp, None");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "None, tp"));
+  const ValueId z = g.node("relu", {y});
   CHECK(suggestion(g, y) == spec("dp, tp"));
   CHECK(suggestion(g, z) == spec("dp, tp"));
 }
 
 TEST_CASE("propagate: and backwards, from where one is wanted") {
   SmallGraph g("dp=2");
-  const int x = g.input({4, 8}, "None, None");
-  const int y = g.node("relu", {x});
-  const int z = g.node("tanh", {y});
+  const ValueId x = g.input({4, 8}, "None, None");
+  const ValueId y = g.node("relu", {x});
+  const ValueId z = g.node("tanh", {y});
   g.want(z, "None, dp");
   CHECK(suggestion(g, y) == spec("None, dp"));
   CHECK(suggestion(g, x) == spec("None, None"));  // wanted so
@@ -39,45 +39,44 @@ TEST_CASE("propagate: and backwards, from where one is wanted") {
 
 TEST_CASE("propagate: an axis is suggested for one dimension only") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "tp, None");
-  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "None, tp"));
+  const ValueId x = g.input({4, 8}, "tp, None");
+  const ValueId y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "None, tp"));
   CHECK(suggestion(g, y) == spec("tp, None"));
 }
 
 TEST_CASE("propagate: what does not divide is not suggested") {
   SmallGraph g("tp=4");
-  const int x = g.input({8, 3}, "tp, None");
-  const int y =
+  const ValueId x = g.input({8, 3}, "tp, None");
+  const ValueId y =
       g.node("reshape", {x}, {{"shape", std::vector<int64_t>{2, 12}}});
   CHECK(suggestion(g, y) == spec("None, None"));
 }
 
 TEST_CASE("propagate: weights are parameters, and what is made of them alone") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 8}, "None, None");
-  const int w = g.parameter({8, 8}, "None, None");
-  const int turned =
+  const ValueId x = g.input({4, 8}, "None, None");
+  const ValueId w = g.parameter({8, 8}, "None, None");
+  const ValueId turned =
       g.node("transpose", {w}, {{"order", std::vector<int64_t>{1, 0}}});
-  const int y = g.einsum("bd,df->bf", x, turned);
-  const std::vector<bool> weights = find_weights(g.graph);
-  CHECK_FALSE(weights[static_cast<size_t>(x)]);
-  CHECK(weights[static_cast<size_t>(w)]);
-  CHECK(weights[static_cast<size_t>(turned)]);
-  CHECK_FALSE(weights[static_cast<size_t>(y)]);
+  const ValueId y = g.einsum("bd,df->bf", x, turned);
+  const PerValue<bool> weights = find_weights(g.graph);
+  CHECK_FALSE(weights[x]);
+  CHECK(weights[w]);
+  CHECK(weights[turned]);
+  CHECK_FALSE(weights[y]);
 }
 
-std::vector<bool> batch_of(const SmallGraph& g, int value) {
-  return find_batch_dims(g.graph,
-                         find_weights(g.graph))[static_cast<size_t>(value)];
+std::vector<bool> batch_of(const SmallGraph& g, ValueId value) {
+  return find_batch_dims(g.graph, find_weights(g.graph))[value];
 }
 
 TEST_CASE(
     "propagate: the batch is the first dimension of an input without "
     "labels") {
   SmallGraph g("tp=2");
-  const int x = g.input({4, 6, 8}, "");
-  const int w = g.parameter({8, 8}, "");
-  const int y = g.einsum("bsd,df->fbs", x, w);
+  const ValueId x = g.input({4, 6, 8}, "");
+  const ValueId w = g.parameter({8, 8}, "");
+  const ValueId y = g.einsum("bsd,df->fbs", x, w);
   CHECK(batch_of(g, x) == std::vector<bool>{true, false, false});
   CHECK(batch_of(g, w) == std::vector<bool>{false, false});
   CHECK(batch_of(g, y) == std::vector<bool>{false, true, false});
@@ -88,14 +87,14 @@ TEST_CASE(
 TEST_CASE("propagate: labels say which dimension is the batch") {
   for (const char* label : {"BATCH", "batch", "activation_batch"}) {
     SmallGraph g("tp=2");
-    const int x = g.input({6, 4}, "");
-    g.graph.values[static_cast<size_t>(x)].axes = {"LENGTH", label};
+    const ValueId x = g.input({6, 4}, "");
+    g.graph.values[x].axes = {"LENGTH", label};
     CHECK(batch_of(g, x) == std::vector<bool>{false, true});
     CHECK(batch_of(g, g.node("relu", {x})) == std::vector<bool>{false, true});
   }
   SmallGraph g("tp=2");
-  const int x = g.input({6, 4}, "");
-  g.graph.values[static_cast<size_t>(x)].axes = {"LENGTH", "EMBED"};
+  const ValueId x = g.input({6, 4}, "");
+  g.graph.values[x].axes = {"LENGTH", "EMBED"};
   CHECK(batch_of(g, x) == std::vector<bool>{false, false});
 }
 
@@ -110,14 +109,13 @@ NodeChoice chosen(const SmallGraph& g, std::vector<Layout> operands,
   const GraphNode& node = g.graph.nodes.back();
   std::vector<OperandChoice> choices;
   for (size_t i = 0; i < operands.size(); ++i) {
-    const Shape& shape =
-        g.graph.values[static_cast<size_t>(node.operands[i])].shape;
+    const Shape& shape = g.graph.values[node.operands[i]].shape;
     choices.push_back(
         {&shape,
          {operands[i]},
          batch.empty() ? std::vector<bool>(shape.size()) : batch[i]});
   }
-  const Shape& result = g.graph.values[static_cast<size_t>(node.result)].shape;
+  const Shape& result = g.graph.values[node.result].shape;
   ReshardCache reshards(g.mesh);
   return choose(g.mesh, node, choices, result, wanted,
                 replicated(result.size()).spec, reshards);
@@ -194,8 +192,8 @@ TEST_CASE("choose: nothing is cut before someone needs it") {
 
 TEST_CASE("choose: partial sums stay where the operation is linear in them") {
   SmallGraph g("tp=2");
-  const int x = g.input({8, 8}, "");
-  const int y = g.input({8, 8}, "");
+  const ValueId x = g.input({8, 8}, "");
+  const ValueId y = g.input({8, 8}, "");
   const Layout parts = partial("None, None", 2, {"tp"});
   const Layout whole = layout("None, None", 2);
   g.node("add", {x, y});
@@ -211,7 +209,7 @@ TEST_CASE("choose: partial sums stay where the operation is linear in them") {
 
 TEST_CASE("choose: one of two partial factors of a product is settled") {
   SmallGraph g("tp=2");
-  const int x = g.input({8, 8}, "");
+  const ValueId x = g.input({8, 8}, "");
   g.node("multiply", {x, g.input({8, 8}, "")});
   const Layout parts = partial("None, None", 2, {"tp"});
   const NodeChoice c = chosen(g, {parts, parts});
@@ -243,8 +241,8 @@ TEST_CASE(
 
 TEST_CASE("choose: a batch that one operand has more of is the operation's") {
   SmallGraph g("dp=2,ep=2");
-  const int y = g.input({4, 8, 8, 16}, "");
-  const int choices = g.input({8, 8, 2}, "", 4);
+  const ValueId y = g.input({4, 8, 8, 16}, "");
+  const ValueId choices = g.input({8, 8, 2}, "", 4);
   g.node("combine", {y, choices, g.input({8, 8, 2}, "")});
   const std::vector<bool> tokens = {true, false, false};
   const NodeChoice c = chosen(

@@ -22,8 +22,8 @@ struct Checked {
   std::string messages;
   Diagnostics diags;
 
-  const GraphNode& node(size_t number = 0) const {
-    return built->graph->nodes.at(number);
+  const GraphNode& node(int number = 0) const {
+    return built->graph->nodes[NodeId(number)];
   }
 };
 

@@ -18,14 +18,14 @@ struct BuiltGraph {
   std::optional<Graph> graph;  // empty: `messages` says why
   std::string messages;
 
-  int value(const std::string& name) const {
-    for (size_t i = 0; i < graph->values.size(); ++i) {
-      if (graph->values[i].name == name) return static_cast<int>(i);
+  ValueId value(const std::string& name) const {
+    for (const ValueId i : graph->values.ids()) {
+      if (graph->values[i].name == name) return i;
     }
-    return -1;
+    return {};
   }
   const Value& at(const std::string& name) const {
-    return graph->values.at(static_cast<size_t>(value(name)));
+    return graph->values[value(name)];
   }
   // "einsum add" without what comes before.
   std::string ops() const {

@@ -65,15 +65,15 @@ class Injector {
   }
 
   std::optional<FaultyProgram> inject(FaultKind kind) {
-    std::vector<size_t> places;
-    const std::vector<bool> live = live_instructions();
-    for (size_t i = 0; i < live.size(); ++i) {
+    std::vector<InstructionId> places;
+    const PerInstruction<bool> live = live_instructions();
+    for (const InstructionId i : live.ids()) {
       if (live[i]) places.push_back(i);
     }
     while (!places.empty()) {
       const size_t n = static_cast<size_t>(
           draw(random_, 0, static_cast<int64_t>(places.size()) - 1));
-      const size_t i = places[n];
+      const InstructionId i = places[n];
       places.erase(places.begin() + static_cast<ptrdiff_t>(n));
       fault_.faulty = instruction(i).result;
       if (inject_at(kind, i)) return std::move(fault_);
@@ -82,47 +82,51 @@ class Injector {
   }
 
  private:
-  Instruction& instruction(size_t i) { return fault_.program.instructions[i]; }
-  Register& register_at(int number) {
-    return fault_.program.registers[static_cast<size_t>(number)];
+  Instruction& instruction(InstructionId i) {
+    return fault_.program.instructions[i];
+  }
+  Register& register_at(RegisterId number) {
+    return fault_.program.registers[number];
+  }
+  static InstructionId next(InstructionId i) {
+    return InstructionId(i.number + 1);
   }
   const Mesh& mesh() const { return fault_.program.mesh; }
 
-  std::vector<bool> live_instructions() {
-    std::vector<bool> needed(fault_.program.registers.size());
-    for (const int number : fault_.program.outputs) {
-      needed[static_cast<size_t>(number)] = true;
+  PerInstruction<bool> live_instructions() {
+    PerRegister<bool> needed(fault_.program.registers.size());
+    for (const RegisterId number : fault_.program.outputs) {
+      needed[number] = true;
     }
-    std::vector<bool> live(fault_.program.instructions.size());
-    for (size_t i = live.size(); i-- > 0;) {
+    PerInstruction<bool> live(fault_.program.instructions.size());
+    for (InstructionId i(live.size()); i.number-- > 0;) {
       const Instruction& at = instruction(i);
-      live[i] = needed[static_cast<size_t>(at.result)];
+      live[i] = needed[at.result];
       if (!live[i]) continue;
-      for (const int operand : at.operands) {
-        needed[static_cast<size_t>(operand)] = true;
+      for (const RegisterId operand : at.operands) {
+        needed[operand] = true;
       }
     }
     return live;
   }
 
-  int new_register(const Register& like) {
-    fault_.program.registers.push_back(like);
-    return static_cast<int>(fault_.program.registers.size()) - 1;
+  RegisterId new_register(const Register& like) {
+    return fault_.program.registers.push_back(like);
   }
-  void insert(size_t i, Instruction added) {
+  void insert(InstructionId i, Instruction added) {
     auto& all = fault_.program.instructions;
-    all.insert(all.begin() + static_cast<ptrdiff_t>(i), std::move(added));
+    all.insert(all.begin() + i.number, std::move(added));
   }
   // `added` takes over the result of instruction i, which makes what `added`
   // reads.
-  void insert_after(size_t i, Instruction added) {
+  void insert_after(InstructionId i, Instruction added) {
     added.result = instruction(i).result;
     instruction(i).result = new_register(register_at(added.result));
     added.operands = {instruction(i).result};
-    insert(i + 1, std::move(added));
+    insert(next(i), std::move(added));
   }
   // `added` makes what instruction i reads.
-  void insert_before(size_t i, Instruction added) {
+  void insert_before(InstructionId i, Instruction added) {
     added.operands = instruction(i).operands;
     added.result = new_register(register_at(added.operands[0]));
     instruction(i).operands = {added.result};
@@ -146,7 +150,7 @@ class Injector {
     return sources;
   }
 
-  bool inject_at(FaultKind kind, size_t i) {
+  bool inject_at(FaultKind kind, InstructionId i) {
     switch (kind) {
       case FaultKind::DroppedReduction:
         return drop(i);
@@ -171,7 +175,7 @@ class Injector {
     }
   }
 
-  bool drop(size_t i) {
+  bool drop(InstructionId i) {
     Instruction& at = instruction(i);
     if (!is_reduction(at)) return false;
     at.kind = Instruction::Kind::Slice;
@@ -179,7 +183,7 @@ class Injector {
     return true;
   }
 
-  bool repeat(size_t i) {
+  bool repeat(InstructionId i) {
     const Instruction at = instruction(i);
     if (!is_reduction(at)) return false;
     insert_after(i, at);
@@ -188,12 +192,12 @@ class Injector {
     gather.collective = CollectiveKind::AllGather;
     gather.algorithm = &algorithm_for(CollectiveKind::AllGather,
                                       ranks_along(mesh(), at.axes), nullptr);
-    insert_before(i + 1, gather);
-    register_at(instruction(i + 1).result) = register_at(at.operands[0]);
+    insert_before(next(i), gather);
+    register_at(instruction(next(i)).result) = register_at(at.operands[0]);
     return true;
   }
 
-  bool swap(size_t i) {
+  bool swap(InstructionId i) {
     const Layout& layout = register_at(instruction(i).result).layout;
     if (!layout.partial.empty()) return false;
     const int64_t last = mesh().devices() - 1;
@@ -224,7 +228,7 @@ class Injector {
   }
 
   // Along axes of the same sizes: one is another one, or two change places.
-  bool move_along_other_axes(size_t i) {
+  bool move_along_other_axes(InstructionId i) {
     Instruction& at = instruction(i);
     if (at.axes.empty() || at.kind == Instruction::Kind::Compute ||
         is_collective(at, CollectiveKind::Permute)) {
@@ -240,7 +244,7 @@ class Injector {
     return true;
   }
 
-  bool load_along_other_axes(size_t i) {
+  bool load_along_other_axes(InstructionId i) {
     const Layout& layout = register_at(instruction(i).result).layout;
     std::vector<AxisName> used = axes_in_use(layout);
     if (used.empty()) return false;
@@ -260,7 +264,7 @@ class Injector {
     return true;
   }
 
-  bool take_next(size_t i) {
+  bool take_next(InstructionId i) {
     const Instruction& at = instruction(i);
     const bool cut = at.kind == Instruction::Kind::Slice;
     if (!cut && !is_collective(at, CollectiveKind::AllGather)) return false;
@@ -279,14 +283,13 @@ class Injector {
   }
 
   // sum(parts) + b becomes sum(parts + b).
-  bool add_early(size_t i) {
+  bool add_early(InstructionId i) {
     const Instruction add = instruction(i);
     if (add.kind != Instruction::Kind::Compute) return false;
-    const std::string_view op =
-        fault_.graph->nodes[static_cast<size_t>(add.node)].op->name;
+    const std::string_view op = fault_.graph->nodes[add.node].op->name;
     if (op != "add" && op != "subtract") return false;
     for (size_t o = 0; o < add.operands.size(); ++o) {
-      for (size_t s = 0; s < i; ++s) {
+      for (InstructionId s(0); s < i; ++s.number) {
         const Instruction sum = instruction(s);
         if (sum.result != add.operands[o] ||
             !is_collective(sum, CollectiveKind::AllReduce) ||
@@ -304,7 +307,7 @@ class Injector {
     return false;
   }
 
-  bool add_up(size_t i) {
+  bool add_up(InstructionId i) {
     Instruction& at = instruction(i);
     if (!is_reduction(at) || at.reduction != Reduction::Max) return false;
     at.reduction = Reduction::Sum;
@@ -313,10 +316,10 @@ class Injector {
 
   // As a router does that is written for one device: it takes the experts that
   // it has for all of them.
-  bool choose_of_part(size_t i) {
+  bool choose_of_part(InstructionId i) {
     const Instruction at = instruction(i);
     if (at.kind != Instruction::Kind::Compute) return false;
-    const GraphNode& node = fault_.graph->nodes[static_cast<size_t>(at.node)];
+    const GraphNode& node = fault_.graph->nodes[at.node];
     if (!node.op->is_decision) return false;
     const Register scores = register_at(at.operands[0]);
     const int64_t k = register_at(at.result).local_shape.back();
@@ -331,7 +334,7 @@ class Injector {
       part.dim = static_cast<int>(scores.local_shape.size()) - 1;
       part.axes = {axis.name};
       insert_before(i, part);
-      Register& cut = register_at(instruction(i + 1).operands[0]);
+      Register& cut = register_at(instruction(next(i)).operands[0]);
       cut.layout.spec.dims.back() = {axis.name};
       cut.local_shape.back() /= axis.size;
       return true;
@@ -339,31 +342,29 @@ class Injector {
     return false;
   }
 
-  int roll_node(int value, int dim) {
-    Value rolled = fault_.graph->values[static_cast<size_t>(value)];
+  NodeId roll_node(ValueId value, int dim) {
+    Value rolled = fault_.graph->values[value];
     rolled.kind = Value::Kind::Result;
-    rolled.node = static_cast<int>(fault_.graph->nodes.size());
+    rolled.node = NodeId(fault_.graph->nodes.size());
     GraphNode node;
     node.op = &roll_op();
     node.attributes = {{"dim", static_cast<double>(dim)}};
     node.operands = {value};
-    node.result = static_cast<int>(fault_.graph->values.size());
+    node.result = ValueId(fault_.graph->values.size());
     node.rule = whole_rule(rolled.shape.size(), rolled.shape);
     fault_.program.layouts.push_back(replicated(rolled.shape.size()));
     fault_.graph->values.push_back(std::move(rolled));
-    fault_.graph->nodes.push_back(std::move(node));
-    return static_cast<int>(fault_.graph->nodes.size()) - 1;
+    return fault_.graph->nodes.push_back(std::move(node));
   }
-  Instruction rolling(int value, int dim) {
+  Instruction rolling(ValueId value, int dim) {
     Instruction compute;
     compute.kind = Instruction::Kind::Compute;
     compute.node = roll_node(value, dim);
-    compute.factor_axes.resize(
-        fault_.graph->values[static_cast<size_t>(value)].shape.size());
+    compute.factor_axes.resize(fault_.graph->values[value].shape.size());
     return compute;
   }
 
-  bool shift(size_t i) {
+  bool shift(InstructionId i) {
     const Instruction at = instruction(i);
     const Register made = register_at(at.result);
     if (at.kind == Instruction::Kind::Slice) {
@@ -384,9 +385,8 @@ class Injector {
     insert_after(i, part);
     Register& whole = register_at(instruction(i).result);
     whole.layout.spec.dims[d].clear();
-    whole.local_shape = local_shape(
-        mesh(), whole.layout,
-        fault_.graph->values[static_cast<size_t>(made.value)].shape);
+    whole.local_shape = local_shape(mesh(), whole.layout,
+                                    fault_.graph->values[made.value].shape);
     insert_after(i, rolling(made.value, dim));
     return true;
   }
@@ -410,23 +410,23 @@ std::optional<FaultyProgram> inject(FaultKind kind, const Program& program,
   return Injector(program, random).inject(kind);
 }
 
-std::vector<int> values_near(const FaultyProgram& fault) {
+std::vector<ValueId> values_near(const FaultyProgram& fault) {
   const Program& program = fault.program;
   // Registers that have the fault, as parts and as wholes.
-  std::set<int> parts;
-  std::set<int> wholes;
-  std::set<int> values;
-  const auto reach = [&](int number) {
-    const Register& r = program.registers[static_cast<size_t>(number)];
+  std::set<RegisterId> parts;
+  std::set<RegisterId> wholes;
+  std::set<ValueId> values;
+  const auto reach = [&](RegisterId number) {
+    const Register& r = program.registers[number];
     (r.layout.partial.empty() ? wholes : parts).insert(number);
     values.insert(r.value);
   };
   reach(fault.faulty);
   for (const Instruction& at : program.instructions) {
-    for (const int operand : at.operands) {
+    for (const RegisterId operand : at.operands) {
       if (parts.count(operand) > 0) reach(at.result);
       if (wholes.count(operand) == 0) continue;
-      values.insert(program.registers[static_cast<size_t>(at.result)].value);
+      values.insert(program.registers[at.result].value);
     }
   }
   return {values.begin(), values.end()};

@@ -31,7 +31,7 @@ struct FaultyProgram {
   std::unique_ptr<Graph> graph;  // the program's
   Program program;
   // The first register of the correct program that may hold something else.
-  int faulty = 0;
+  RegisterId faulty = {};
 };
 
 // A fault at a random place that the outputs depend on; empty where the program
@@ -43,6 +43,6 @@ std::optional<FaultyProgram> inject(FaultKind kind, const Program& program,
 // The values that a fault may show in first: that of the faulty register, or
 // where it is only a part of a sum, those of the first whole ones made from it;
 // and the results of the operations that read these.
-std::vector<int> values_near(const FaultyProgram& fault);
+std::vector<ValueId> values_near(const FaultyProgram& fault);
 
 }  // namespace shardplan::testing

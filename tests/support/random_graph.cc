@@ -34,10 +34,10 @@ class Grower {
   Graph grow_layers() {
     graph_.name = "layers";
     Shape shape = {pick(random_, kEven), pick(random_, kEven)};
-    int x = input(shape);
+    ValueId x = input(shape);
     for (int64_t left = draw(random_, 1, 3); left > 0; --left) {
       const int64_t width = pick(random_, kEven);
-      const int w = parameter({shape.back(), width});
+      const ValueId w = parameter({shape.back(), width});
       x = node("einsum", {x, w}, {{"equation", std::string("bd,df->bf")}});
       x = node("add", {x, parameter({width})});
       if (left > 1) x = node("gelu", {x});
@@ -50,17 +50,17 @@ class Grower {
   Graph grow_orders() {
     graph_.name = "orders";
     const Shape shape = {pick(random_, kEven), pick(random_, kEven)};
-    int x = input(shape);
+    ValueId x = input(shape);
     for (int64_t left = draw(random_, 1, 2); left > 0; --left) {
-      const int w = parameter({shape[1], shape[1]});
+      const ValueId w = parameter({shape[1], shape[1]});
       x = node("einsum", {x, w}, {{"equation", std::string("bd,df->bf")}});
-      const int top = node("max", {x}, over(1));
-      const int shifted = node("subtract", {x, top});
+      const ValueId top = node("max", {x}, over(1));
+      const ValueId shifted = node("subtract", {x, top});
       // Not over its sum: a softmax is the same whatever is subtracted.
       x = node("exp", {shifted});
     }
     const auto k = static_cast<double>(draw(random_, 1, 4));
-    const int choices = node("top_k", {x}, {{"k", k}});
+    const ValueId choices = node("top_k", {x}, {{"k", k}});
     node("take", {x, choices});
     node("max", {x}, over(draw(random_, 0, 1)));
     graph_.outputs = unread_results(graph_);
@@ -71,14 +71,14 @@ class Grower {
   static Attributes over(int64_t dim) {
     return {{"dims", std::vector<int64_t>{dim}}};
   }
-  const Shape& shape_of(int value) const {
-    return graph_.values[static_cast<size_t>(value)].shape;
+  const Shape& shape_of(ValueId value) const {
+    return graph_.values[value].shape;
   }
   std::string fresh(const char* head) {
     return head + std::to_string(graph_.values.size());
   }
 
-  int input(const Shape& shape, int64_t below = 0) {
+  ValueId input(const Shape& shape, int64_t below = 0) {
     Value value;
     value.name = fresh("x");
     value.shape = shape;
@@ -86,15 +86,15 @@ class Grower {
     value.integers_below = below;
     return append_value(graph_, std::move(value));
   }
-  int parameter(const Shape& shape) {
+  ValueId parameter(const Shape& shape) {
     Value value;
     value.name = fresh("w");
     value.shape = shape;
     value.kind = Value::Kind::Parameter;
     return append_value(graph_, std::move(value));
   }
-  int node(std::string_view op, std::vector<int> operands,
-           Attributes attributes = {}) {
+  ValueId node(std::string_view op, std::vector<ValueId> operands,
+               Attributes attributes = {}) {
     Diagnostics diags;
     const std::string name = fresh("v");
     const auto result = append_node(
@@ -106,12 +106,12 @@ class Grower {
   }
 
   // Recent values are read more often than old ones; ids are not.
-  int any() {
+  ValueId any() {
     for (;;) {
       const auto last = static_cast<int64_t>(graph_.values.size()) - 1;
       const int64_t from = draw(random_, 0, 1) == 0 ? 0 : last / 2;
-      const auto value = static_cast<int>(draw(random_, from, last));
-      if (graph_.values[static_cast<size_t>(value)].integers_below == 0) {
+      const ValueId value(static_cast<int>(draw(random_, from, last)));
+      if (graph_.values[value].integers_below == 0) {
         return value;
       }
     }
@@ -124,7 +124,7 @@ class Grower {
   }
 
   void step() {
-    const int x = any();
+    const ValueId x = any();
     const Shape shape = shape_of(x);
     switch (draw(random_, 0, 15)) {
       case 0:
@@ -164,7 +164,7 @@ class Grower {
   }
 
   // [.., k] by [k, m], or [m, k], sometimes with a bias.
-  void project(int x, const Shape& shape) {
+  void project(ValueId x, const Shape& shape) {
     if (shape.empty()) return;
     const int64_t width = pick(random_, kSizes);
     Shape result = shape;
@@ -172,35 +172,36 @@ class Grower {
     if (!is_small(result)) return;
     const std::string letters = std::string("abcd").substr(0, shape.size() - 1);
     const bool transposed = draw(random_, 0, 3) == 0;
-    const int w = transposed ? parameter({width, shape.back()})
-                             : parameter({shape.back(), width});
+    const ValueId w = transposed ? parameter({width, shape.back()})
+                                 : parameter({shape.back(), width});
     const std::string weight = transposed ? "mk" : "km";
-    const int y =
+    const ValueId y =
         node("einsum", {x, w},
              {{"equation", letters + "k," + weight + "->" + letters + "m"}});
     if (draw(random_, 0, 2) == 0) node("add", {y, parameter({width})});
   }
 
   // Two activations against each other, as scores and values are.
-  void attend(int x, const Shape& shape) {
+  void attend(ValueId x, const Shape& shape) {
     if (shape.size() != 3) return;
-    const int y = node("tanh", {x});
+    const ValueId y = node("tanh", {x});
     const Shape scores = {shape[0], shape[1], shape[1]};
     if (!is_small(scores)) return;
-    int s = node("einsum", {x, y}, {{"equation", std::string("bqd,bkd->bqk")}});
+    ValueId s =
+        node("einsum", {x, y}, {{"equation", std::string("bqd,bkd->bqk")}});
     if (draw(random_, 0, 1) == 0) s = node("causal_mask", {s});
-    const int p = node("sigmoid", {s});
+    const ValueId p = node("sigmoid", {s});
     node("einsum", {p, y}, {{"equation", std::string("bqk,bkd->bqd")}});
   }
 
-  void combine(int x, const Shape& shape) {
+  void combine(ValueId x, const Shape& shape) {
     const std::string op =
         pick(random_, std::vector<std::string>{"add", "subtract", "multiply"});
-    std::vector<int> fitting;
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+    std::vector<ValueId> fitting;
+    for (const ValueId v : graph_.values.ids()) {
       if (graph_.values[v].shape == shape &&
           graph_.values[v].integers_below == 0) {
-        fitting.push_back(static_cast<int>(v));
+        fitting.push_back(v);
       }
     }
     if (draw(random_, 0, 1) == 0 || shape.empty()) {
@@ -210,7 +211,7 @@ class Grower {
     }
   }
 
-  void reduce(int x, const Shape& shape) {
+  void reduce(ValueId x, const Shape& shape) {
     if (shape.empty()) return;
     Attributes attributes{{"dims", std::vector<int64_t>{dim_of(shape)}}};
     if (draw(random_, 0, 1) == 0 && shape.size() > 1) {
@@ -220,17 +221,17 @@ class Grower {
          attributes);
   }
 
-  void normalize(int x, const Shape& shape) {
+  void normalize(ValueId x, const Shape& shape) {
     if (shape.empty()) return;
-    const int square = node("square", {x});
-    const int mean =
+    const ValueId square = node("square", {x});
+    const ValueId mean =
         node("mean", {square}, {{"dims", std::vector<int64_t>{-1}}});
-    const int r = node("rsqrt", {mean}, {{"epsilon", 0.001}});
-    const int y = node("multiply", {x, r});
+    const ValueId r = node("rsqrt", {mean}, {{"epsilon", 0.001}});
+    const ValueId y = node("multiply", {x, r});
     node("multiply", {y, parameter({shape.back()})});
   }
 
-  void reorder(int x, const Shape& shape) {
+  void reorder(ValueId x, const Shape& shape) {
     std::vector<int64_t> order;
     for (size_t d = 0; d < shape.size(); ++d) {
       order.push_back(static_cast<int64_t>(d));
@@ -243,7 +244,7 @@ class Grower {
   }
 
   // Two dimensions put together, or one cut into two.
-  void resize(int x, const Shape& shape) {
+  void resize(ValueId x, const Shape& shape) {
     if (shape.empty()) return;
     std::vector<int64_t> to = shape;
     if (draw(random_, 0, 1) == 0 && shape.size() > 1) {
@@ -266,12 +267,13 @@ class Grower {
 
   void look_up() {
     const int64_t rows = pick(random_, kSizes);
-    const int table = parameter({rows, pick(random_, kSizes)});
-    const int ids = input({pick(random_, kSizes), draw(random_, 1, 4)}, rows);
+    const ValueId table = parameter({rows, pick(random_, kSizes)});
+    const ValueId ids =
+        input({pick(random_, kSizes), draw(random_, 1, 4)}, rows);
     node("embedding", {table, ids});
   }
 
-  void cut(int x, const Shape& shape) {
+  void cut(ValueId x, const Shape& shape) {
     if (shape.empty()) return;
     const int64_t dim = dim_of(shape);
     const int64_t size = shape[static_cast<size_t>(dim)];
@@ -283,13 +285,13 @@ class Grower {
                    {"begin", static_cast<double>(begin)},
                    {"end", static_cast<double>(end)}});
     };
-    const int first = part(0, middle);
+    const ValueId first = part(0, middle);
     if (draw(random_, 0, 1) == 0) return;
-    const int second = part(middle, size);
+    const ValueId second = part(middle, size);
     node("concatenate", {second, first}, {{"dim", static_cast<double>(dim)}});
   }
 
-  void turn(int x, const Shape& shape) {
+  void turn(ValueId x, const Shape& shape) {
     if (shape.size() < 2 || shape.back() % 2 != 0) return;
     const int64_t last = static_cast<int64_t>(shape.size()) - 2;
     node("rope", {x}, {{"dim", static_cast<double>(draw(random_, 0, last))}});
@@ -297,7 +299,7 @@ class Grower {
 
   // A product of every expert with the tokens that chose it. Choices are those
   // of an input, which rounding does not turn over.
-  void route(int x, const Shape& shape) {
+  void route(ValueId x, const Shape& shape) {
     if (shape.size() < 2 || shape.size() > 3) return;
     const int64_t experts = pick(random_, std::vector<int64_t>{2, 3, 4, 8});
     const int64_t width = pick(random_, kSizes);
@@ -306,20 +308,20 @@ class Grower {
     if (!is_small(made)) return;
     Shape scores = shape;
     scores.back() = experts;
-    const int logits = input(scores);
-    const int choices =
+    const ValueId logits = input(scores);
+    const ValueId choices =
         node("top_k", {logits},
              {{"k", static_cast<double>(
                         draw(random_, 1, std::min<int64_t>(3, experts)))}});
-    const int weights = node("take", {node("sigmoid", {logits}), choices});
+    const ValueId weights = node("take", {node("sigmoid", {logits}), choices});
     const int64_t length = shape[shape.size() - 2];
     Attributes attributes{{"experts", static_cast<double>(experts)}};
     if (draw(random_, 0, 2) == 0) {
       attributes["capacity"] = static_cast<double>(draw(random_, 1, length));
     }
-    const int brought = node("dispatch", {x, choices}, attributes);
+    const ValueId brought = node("dispatch", {x, choices}, attributes);
     const std::string tokens = shape.size() == 2 ? "c" : "bc";
-    const int y =
+    const ValueId y =
         node("einsum", {brought, parameter({experts, shape.back(), width})},
              {{"equation", "e" + tokens + "m,emf->e" + tokens + "f"}});
     node("combine", {y, choices, weights});
@@ -382,7 +384,7 @@ Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape) {
 WantedLayouts random_layouts(Random& random, const Mesh& mesh,
                              const Graph& graph) {
   WantedLayouts wanted(graph.values.size());
-  for (size_t v = 0; v < graph.values.size(); ++v) {
+  for (const ValueId v : graph.values.ids()) {
     const bool result = graph.values[v].kind == Value::Kind::Result;
     if (result && draw(random, 0, 4) > 0) continue;
     wanted[v] = random_layout(random, mesh, graph.values[v].shape);

@@ -44,30 +44,30 @@ SmallGraph::SmallGraph(std::string_view mesh_text)
   graph.name = "small";
 }
 
-int SmallGraph::add(Value::Kind kind, const Shape& shape,
-                    std::string_view spec_text, int64_t below) {
+ValueId SmallGraph::add(Value::Kind kind, const Shape& shape,
+                        std::string_view spec_text, int64_t below) {
   Value value;
   value.name = (kind == Value::Kind::Input ? "x" : "w") +
                std::to_string(graph.values.size());
   value.shape = shape;
   value.kind = kind;
   value.integers_below = below;
-  const int number = append_value(graph, std::move(value));
+  const ValueId number = append_value(graph, std::move(value));
   want(number, spec_text);
   return number;
 }
 
-int SmallGraph::input(const Shape& shape, std::string_view spec_text,
-                      int64_t below) {
+ValueId SmallGraph::input(const Shape& shape, std::string_view spec_text,
+                          int64_t below) {
   return add(Value::Kind::Input, shape, spec_text, below);
 }
 
-int SmallGraph::parameter(const Shape& shape, std::string_view spec_text) {
+ValueId SmallGraph::parameter(const Shape& shape, std::string_view spec_text) {
   return add(Value::Kind::Parameter, shape, spec_text, 0);
 }
 
-int SmallGraph::node(std::string_view op, std::vector<int> operands,
-                     Attributes attributes) {
+ValueId SmallGraph::node(std::string_view op, std::vector<ValueId> operands,
+                         Attributes attributes) {
   Diagnostics diags;
   const std::string name = "v" + std::to_string(graph.values.size());
   const auto result = append_node(
@@ -78,12 +78,13 @@ int SmallGraph::node(std::string_view op, std::vector<int> operands,
   return *result;
 }
 
-int SmallGraph::einsum(std::string_view equation, int a, int b) {
+ValueId SmallGraph::einsum(std::string_view equation, ValueId a, ValueId b) {
   return node("einsum", {a, b}, {{"equation", std::string(equation)}});
 }
 
-int SmallGraph::composite(std::string_view name, std::vector<int> operands,
-                          Attributes attributes) {
+ValueId SmallGraph::composite(std::string_view name,
+                              std::vector<ValueId> operands,
+                              Attributes attributes) {
   Diagnostics diags;
   const std::string result = "v" + std::to_string(graph.values.size());
   const CompositeDef* def = find_composite(name);
@@ -100,16 +101,17 @@ int SmallGraph::composite(std::string_view name, std::vector<int> operands,
   return results->at(0);
 }
 
-int SmallGraph::constrained(int value, std::string_view spec_text) {
-  const int result = node("constraint", {value}, {{"spec", spec(spec_text)}});
+ValueId SmallGraph::constrained(ValueId value, std::string_view spec_text) {
+  const ValueId result =
+      node("constraint", {value}, {{"spec", spec(spec_text)}});
   want(result, spec_text);
   return result;
 }
 
-void SmallGraph::want(int value, std::string_view spec_text) {
-  const auto v = static_cast<size_t>(value);
-  if (wanted.size() <= v) wanted.resize(v + 1);
-  wanted[v] = layout_of(mesh, spec(spec_text), graph.values.at(v).shape.size());
+void SmallGraph::want(ValueId value, std::string_view spec_text) {
+  if (!wanted.has(value)) wanted.resize(value.index() + 1);
+  wanted[value] =
+      layout_of(mesh, spec(spec_text), graph.values[value].shape.size());
 }
 
 Program SmallGraph::plan(const PartitionOptions& options) {
@@ -118,7 +120,7 @@ Program SmallGraph::plan(const PartitionOptions& options) {
   return partition(graph, mesh, wanted, options);
 }
 
-std::vector<Tensor> SmallGraph::values(ValueSource source, int64_t seed) const {
+PerValue<Tensor> SmallGraph::values(ValueSource source, int64_t seed) const {
   Diagnostics diags;
   auto made = make_values(graph, source, seed, diags);
   SHARDPLAN_CHECK(made.has_value());
@@ -131,32 +133,30 @@ std::string moves(const Program& program) {
     const bool overlapped =
         at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
     if (at.kind != Instruction::Kind::Collective && !overlapped) continue;
-    int value = program.registers[static_cast<size_t>(at.result)].value;
-    if (overlapped && at.overlapped >= 0) {
-      const int operand = at.operands[static_cast<size_t>(at.overlapped)];
-      value = program.registers[static_cast<size_t>(operand)].value;
+    ValueId value = program.registers[at.result].value;
+    if (overlapped && at.overlapped) {
+      value = program.registers[at.operands[*at.overlapped]].value;
     }
     if (!text.empty()) text += "; ";
     if (overlapped) text += "overlapped ";
     text += std::string(collective_name(at.collective)) + " over " +
-            axes_text(at.axes) + " of " +
-            program.graph->values[static_cast<size_t>(value)].name + " (" +
-            std::string(cause_text(at.cause)) + ")";
+            axes_text(at.axes) + " of " + program.graph->values[value].name +
+            " (" + std::string(cause_text(at.cause)) + ")";
     if (at.rematerializes) text += ", to be cut again";
   }
   return text;
 }
 
-std::vector<int> unread_results(const Graph& graph) {
-  std::vector<bool> read(graph.values.size());
+std::vector<ValueId> unread_results(const Graph& graph) {
+  PerValue<bool> read(graph.values.size());
   for (const GraphNode& node : graph.nodes) {
-    for (const int operand : node.operands) {
-      read[static_cast<size_t>(operand)] = true;
+    for (const ValueId operand : node.operands) {
+      read[operand] = true;
     }
   }
-  std::vector<int> unread;
+  std::vector<ValueId> unread;
   for (const GraphNode& node : graph.nodes) {
-    if (!read[static_cast<size_t>(node.result)]) unread.push_back(node.result);
+    if (!read[node.result]) unread.push_back(node.result);
   }
   return unread;
 }

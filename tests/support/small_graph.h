@@ -2,9 +2,9 @@
 // A graph on a mesh written down value by value, each with its layout:
 //
 //   SmallGraph g("dp=2,tp=4");
-//   const int x = g.input({4, 8}, "dp, None");
-//   const int w = g.parameter({8, 16}, "None, tp");
-//   const int h = g.einsum("bd,df->bf", x, w);
+//   const ValueId x = g.input({4, 8}, "dp, None");
+//   const ValueId w = g.parameter({8, 16}, "None, tp");
+//   const ValueId h = g.einsum("bd,df->bf", x, w);
 //   CHECK(moves(g.plan()) == "");
 //
 // What does not fit fails a check, so that the test fails where it is written.
@@ -29,33 +29,34 @@ Layout partial(std::string_view spec_text, size_t rank, AxisNames axes);
 struct SmallGraph {
   explicit SmallGraph(std::string_view mesh_text);
 
-  // The numbers of values. `below`: integers, as token ids.
-  int input(const Shape& shape, std::string_view spec_text, int64_t below = 0);
-  int parameter(const Shape& shape, std::string_view spec_text);
-  int node(std::string_view op, std::vector<int> operands,
-           Attributes attributes = {});
-  int einsum(std::string_view equation, int a, int b);
+  // `below`: integers, as token ids.
+  ValueId input(const Shape& shape, std::string_view spec_text,
+                int64_t below = 0);
+  ValueId parameter(const Shape& shape, std::string_view spec_text);
+  ValueId node(std::string_view op, std::vector<ValueId> operands,
+               Attributes attributes = {});
+  ValueId einsum(std::string_view equation, ValueId a, ValueId b);
   // One of graph/composites.h with one result.
-  int composite(std::string_view name, std::vector<int> operands,
-                Attributes attributes = {});
+  ValueId composite(std::string_view name, std::vector<ValueId> operands,
+                    Attributes attributes = {});
   // with_sharding_constraint
-  int constrained(int value, std::string_view spec_text);
+  ValueId constrained(ValueId value, std::string_view spec_text);
   // The layout in which a result is wanted.
-  void want(int value, std::string_view spec_text);
+  void want(ValueId value, std::string_view spec_text);
 
   // Outputs are the results that nobody reads. The graph must outlive the
   // program.
   Program plan(const PartitionOptions& options = {});
-  std::vector<Tensor> values(ValueSource source = ValueSource::Random,
-                             int64_t seed = 0) const;
+  PerValue<Tensor> values(ValueSource source = ValueSource::Random,
+                          int64_t seed = 0) const;
 
   Mesh mesh;
   Graph graph;
   WantedLayouts wanted;
 
  private:
-  int add(Value::Kind kind, const Shape& shape, std::string_view spec_text,
-          int64_t below);
+  ValueId add(Value::Kind kind, const Shape& shape, std::string_view spec_text,
+              int64_t below);
 };
 
 // What is sent, in order: "all-gather over fsdp of w1 (weight use)", joined by
@@ -63,6 +64,6 @@ struct SmallGraph {
 std::string moves(const Program& program);
 
 // Results that no operation reads.
-std::vector<int> unread_results(const Graph& graph);
+std::vector<ValueId> unread_results(const Graph& graph);
 
 }  // namespace shardplan::testing

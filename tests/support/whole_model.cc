@@ -178,11 +178,11 @@ FlaxNames flax_names(const Manifest& manifest, Stacking stacking) {
   return result;
 }
 
-int WholeModel::value(std::string_view name) const {
-  for (size_t i = 0; i < graph->values.size(); ++i) {
-    if (graph->values[i].name == name) return static_cast<int>(i);
+ValueId WholeModel::value(std::string_view name) const {
+  for (const ValueId i : graph->values.ids()) {
+    if (graph->values[i].name == name) return i;
   }
-  return -1;
+  return {};
 }
 
 std::string WholeModel::ops() const {
@@ -277,8 +277,8 @@ std::vector<double> outputs_of(const WholeModel& model,
   for (size_t i = 0; i < model.manifest.size(); ++i) {
     places.emplace(model.manifest.name(i), i);
   }
-  std::vector<Tensor> given(model.graph->values.size());
-  for (size_t v = 0; v < given.size(); ++v) {
+  PerValue<Tensor> given(model.graph->values.size());
+  for (const ValueId v : given.ids()) {
     const Value& value = model.graph->values[v];
     if (value.kind == Value::Kind::Parameter) {
       given[v] = parameters[places.at(value.parameter)];
@@ -286,9 +286,8 @@ std::vector<double> outputs_of(const WholeModel& model,
       given[v] = random_value(value, ValueSource::Random, 5, 0);
     }
   }
-  const std::vector<Tensor> all =
-      evaluate(*model.graph, given, Arithmetic::F32);
-  return values_of(all[static_cast<size_t>(model.graph->outputs.front())]);
+  const PerValue<Tensor> all = evaluate(*model.graph, given, Arithmetic::F32);
+  return values_of(all[model.graph->outputs.front()]);
 }
 
 SimulatedModel simulated(const WholeModel& model, const std::string& rules,
@@ -328,12 +327,11 @@ std::string disagreements(const WholeModel& model, const std::string& rules) {
       const SimulatedModel run = simulated(model, rules, mesh, source);
       if (run.simulation && !run.simulation->mismatch) continue;
       text += mesh + (source == ValueSource::Field ? " in the field" : "");
-      text += run.simulation
-                  ? " at " + model.graph
-                                 ->values[static_cast<size_t>(
-                                     run.simulation->mismatch->value)]
-                                 .name
-                  : " is not placed: " + run.messages;
+      text +=
+          run.simulation
+              ? " at " +
+                    model.graph->values[run.simulation->mismatch->value].name
+              : " is not placed: " + run.messages;
       text += "\n";
     }
   }

@@ -56,8 +56,8 @@ struct WholeModel {
   std::optional<Graph> graph;  // empty: `messages` says why
   std::string messages;
 
-  int value(std::string_view name) const;  // -1: there is none
-  std::string ops() const;                 // "embedding slice .."
+  ValueId value(std::string_view name) const;  // or none
+  std::string ops() const;                     // "embedding slice .."
 };
 std::unique_ptr<WholeModel> whole_model(Manifest manifest, Json config,
                                         ForwardPass pass = {4, 8, {}, {}});

@@ -16,21 +16,20 @@
 
 namespace shardplan {
 
-// All values of the graph, by number. `given` holds inputs and parameters by
-// their numbers; what it holds in the place of results is not looked at.
-// REQUIRES: every input and parameter is given in its shape, with elements of
-// `arithmetic`.
-std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
-                             Arithmetic arithmetic, int threads = 1);
+// All values of the graph. `given` holds inputs and parameters; what it holds
+// in the place of results is not looked at. REQUIRES: every input and parameter
+// is given in its shape, with elements of `arithmetic`.
+PerValue<Tensor> evaluate(const Graph& graph, const PerValue<Tensor>& given,
+                          Arithmetic arithmetic, int threads = 1);
 
 // All of them at once: one tensor per value of the graph, empty for results.
-std::optional<std::vector<Tensor>> make_values(const Graph& graph,
-                                               ValueSource source, int64_t seed,
-                                               Diagnostics& diags);
+std::optional<PerValue<Tensor>> make_values(const Graph& graph,
+                                            ValueSource source, int64_t seed,
+                                            Diagnostics& diags);
 // What gives tensors that are there, and converts them where need be.
-ReadValue read_from(std::vector<Tensor> values);
-// The same of tensors that are there, by number of the graph's values.
-Simulation simulate(const Program& program, std::span<const Tensor> values,
+ReadValue read_from(PerValue<Tensor> values);
+// The same of tensors that are there.
+Simulation simulate(const Program& program, const PerValue<Tensor>& values,
                     const SimulateOptions& options);
 
 }  // namespace shardplan

@@ -365,8 +365,7 @@ std::vector<std::string> budget_notes(const Context& context,
         "efficiency, replication and savings are those of the specs, without "
         "ZeRO");
   }
-  if (context.options.planning.mode != Mode::Train &&
-      !answer.options.kv) {
+  if (context.options.planning.mode != Mode::Train && !answer.options.kv) {
     lines.push_back("no KV cache is counted: `--seq` is not given");
   }
   return lines;

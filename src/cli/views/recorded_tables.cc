@@ -22,7 +22,7 @@ Cell error_cell(double number) {
 void append_uncompared(const SimulateInput& input,
                        std::span<const ExpectedError> expected,
                        Report& report) {
-  for (const int output : input.graph.outputs) {
+  for (const ValueId output : input.graph.outputs) {
     const bool compared = std::ranges::any_of(
         expected,
         [output](const ExpectedError& each) { return each.value == output; });
@@ -38,8 +38,7 @@ std::string given_text(const SimulateInput& input) {
   std::vector<std::string> parts;
   for (const GivenInput& each : input.given) {
     parts.push_back(fmt::format(
-        "`{}` from `{}`",
-        input.graph.values[static_cast<size_t>(each.value)].name, each.from));
+        "`{}` from `{}`", input.graph.values[each.value].name, each.from));
   }
   return fmt::format("inputs: {}", fmt::join(parts, ", "));
 }
@@ -49,8 +48,7 @@ Table inputs_table(const SimulateInput& input) {
   table.audience = Audience::Programs;
   std::vector<Row> rows;
   for (const GivenInput& each : input.given) {
-    rows.push_back(
-        {input.graph.values[static_cast<size_t>(each.value)].name, each.from});
+    rows.push_back({input.graph.values[each.value].name, each.from});
   }
   table.rows = rows_of(std::move(rows));
   return table;

@@ -84,8 +84,7 @@ std::vector<CollectiveGroup> grouped(const Program& program,
     ++group.count;
     group.bytes_per_device += moved.bytes_per_device;
     group.bytes += moved.moved;
-    const Instruction& by =
-        program.instructions[static_cast<size_t>(p.instruction)];
+    const Instruction& by = program.instructions[p.instruction];
     group.at.push_back(served_value(program, by));
   }
   for (CollectiveGroup& group : groups) group.at = folded(group.at);
@@ -124,7 +123,7 @@ Table activations_table(const SimulateInput& input, const Program& program,
            left("spec"),
            {"from", "from", Align::Left, true}},
           [&input, &program](const RowSink& sink) {
-            for (size_t v = 0; v < input.graph.values.size(); ++v) {
+            for (const ValueId v : input.graph.values.ids()) {
               const Value& value = input.graph.values[v];
               if (value.kind == Value::Kind::Parameter) continue;
               std::string from = input.placed.from[v];
@@ -225,14 +224,14 @@ Summary simulation_summary(const SimulateInput& input,
       {"seed", Count{flags.seed}}};
   append_model(input, summary);
   if (outcome.mismatch) {
-    const auto v = static_cast<size_t>(outcome.mismatch->value);
-    summary.emplace_back("first_mismatch", input.graph.values[v].name);
+    summary.emplace_back("first_mismatch",
+                         input.graph.values[outcome.mismatch->value].name);
     summary.emplace_back("first_mismatch_device",
                          Count{outcome.mismatch->device});
   }
   if (const auto& found = first_non_finite(outcome)) {
-    const auto v = static_cast<size_t>(found->value);
-    summary.emplace_back("first_non_finite", input.graph.values[v].name);
+    summary.emplace_back("first_non_finite",
+                         input.graph.values[found->value].name);
   }
   return summary;
 }
@@ -431,7 +430,7 @@ double error_of(const ProbeError& probe) {
 }
 
 const std::string& name_of(const Graph& graph, const ProbeError& probe) {
-  return graph.values[static_cast<size_t>(probe.value)].name;
+  return graph.values[probe.value].name;
 }
 
 const ProbeError* last_probe(const Variant& variant) {

@@ -181,8 +181,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
     return std::tuple(!points[i].fit.surely(), !points[i].fit.perhaps(),
-                      meshes[points[i].mesh].mesh.devices(),
-                      points[i].cost());
+                      meshes[points[i].mesh].mesh.devices(), points[i].cost());
   };
   std::ranges::stable_sort(order,
                            [&](size_t a, size_t b) { return key(a) < key(b); });

@@ -59,7 +59,7 @@ TEST_CASE("collectives alike are one row, with their bytes together") {
 
 TEST_CASE("a mismatch is in the summary and the last line") {
   Reported r;
-  r.outcome.mismatch = Divergence{3, 2, 1, false};
+  r.outcome.mismatch = Divergence{ValueId(3), 2, 1, false};
   r.outcome.structural_error = kInfinity;
   r.outcome.error_amplification = kInfinity;
   const auto summary = nlohmann::json::parse(r.text("json")).at("summary");
@@ -67,7 +67,8 @@ TEST_CASE("a mismatch is in the summary and the last line") {
   CHECK(summary.at("structural_error").is_null());
   CHECK(summary.at("error_amplification").is_null());
   CHECK(summary.at("bound_ratio").is_null());
-  CHECK(summary.at("first_mismatch") == r.of->input->graph.values[3].name);
+  CHECK(summary.at("first_mismatch") ==
+        r.of->input->graph.values[ValueId(3)].name);
   CHECK(summary.at("first_mismatch_device") == 2);
   const std::string text = r.text("text");
   CHECK(text.find("mismatch: the sharded run computes something else") !=
@@ -96,7 +97,7 @@ Graph layers(const std::vector<std::string>& names) {
   Graph graph;
   graph.name = "model";
   for (const std::string& name : names) {
-    graph.probes.push_back(static_cast<int>(graph.values.size()));
+    graph.probes.emplace_back(graph.values.size());
     graph.values.emplace_back().name = name;
   }
   return graph;
@@ -106,7 +107,7 @@ Simulation errors(const std::vector<std::pair<double, double>>& numbers) {
   Simulation outcome;
   for (const auto& [unsharded, sharded] : numbers) {
     outcome.probes.push_back(
-        {static_cast<int>(outcome.probes.size()), unsharded, sharded});
+        {ValueId(outcome.probes.size()), unsharded, sharded});
   }
   return outcome;
 }

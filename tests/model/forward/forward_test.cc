@@ -44,9 +44,9 @@ TEST_CASE("forward: every parameter of the layers that are run is read") {
 
 TEST_CASE("forward: a tied head is the embedding, also where both are stored") {
   auto [manifest, config] = tiny_model("llama");
-  CHECK(whole_model(manifest, config)->value("lm_head.weight") >= 0);
+  CHECK(whole_model(manifest, config)->value("lm_head.weight"));
   config["tie_word_embeddings"] = true;
-  CHECK(whole_model(manifest, config)->value("lm_head.weight") == -1);
+  CHECK_FALSE(whole_model(manifest, config)->value("lm_head.weight"));
 }
 
 TEST_CASE("forward: values have the names that rules of activations are for") {
@@ -58,11 +58,10 @@ TEST_CASE("forward: values have the names that rules of activations are for") {
         "layers.1.mlp.hidden", "layers.1.mlp.output", "layers.1.residual",
         "norm", "logits"}) {
     CAPTURE(name);
-    CHECK(model->value(name) >= 0);
+    CHECK(model->value(name));
   }
   const Value& hidden =
-      model->graph
-          ->values[static_cast<size_t>(model->value("layers.0.mlp.hidden"))];
+      model->graph->values[model->value("layers.0.mlp.hidden")];
   CHECK(hidden.axes == ValueLabels{"BATCH", "LENGTH", "MLP_INTERMEDIATE"});
 }
 
@@ -160,15 +159,13 @@ struct Attending {
 
   std::vector<double> run() const {
     const auto all = evaluate(*whole->graph, given, Arithmetic::F32);
-    return values_of(all[static_cast<size_t>(whole->graph->outputs.front())]);
+    return values_of(all[whole->graph->outputs.front()]);
   }
 
   // The rows of an embedding for all tokens.
   std::vector<double> looked_up(const char* table, int64_t width) const {
-    const auto ids =
-        values_of(given[static_cast<size_t>(whole->value("input_ids"))]);
-    const auto rows =
-        values_of(given[static_cast<size_t>(whole->value(table))]);
+    const auto ids = values_of(given[whole->value("input_ids")]);
+    const auto rows = values_of(given[whole->value(table)]);
     std::vector<double> found;
     for (const double id : ids) {
       const auto begin = rows.begin() + static_cast<ptrdiff_t>(id) * width;
@@ -223,7 +220,7 @@ struct Attending {
   Manifest manifest;
   Diagnostics diags;
   std::unique_ptr<testing::WholeModel> whole;
-  std::vector<Tensor> given;
+  PerValue<Tensor> given;
 };
 
 TEST_CASE("attention: is its definition, grouped or not, masked or not") {
@@ -246,7 +243,7 @@ TEST_CASE("attention: labels of heads, which one KV head does not share out") {
     const auto made = testing::synthesize(config);
     const auto model = whole_model(made->good(), config);
     REQUIRE_MESSAGE(model->graph, model->messages);
-    return model->graph->values[static_cast<size_t>(model->value(value))].axes;
+    return model->graph->values[model->value(value)].axes;
   };
   const Json grouped = tiny_model("llama").config;
   const Json all = changed(grouped, {{"num_key_value_heads", 4}});
@@ -270,8 +267,8 @@ TEST_CASE("experts: capacity bounds the tokens that an expert has room for") {
   const auto roomy = whole_model(manifest, config, {2, 8, 1, {}});
   const auto narrow = whole_model(manifest, config, {2, 8, 1, 3});
   const auto shape = [](const testing::WholeModel& model) {
-    const int value = model.value("layers.0.mlp.dispatched");
-    return model.graph->values[static_cast<size_t>(value)].shape;
+    const ValueId value = model.value("layers.0.mlp.dispatched");
+    return model.graph->values[value].shape;
   };
   REQUIRE(roomy->graph);
   REQUIRE(narrow->graph);
@@ -332,8 +329,8 @@ TEST_CASE("experts: weights of one expert are used where they are") {
   REQUIRE(model->graph);
   // No operation but a product reads a weight of an expert.
   for (const GraphNode& node : model->graph->nodes) {
-    for (const int operand : node.operands) {
-      const Value& value = model->graph->values[static_cast<size_t>(operand)];
+    for (const ValueId operand : node.operands) {
+      const Value& value = model->graph->values[operand];
       if (value.parameter.find("experts") == std::string::npos) continue;
       CHECK(node.op->name == "einsum");
     }

@@ -61,8 +61,7 @@ TEST_CASE("forward writer: linear layers in the layout that is stored") {
   CHECK(equations(*w.graph) ==
         "bsi,oi->bso bsi,io->bso bsi,io->bso bsi,oi->bso ");
   // A bias is added to a product that is labelled as the result.
-  const Value& product =
-      w.graph->values[static_cast<size_t>(w.graph->nodes[1].result)];
+  const Value& product = w.graph->values[w.graph->nodes[NodeId(1)].result];
   CHECK(product.name == "a:product");
   CHECK(product.axes == std::vector<std::string>{"BATCH", "LENGTH", "VOCAB"});
   CHECK(w.graph->probes == w.graph->outputs);
@@ -119,7 +118,8 @@ TEST_CASE("forward writer: an activation function that there is none of") {
       known.out.activation("gelu", known.out.parameter("w", {6, 4}), "y"));
   CHECK(known.finished() == "");
   REQUIRE(known.graph);
-  CHECK(text_of(known.graph->nodes[0].attributes, "approximate", "") == "none");
+  CHECK(text_of(known.graph->nodes[NodeId(0)].attributes, "approximate", "") ==
+        "none");
 }
 
 }  // namespace

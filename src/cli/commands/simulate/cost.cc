@@ -26,12 +26,11 @@ constexpr double kLong = 10;  // seconds worth a line
 
 double flops_of(const Graph& graph, const GraphNode& node) {
   std::vector<Shape> shapes;
-  for (const int operand : node.operands) {
-    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
+  for (const ValueId operand : node.operands) {
+    shapes.push_back(graph.values[operand].shape);
   }
-  return static_cast<double>(node.op->flops(
-      shapes, graph.values[static_cast<size_t>(node.result)].shape,
-      node.attributes));
+  return static_cast<double>(
+      node.op->flops(shapes, graph.values[node.result].shape, node.attributes));
 }
 
 std::string duration_text(double seconds) {
@@ -48,8 +47,7 @@ RunCost cost_of_run(const SimulateInput& input, const Program& program) {
   double sharded = 0;  // over all devices
   for (const Instruction& at : program.instructions) {
     if (at.kind != Instruction::Kind::Compute) continue;
-    const double flops =
-        flops_of(graph, graph.nodes[static_cast<size_t>(at.node)]);
+    const double flops = flops_of(graph, graph.nodes[at.node]);
     whole += flops;
     auto devices = static_cast<double>(program.mesh.devices());
     for (const AxisNames& axes : at.factor_axes) {

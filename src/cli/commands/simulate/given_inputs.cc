@@ -132,10 +132,10 @@ class GivenReader {
  public:
   GivenReader(Context& context, const Graph& graph, std::string apart)
       : context_(context), graph_(graph), apart_(std::move(apart)) {
-    for (size_t v = 0; v < graph.values.size(); ++v) {
+    for (const ValueId v : graph.values.ids()) {
       const Value& value = graph.values[v];
       if (value.kind != Value::Kind::Input) continue;
-      inputs_.push_back(static_cast<int>(v));
+      inputs_.push_back(v);
       input_names_.push_back(value.name);
     }
   }
@@ -143,7 +143,7 @@ class GivenReader {
   bool read_flag(const InputFile& asked) {
     const auto known = std::ranges::find(input_names_, asked.name);
     if (known == input_names_.end()) return unknown(asked.name);
-    const int value =
+    const ValueId value =
         inputs_[static_cast<size_t>(known - input_names_.begin())];
     if (is_given(value)) {
       return refuse("--input gives " + in_backticks(asked.name) + " twice");
@@ -157,8 +157,8 @@ class GivenReader {
 
   bool read_ids(const InputIds& ids) {
     std::vector<std::string> names;
-    int value = -1;
-    for (const int input : inputs_) {
+    ValueId value;
+    for (const ValueId input : inputs_) {
       if (of(input).integers_below == 0) continue;
       names.push_back(of(input).name);
       value = input;
@@ -194,7 +194,7 @@ class GivenReader {
   // Inputs that a recording of outputs holds as well.
   bool read_recording(const ExpectedOutputs& recording) {
     bool fine = true;
-    for (const int input : inputs_) {
+    for (const ValueId input : inputs_) {
       if (is_given(input) || of(input).name == apart_) continue;
       for (size_t i = 0; i < recording.manifest.size(); ++i) {
         if (recording.manifest.name(i) != of(input).name) continue;
@@ -207,10 +207,8 @@ class GivenReader {
   std::vector<GivenInput> take() { return std::move(given_); }
 
  private:
-  const Value& of(int value) const {
-    return graph_.values[static_cast<size_t>(value)];
-  }
-  bool is_given(int value) const {
+  const Value& of(ValueId value) const { return graph_.values[value]; }
+  bool is_given(ValueId value) const {
     return std::ranges::any_of(given_, [value](const GivenInput& each) {
       return each.value == value;
     });
@@ -221,7 +219,7 @@ class GivenReader {
     return false;
   }
 
-  bool given_twice(int value) {
+  bool given_twice(ValueId value) {
     return refuse(in_backticks(of(value).name) +
                   " is given by --input and by --input-ids");
   }
@@ -243,7 +241,7 @@ class GivenReader {
     return false;
   }
 
-  bool wrong_shape(int value, const std::string& from, Span where,
+  bool wrong_shape(ValueId value, const std::string& from, Span where,
                    const Shape& shape) {
     context_.diags
         .error(Code::Usage, where,
@@ -256,7 +254,8 @@ class GivenReader {
     return false;
   }
 
-  bool wrong_type(int value, const std::string& from, Span where, DType dtype) {
+  bool wrong_type(ValueId value, const std::string& from, Span where,
+                  DType dtype) {
     const int64_t below = of(value).integers_below;
     auto problem = context_.diags.error(
         Code::Usage, where,
@@ -269,7 +268,7 @@ class GivenReader {
     return false;
   }
 
-  bool in_range(int value, int64_t number, const std::string& from,
+  bool in_range(ValueId value, int64_t number, const std::string& from,
                 Span where) {
     const int64_t below = of(value).integers_below;
     if (number >= 0 && number < below) return true;
@@ -281,7 +280,7 @@ class GivenReader {
     return false;
   }
 
-  bool add(int value, const ExpectedOutputs& file, size_t i) {
+  bool add(ValueId value, const ExpectedOutputs& file, size_t i) {
     const StoredTensor& tensor = file.numbers[i];
     const Span where = file.manifest.where(i);
     if (tensor.shape != of(value).shape) {
@@ -297,7 +296,7 @@ class GivenReader {
     return true;
   }
 
-  bool add_integers(int value, const ExpectedOutputs& file,
+  bool add_integers(ValueId value, const ExpectedOutputs& file,
                     const StoredTensor& tensor, Span where) {
     const IntegerAt at = integer_reader(tensor.dtype);
     if (at == nullptr) return wrong_type(value, file.path, where, tensor.dtype);
@@ -314,7 +313,7 @@ class GivenReader {
   Context& context_;
   const Graph& graph_;
   std::string apart_;
-  std::vector<int> inputs_;
+  std::vector<ValueId> inputs_;
   std::vector<std::string> input_names_;
   std::vector<GivenInput> given_;
 };
@@ -329,8 +328,7 @@ bool fit_the_field(const Graph& graph, const std::vector<GivenInput>& given,
                "`--values field` computes in integers, and " +
                    in_backticks(input.from) +
                    " gives floating-point numbers for input " +
-                   in_backticks(
-                       graph.values[static_cast<size_t>(input.value)].name))
+                   in_backticks(graph.values[input.value].name))
         .help("leave out `--values field`, or let it draw the input");
     return false;
   }
@@ -396,13 +394,12 @@ bool can_expect_of_graph(Context& context, const Graph& graph,
   }
   std::vector<std::string> parameters;
   std::vector<std::string> inputs;
-  for (size_t v = 0; v < graph.values.size(); ++v) {
+  for (const ValueId v : graph.values.ids()) {
     const Value& value = graph.values[v];
     if (value.kind == Value::Kind::Parameter && !held.contains(value.parameter))
       parameters.push_back(value.parameter);
-    const bool drawn = std::ranges::none_of(given, [v](const GivenInput& each) {
-      return static_cast<size_t>(each.value) == v;
-    });
+    const bool drawn = std::ranges::none_of(
+        given, [v](const GivenInput& each) { return each.value == v; });
     if (value.kind == Value::Kind::Input && drawn) inputs.push_back(value.name);
   }
   if (!parameters.empty()) {

@@ -34,7 +34,7 @@ InputIds recorded_ids(const ExpectedOutputs& expected);
 // An input of the graph, and its numbers: those of a file, or integers, which
 // are held as doubles.
 struct GivenInput {
-  int value = 0;  // of the graph
+  ValueId value;  // of the graph
   std::optional<StoredTensor> stored;
   Tensor integers;
   std::string from;  // the file, or "--input-ids"

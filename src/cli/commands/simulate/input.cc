@@ -46,46 +46,45 @@ Int128 bytes_of(const Value& value, int64_t unit) {
 class Counter {
  public:
   Counter(const Graph& graph, bool exact)
-      : graph_(graph), exact_(exact), last_(graph.values.size(), -1) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (const int operand : graph.nodes[n].operands) {
-        last_[static_cast<size_t>(operand)] = static_cast<int>(n);
+      : graph_(graph), exact_(exact), last_(graph.values.size()) {
+    for (const NodeId n : graph.nodes.ids()) {
+      for (const ValueId operand : graph.nodes[n].operands) {
+        last_[operand] = n;
       }
     }
-    for (const int output : graph.outputs) {
-      last_[static_cast<size_t>(output)] = static_cast<int>(graph.nodes.size());
+    for (const ValueId output : graph.outputs) {
+      last_[output] = NodeId(graph.nodes.size());
     }
   }
 
   // What is held at least while a node is computed. To be called for all nodes
   // in their order.
-  Int128 next(int node) {
-    const GraphNode& at = graph_.nodes[static_cast<size_t>(node)];
+  Int128 next(NodeId node) {
+    const GraphNode& at = graph_.nodes[node];
     Int128 total = earlier_ + bytes(at.result, node);
-    std::vector<int> read = at.operands;
+    std::vector<ValueId> read = at.operands;
     std::ranges::sort(read);
     read.erase(std::unique(read.begin(), read.end()), read.end());
-    for (const int operand : read) {
-      const auto v = static_cast<size_t>(operand);
+    for (const ValueId v : read) {
       const bool result = graph_.values[v].kind == Value::Kind::Result;
-      if (!result) total += bytes(operand, node);
+      if (!result) total += bytes(v, node);
       // From the next node on it is not there any more.
-      if (result && last_[v] == node) earlier_ -= bytes(operand, node);
+      if (result && last_[v] == node) earlier_ -= bytes(v, node);
     }
-    if (last_[static_cast<size_t>(at.result)] > node) {
-      earlier_ += bytes(at.result, node + 1);
+    if (last_[at.result] > node) {
+      earlier_ += bytes(at.result, NodeId(node.number + 1));
     }
     return total;
   }
 
   // Of one value, while a node is computed.
-  Int128 bytes(int value, int node) const {
-    const Value& of = graph_.values[static_cast<size_t>(value)];
-    return bytes_of(of, unit(of, last_[static_cast<size_t>(value)], node));
+  Int128 bytes(ValueId value, NodeId node) const {
+    const Value& of = graph_.values[value];
+    return bytes_of(of, unit(of, last_[value], node));
   }
 
  private:
-  int64_t unit(const Value& value, int last, int node) const {
+  int64_t unit(const Value& value, NodeId last, NodeId node) const {
     const bool read = last >= node;
     if (value.kind == Value::Kind::Parameter) return read ? kParameter : 0;
     if (value.kind == Value::Kind::Input) {
@@ -93,7 +92,7 @@ class Counter {
       return exact_ ? kResidue : kInput;
     }
     if (value.node > node || (value.node < node && !read) ||
-        graph_.nodes[static_cast<size_t>(value.node)].op->shares_storage) {
+        graph_.nodes[value.node].op->shares_storage) {
       return 0;
     }
     if (value.node == node) return kMade;
@@ -102,9 +101,10 @@ class Counter {
 
   const Graph& graph_;
   bool exact_;
-  std::vector<int> last_;  // by value: the last node that reads it, the number
-                           // of nodes for outputs; -1 where none does
-  Int128 earlier_ = 0;     // of results that are there before the next node
+  // The last node that reads a value, if any does; of outputs, behind all
+  // nodes.
+  PerValue<NodeId> last_;
+  Int128 earlier_ = 0;  // of results that are there before the next node
 };
 
 std::string graph_size_text(Int128 bytes) {
@@ -127,8 +127,8 @@ std::string allowed_text(const std::optional<int64_t>& max_memory) {
 double least_bytes_held(const Graph& graph, bool exact) {
   Counter counter(graph, exact);
   Int128 most = 0;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    most = std::max(most, counter.next(static_cast<int>(n)));
+  for (const NodeId n : graph.nodes.ids()) {
+    most = std::max(most, counter.next(n));
   }
   return static_cast<double>(most);
 }
@@ -137,20 +137,15 @@ bool fits_memory(const Graph& graph, bool exact,
                  const std::optional<int64_t>& max_memory, Diagnostics& diags) {
   const int64_t limit = has_limit() ? memory_left() : kUnknown;
   Counter counter(graph, exact);
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto node = static_cast<int>(n);
-    const Int128 total = counter.next(node);
+  for (const NodeId n : graph.nodes.ids()) {
+    const Int128 total = counter.next(n);
     if (total <= limit) continue;
-    int largest = graph.nodes[n].result;
-    for (size_t v = 0; v < graph.values.size(); ++v) {
-      const auto value = static_cast<int>(v);
-      if (counter.bytes(value, node) > counter.bytes(largest, node)) {
-        largest = value;
-      }
+    ValueId largest = graph.nodes[n].result;
+    for (const ValueId v : graph.values.ids()) {
+      if (counter.bytes(v, n) > counter.bytes(largest, n)) largest = v;
     }
-    const Value& value = graph.values[static_cast<size_t>(largest)];
-    const Value& made =
-        graph.values[static_cast<size_t>(graph.nodes[n].result)];
+    const Value& value = graph.values[largest];
+    const Value& made = graph.values[graph.nodes[n].result];
     diags
         .error(Code::MemoryBudget,
                value.where ? value.where : graph.nodes[n].where,
@@ -158,7 +153,7 @@ bool fits_memory(const Graph& graph, bool exact,
                    in_backticks(made.name) + " takes at least " +
                    graph_size_text(total))
         .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
-              ", which takes " + graph_size_text(counter.bytes(largest, node)))
+              ", which takes " + graph_size_text(counter.bytes(largest, n)))
         .fact(allowed_text(max_memory))
         .help(
             "smaller `--tokens` or `--dims` keep the same structure, and so "

@@ -64,7 +64,7 @@ void doubt_hooks(const Context& context, const SimulateInput& input,
       context.options.simulate.run_as == RunAs::Compiler) {
     return;
   }
-  outcome.unseen.push_back({Unseen::Kind::NotAsHooks, 0});
+  outcome.unseen.push_back({Unseen::Kind::NotAsHooks, ValueId(0)});
 }
 
 // Whether the run can be as asked: hooks are not run literally.

@@ -16,15 +16,15 @@
 namespace shardplan::cli {
 namespace {
 
-// The value of the graph that holds token ids; -1 where there is none.
-int find_tokens(const Graph& graph) {
-  for (size_t v = 0; v < graph.values.size(); ++v) {
+// The value of the graph that holds token ids, if there is one.
+ValueId find_tokens(const Graph& graph) {
+  for (const ValueId v : graph.values.ids()) {
     if (graph.values[v].kind == Value::Kind::Input &&
         graph.values[v].integers_below > 0) {
-      return static_cast<int>(v);
+      return v;
     }
   }
-  return -1;
+  return {};
 }
 
 std::optional<Tensor> tokens_tensor(const InputIds& ids, const Value& value,
@@ -45,8 +45,7 @@ std::optional<Tensor> tokens_tensor(const InputIds& ids, const Value& value,
   return make_tensor(Element::F64, value.shape, numbers);
 }
 
-// Weights by number of the graph's values.
-using Weights = std::map<int, StoredTensor>;
+using Weights = std::map<ValueId, StoredTensor>;
 
 std::optional<Weights> open_parameters(Context& context,
                                        const SimulateInput& input) {
@@ -57,7 +56,7 @@ std::optional<Weights> open_parameters(Context& context,
     index.emplace(manifest.any_name(i), i);
   }
   Weights weights;
-  for (size_t v = 0; v < input.graph.values.size(); ++v) {
+  for (const ValueId v : input.graph.values.ids()) {
     const Value& value = input.graph.values[v];
     if (value.kind != Value::Kind::Parameter) continue;
     const auto found = index.find(value.parameter);
@@ -72,7 +71,7 @@ std::optional<Weights> open_parameters(Context& context,
           .help("`--values random` draws numbers in its place");
       return std::nullopt;
     }
-    weights.emplace(static_cast<int>(v), tensor);
+    weights.emplace(v, tensor);
   }
   return weights;
 }
@@ -93,17 +92,17 @@ std::optional<ReadValue> simulation_values(Context& context,
     if (!opened) return std::nullopt;
     *weights = *std::move(opened);
   }
-  const int tokens = input.ids.empty() ? -1 : find_tokens(input.graph);
+  const ValueId tokens =
+      input.ids.empty() ? ValueId() : find_tokens(input.graph);
   Tensor ids;
-  if (tokens >= 0) {
-    const auto given = tokens_tensor(
-        input.ids, input.graph.values[static_cast<size_t>(tokens)],
-        context.diags);
+  if (tokens) {
+    const auto given =
+        tokens_tensor(input.ids, input.graph.values[tokens], context.diags);
     if (!given) return std::nullopt;
     ids = *given;
   }
   return ReadValue([drawn = *std::move(drawn), weights, tokens, ids,
-                    given = input.given](int value, Element element) {
+                    given = input.given](ValueId value, Element element) {
     if (value == tokens) return converted(ids, element);
     for (const GivenInput& each : given) {
       if (each.value == value) return load(each, element);

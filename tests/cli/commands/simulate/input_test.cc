@@ -67,14 +67,14 @@ Graph graph_of(const char* op, int64_t elements) {
   Value y = x;
   y.name = "y";
   y.kind = Value::Kind::Result;
-  y.node = 0;
+  y.node = NodeId(0);
   GraphNode node;
   node.op = find_op(op);
-  node.operands = {0};
-  node.result = 1;
+  node.operands = {ValueId(0)};
+  node.result = ValueId(1);
   graph.values = {x, y};
   graph.nodes = {node};
-  graph.outputs = {1};
+  graph.outputs = {ValueId(1)};
   return graph;
 }
 
@@ -111,26 +111,26 @@ TEST_CASE("simulate memory: results count until they are read last") {
   // x -> y -> z -> w; where `y` is an output as well it stays.
   Graph graph = graph_of("silu", kMiB);
   for (int made = 2; made < 4; ++made) {
-    Value value = graph.values[1];
-    value.node = made - 1;
+    Value value = graph.values[ValueId(1)];
+    value.node = NodeId(made - 1);
     graph.values.push_back(value);
-    GraphNode node = graph.nodes[0];
-    node.operands = {made - 1};
-    node.result = made;
+    GraphNode node = graph.nodes[NodeId(0)];
+    node.operands = {ValueId(made - 1)};
+    node.result = ValueId(made);
     graph.nodes.push_back(node);
   }
-  graph.outputs = {3};
+  graph.outputs = {ValueId(3)};
   AllocationLimit limit;
   limit.set(50 * kMiB);
   CHECK(fits(graph));  // 24 of the operand, 16 of the result
-  graph.outputs = {1, 3};
+  graph.outputs = {ValueId(1), ValueId(3)};
   CHECK_FALSE(fits(graph));
 }
 
 TEST_CASE("simulate memory: sizes beyond 63 bits are no overflow") {
   Graph graph = graph_of("silu", int64_t{1} << 60U);
   CHECK_FALSE(fits(graph));
-  graph.values[0].shape = {int64_t{1} << 40U, int64_t{1} << 40U};
+  graph.values[ValueId(0)].shape = {int64_t{1} << 40U, int64_t{1} << 40U};
   CHECK_FALSE(fits(graph));
 }
 
