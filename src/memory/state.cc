@@ -127,6 +127,12 @@ std::optional<ZeroStyle> find_zero_style(std::string_view name) {
 }
 std::span<const std::string_view> zero_style_names() { return kZeroStyles; }
 
+int64_t StateLeaf::padding_bytes(int64_t devices) const {
+  const Int128 stored = static_cast<Int128>(bytes_per_device) * devices;
+  return static_cast<int64_t>(stored -
+                              static_cast<Int128>(logical_bytes) * replicas);
+}
+
 bool is_trainable(DType dtype) {
   switch (dtype) {
     case DType::F64:

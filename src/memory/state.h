@@ -127,6 +127,10 @@ struct StateLeaf {
   int64_t logical_bytes = 0;  // of one copy, without what is declared
   // ZeRO should have sharded it, but no dimension is divided by the axes.
   bool zero_failed = false;
+
+  // Identity, unless in a Buffer: devices x bytes_per_device = replicas x
+  // logical_bytes + padding, where all shards are equal.
+  int64_t padding_bytes(int64_t devices) const;
 };
 
 // Specs of leaves by role, from rules of their own.

@@ -373,8 +373,7 @@ ArchitectureOutline outline_of(
     if (tensor.certain) result.required.push_back(tensor.name);
   }
   Outline all(*architecture, values);
-  for (const ArchitectureClass& each : architecture->classes)
-    all.add(each.steps);
+  for (const auto& each : architecture->classes) all.add(each.steps);
   for (const OutlineTensor& tensor : all.tensors) {
     result.known.push_back(tensor.name);
     if (tensor.stacked_name.empty()) continue;
