@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/ids.h"
+#include "graph/ids.h"
 
 #include <concepts>
 #include <string>
