@@ -15,6 +15,7 @@
 #include "core/partition_axis.h"
 #include "evaluate/fit.h"
 #include "model/forward/parameter_names.h"
+#include "model/quantised_weight.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -128,6 +129,26 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
            each.code == Code::UnknownFamily ||
            each.code == Code::UnsupportedConfig;
   });
+}
+
+// The model that the config describes without its quantisation.
+std::optional<DequantisedModel> dequantised(const Model& of,
+                                            const std::vector<bool>& frozen,
+                                            Diagnostics& diags) {
+  const Manifest& manifest = of.manifest;
+  const auto weight = static_cast<size_t>(quantised_weight(manifest));
+  if (manifest.config == nullptr) {
+    return diags
+        .error(Code::UnsupportedConfig, manifest.where(weight),
+               in_backticks(manifest.name(weight)) +
+                   " is stored quantised, as " +
+                   type_text(manifest.type(weight)) +
+                   ", and what it stands for is not known without a config")
+        .help("put the model's config.json beside it");
+  }
+  const Model* const plain = of.unquantised(diags);
+  if (plain == nullptr) return std::nullopt;
+  return dequantised_model(manifest, plain->manifest, frozen, diags);
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {

@@ -86,11 +86,10 @@ struct StepModel {
 std::vector<bool> frozen_of(const Manifest& manifest,
                             const TrainedParameters& trained);
 // Empty, with the reason reported: adapters are there without a forward pass,
-// or the config is wrong (SP016). `dequantised` is given where weights are
-// quantised.
+// or the config is wrong (SP016); quantised weights are trained, or not
+// described by a config (SP009).
 std::optional<StepModel> step_model(const Model& of,
                                     const TrainedParameters& trained,
-                                    std::optional<DequantisedModel> dequantised,
                                     Diagnostics& diags);
 
 // Those of the mesh that cut the batch and the tokens of a sequence.

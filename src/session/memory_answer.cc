@@ -7,7 +7,6 @@
 #include "evaluate/fit.h"
 #include "findings/findings.h"
 #include "findings/step_findings.h"
-#include "model/quantised_weight.h"
 #include "session/ways_out.h"
 
 namespace shardplan {
@@ -58,26 +57,6 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
     text += "; loss in " + plural(step.segments.loss_tiles, "part");
   }
   return text;
-}
-
-// The model that the config describes without its quantisation.
-std::optional<DequantisedModel> dequantised(const Model& of,
-                                            const std::vector<bool>& frozen,
-                                            Diagnostics& diags) {
-  const Manifest& manifest = of.manifest;
-  const auto weight = static_cast<size_t>(quantised_weight(manifest));
-  if (manifest.config == nullptr) {
-    return diags
-        .error(Code::UnsupportedConfig, manifest.where(weight),
-               in_backticks(manifest.name(weight)) +
-                   " is stored quantised, as " +
-                   type_text(manifest.type(weight)) +
-                   ", and what it stands for is not known without a config")
-        .help("put the model's config.json beside it");
-  }
-  const Model* const plain = of.unquantised(diags);
-  if (plain == nullptr) return std::nullopt;
-  return dequantised_model(manifest, plain->manifest, frozen, diags);
 }
 
 // Reports a state that does not fit, with changes that were tried.
@@ -179,18 +158,6 @@ bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
          check_step_request(planning, memory, workload, diags);
 }
 
-std::optional<StepModel> read_step_model(const Model& model,
-                                         const AskedMemory& asked,
-                                         Diagnostics& diags) {
-  std::optional<DequantisedModel> stands_for;
-  if (quantised_weight(model.manifest) >= 0) {
-    stands_for =
-        dequantised(model, frozen_of(model.manifest, asked.trained), diags);
-    if (!stands_for) return std::nullopt;
-  }
-  return step_model(model, asked.trained, std::move(stands_for), diags);
-}
-
 std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           const Session& session,
                                           Headroom headroom, Host& host,
@@ -221,7 +188,7 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
     if (!answer.serving) return std::nullopt;
   }
   if (memory->workload) {
-    const auto step = read_step_model(session.model, *memory, diags);
+    const auto step = step_model(session.model, memory->trained, diags);
     if (!step) return std::nullopt;
     asked.step = &*step;
     judge->add_step_model(*step);

@@ -72,13 +72,4 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           Headroom headroom, Host& host,
                                           Diagnostics& diags);
 
-// The part of the model that steps need on any mesh. Empty, with the reason
-// reported:
-// the config cannot be read (SP002), adapters are there without a forward pass
-// (SP016), or quantised weights are trained or not described by a config
-// (SP009).
-std::optional<StepModel> read_step_model(const Model& model,
-                                         const AskedMemory& asked,
-                                         Diagnostics& diags);
-
 }  // namespace shardplan

@@ -59,7 +59,7 @@ Searched search(const Model& of, const RuleSet& rules, Diagnostics& diags) {
   Searched searched;
   const auto meshes = factorizations(16384, {"dp", "fsdp", "tp"}, 1000);
   auto found = find_rules(of.manifest, rules, {}, diags);
-  const auto model = step_model(of, {}, {}, diags);
+  const auto model = step_model(of, {}, diags);
   if (!meshes || !found || !model) return searched;
   const Groundwork ground =
       groundwork_of_rules(of.manifest, rules, *std::move(found), of.folding(),

@@ -245,7 +245,7 @@ TEST_CASE("candidates: one after the other they are judged as each alone") {
   memory.options.state.optimizer = Optimizer::AdamW;
   memory.workload = Workload{8, 16};
   Diagnostics diags;
-  const auto step = step_model(model, {}, {}, diags);
+  const auto step = step_model(model, {}, diags);
   REQUIRE_MESSAGE(step, testing::messages(diags));
   auto found = find_rules(model.manifest, *rules->rules, {}, diags);
   REQUIRE(found);

@@ -375,7 +375,7 @@ std::optional<Sweep> run(Context& context) {
     sweep.memory.serving->all_degrees = false;
   }
   if (sweep.memory.workload) {
-    sweep.model = read_step_model(model, sweep.memory, context.diags);
+    sweep.model = step_model(model, sweep.memory.trained, context.diags);
     if (!sweep.model) return std::nullopt;
   }
   if (!sweep_all(context, *meshes, sweep)) return std::nullopt;
