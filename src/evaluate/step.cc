@@ -230,11 +230,13 @@ std::vector<bool> frozen_of(const Manifest& manifest,
 
 std::optional<StepModel> step_model(const Model& of,
                                     const TrainedParameters& trained,
-                                    std::optional<DequantisedModel> dequantised,
                                     Diagnostics& diags) {
   StepModel model;
   model.frozen = frozen_of(of.manifest, trained);
-  model.dequantised = std::move(dequantised);
+  if (quantised_weight(of.manifest) >= 0) {
+    model.dequantised = dequantised(of, model.frozen, diags);
+    if (!model.dequantised) return std::nullopt;
+  }
   const Model& computed = model.dequantised ? *model.dequantised : of;
   model.runnable = computed.forward();
   model.recognised = &computed.recognised();
