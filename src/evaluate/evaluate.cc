@@ -155,15 +155,19 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
   auto plan = resolved(placing, placing.mesh ? *placing.mesh : mesh, firsts,
                        known, by.get(), diags);
   if (!plan) return std::nullopt;
-  LintOptions linting = ground_.linting;
-  StagedCounts counts = ground_.counts;
+  std::optional<LintOptions> staged;
+  std::optional<StagedCounts> staged_counts;
   if (asked_ && asked_->memory.options.stages) {
     // How many stages there are follows from the mesh.
-    linting.stages =
-        parameter_stages(ground_.manifest, plan_of_all(*plan, ground_.groups),
-                         asked_->memory.options.stages);
-    counts = counts_of(ground_.groups, linting);
+    const Plan all = plan_of_all(*plan, ground_.groups);
+    staged = ground_.linting;
+    staged->stages = parameter_stages(
+        ground_.manifest, all, *layers_.of(ground_.manifest, all.placement_of),
+        *asked_->memory.options.stages);
+    staged_counts = counts_of(ground_.groups, *staged);
   }
+  const LintOptions& linting = staged ? *staged : ground_.linting;
+  const StagedCounts& counts = staged_counts ? *staged_counts : ground_.counts;
   auto memory =
       device_memory(*plan, placed_counts(*plan, counts), diags, &work_);
   if (!memory) return std::nullopt;

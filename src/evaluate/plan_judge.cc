@@ -115,6 +115,15 @@ std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
 
 }  // namespace
 
+const std::shared_ptr<const LayerGroups>& KeptLayers::of(
+    const Manifest& manifest, const std::vector<uint32_t>& kinds) {
+  if (groups == nullptr || kind_of != kinds) {
+    groups = std::make_shared<const LayerGroups>(layer_groups(manifest, kinds));
+    kind_of = kinds;
+  }
+  return groups;
+}
+
 std::unique_ptr<PlanJudge> PlanJudge::of(const Asked& asked, const Plan& plan,
                                          KeptLayers& kept, Diagnostics& diags) {
   std::unique_ptr<PlanJudge> judge(new PlanJudge(asked, plan));
@@ -150,14 +159,8 @@ std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
       !place_state(asked_, plan_, held, diags)) {
     return std::nullopt;
   }
-  const std::vector<uint32_t>& kind_of =
-      held.state_specs ? held.state_specs->kind_of : plan_.placement_of;
-  if (kept.groups == nullptr || kept.kind_of != kind_of) {
-    kept.groups =
-        std::make_shared<const LayerGroups>(layer_groups(manifest, kind_of));
-    kept.kind_of = kind_of;
-  }
-  held.groups = kept.groups;
+  held.groups = kept.of(manifest, held.state_specs ? held.state_specs->kind_of
+                                                   : plan_.placement_of);
   return held;
 }
 

@@ -42,6 +42,10 @@ struct Asked {
 struct KeptLayers {
   std::vector<uint32_t> kind_of;
   std::shared_ptr<const LayerGroups> groups;
+
+  // The layers for these kinds, which it keeps.
+  const std::shared_ptr<const LayerGroups>& of(
+      const Manifest& manifest, const std::vector<uint32_t>& kinds);
 };
 
 // The budget's options with what follows from a plan and an optimizer.

@@ -441,25 +441,22 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
 }
 
 std::shared_ptr<const ParameterStages> parameter_stages(
-    const Manifest& manifest, const Plan& plan,
-    const std::optional<Stages>& stages) {
-  if (!stages) return nullptr;
+    const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
+    const Stages& stages) {
   std::vector<bool> cut_by_axis;
   for (const Placement& placement : plan.placements) {
     cut_by_axis.push_back(std::any_of(
         placement.spec.dims.begin(), placement.spec.dims.end(),
         [&](const AxisNames& axes) {
-          return std::find(axes.begin(), axes.end(), stages->axis) !=
-                 axes.end();
+          return std::find(axes.begin(), axes.end(), stages.axis) != axes.end();
         }));
   }
-  const LayerGroups groups = layer_groups(manifest, plan.placement_of);
   Diagnostics known;  // whoever budgets the stages reports them
   const auto made =
-      plan_stages(manifest, plan.mesh, groups, cut_by_axis, *stages, known);
+      plan_stages(manifest, plan.mesh, groups, cut_by_axis, stages, known);
   if (!made) return nullptr;
   auto result = std::make_shared<ParameterStages>();
-  result->axis = stages->axis;
+  result->axis = stages.axis;
   result->stages = made->stages;
   result->of.resize(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {

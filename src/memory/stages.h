@@ -110,11 +110,11 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags);
 
-// The stages that hold each parameter under a plan. Empty where there is no
-// pipeline, and where plan_stages() refuses it.
+// The stages that hold each parameter under a plan, whose layers are `groups`.
+// Null where plan_stages() refuses them.
 std::shared_ptr<const ParameterStages> parameter_stages(
-    const Manifest& manifest, const Plan& plan,
-    const std::optional<Stages>& stages);
+    const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
+    const Stages& stages);
 
 // "stage 0: embedding, layers 0-7"
 std::string stage_label(const StagePlan& plan, const LayerGroups& groups,

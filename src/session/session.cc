@@ -501,7 +501,11 @@ std::optional<Session> open_session(const PlanRequest& request,
 
   LintOptions lint_how =
       lint_options_with(request, memory, std::move(inputs.named_axes));
-  lint_how.stages = parameter_stages(manifest, plan, memory.stages);
+  if (memory.stages) {
+    lint_how.stages = parameter_stages(
+        manifest, plan, layer_groups(manifest, plan.placement_of),
+        *memory.stages);
+  }
   lint_how.other_set = other_set(request, manifest);
   progress.stage("checking the plan");
   const size_t first = diags.all().size();
