@@ -412,7 +412,9 @@ TEST_CASE("layering: only evaluate judges") {
   std::set<std::string> called;
   for (const File& file : files_below("src")) {
     for (const std::string& line : file.lines) {
-      for (const auto& [name, folder] : of_folder) {
+      for (const auto& each : of_folder) {
+        const std::string& name = each.first;
+        const std::string& folder = each.second;
         const size_t place = line.substr(0, line.find("//")).find(name + "(");
         if (place == std::string::npos || starts_with(file.path, folder) ||
             (place > 0 &&

@@ -169,30 +169,12 @@ std::string codes_of_errors(const Diagnostics& diags) {
   return text;
 }
 
-// Errors on one mesh, as errors of the run; of findings about the plan, which
-// are counted, those that prevent an answer.
-void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags,
-               bool are_findings) {
-  for (Diagnostic each : found.all()) {
-    if (are_findings ? !prevents_running(each.code)
-                     : each.severity != Severity::Error) {
-      continue;
-    }
-    each.facts.push_back("on mesh " + mesh_text(mesh));
-    diags.add(std::move(each));
-  }
-}
-
 // What became of one mesh.
 struct Swept {
-  Diagnostics findings;                // about the plan, which are counted
-  Diagnostics of_candidates = {};      // their errors are the run's
-  std::optional<SweepMesh> mesh = {};  // empty: diagnostics say why
+  std::vector<Diagnostic> errors = {};  // of the run
+  bool stopped = false;                 // no answer follows
+  std::optional<SweepMesh> mesh = {};
   std::vector<SweepPoint> points = {};
-
-  bool ends_run() const {
-    return of_candidates.has_errors() || findings.cannot_run();
-  }
 };
 
 // Safe to call from several threads, each with an evaluator of its own. What
@@ -201,16 +183,33 @@ struct Swept {
 Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
                  Diagnostics* of_all) {
   Evaluator::Placed& on = evaluator.placed({{}, mesh, {}, {}});
-  Swept swept{on.findings};
-  if (on.judge == nullptr) return swept;
+  Swept swept;
+  const auto fail = [&](const Diagnostic& error) {
+    swept.errors.push_back(error);
+    swept.errors.back().facts.push_back("on mesh " + mesh_text(mesh));
+  };
+  // Errors of a plan are counted, but for those that prevent an answer.
+  for (const Diagnostic& each : on.findings.all()) {
+    if (on.judge == nullptr ? each.severity == Severity::Error
+                            : prevents_running(each.code)) {
+      fail(each);
+    }
+  }
+  swept.stopped = on.judge == nullptr || !swept.errors.empty();
+  if (swept.stopped) return swept;
   if (of_all != nullptr && !sweep.served &&
       !judge_plan(sweep.inputs->model, &sweep.inputs->rules, *on.plan,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
   for (const Candidate& candidate : sweep.candidates) {
-    const auto judged = on.judge->judge(candidate, swept.of_candidates);
-    if (!judged) return swept;
+    Diagnostics diags;
+    const auto judged = on.judge->judge(candidate, diags);
+    for (const Diagnostic& each : diags.all()) {
+      if (each.severity == Severity::Error) fail(each);
+    }
+    swept.stopped = !judged;
+    if (swept.stopped) return swept;
     swept.points.push_back(point_of(candidate, *judged, *on.judge));
   }
   swept.mesh = SweepMesh{mesh, on.findings.count(Severity::Error),
@@ -230,7 +229,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
 }
 
 // False, with the reason reported, where the mesh has no answer.
-bool take(Swept swept, const Mesh& mesh, Sweep& sweep, Diagnostics& diags) {
+bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   if (swept.mesh) {
     for (SweepPoint& point : swept.points) {
       point.mesh = sweep.meshes.size();
@@ -238,9 +237,8 @@ bool take(Swept swept, const Mesh& mesh, Sweep& sweep, Diagnostics& diags) {
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
   }
-  report_on(mesh, swept.of_candidates, diags, false);
-  report_on(mesh, swept.findings, diags, true);
-  return !swept.ends_run();
+  for (Diagnostic& error : swept.errors) diags.add(std::move(error));
+  return !swept.stopped;
 }
 
 // Every mesh, in order; the first that has an answer tells what is the same on
@@ -260,7 +258,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
     pieces.begin(mesh_text(mesh));
     Swept one = sweep_mesh(mesh, sweep, evaluator, of_all);
-    if (one.ends_run()) {
+    if (one.stopped) {
       const std::lock_guard lock(mutex);
       end = std::min<int64_t>(end, i + 1);
     }
@@ -283,7 +281,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     }
   });
   for (size_t i = 0; i < meshes.size() && swept[i]; ++i) {
-    if (!take(*std::move(swept[i]), meshes[i], sweep, context.diags)) {
+    if (!take(*std::move(swept[i]), sweep, context.diags)) {
       return false;
     }
   }
