@@ -224,6 +224,15 @@ std::vector<DivisionProblem> PlanJudge::refused(const Candidate& candidate) {
   return steps().refused(workload_of(candidate), step_of(candidate));
 }
 
+std::vector<std::string> PlanJudge::report_shapes(const Candidate& candidate,
+                                                  Diagnostics& diags) {
+  const StepOptions step = step_of(candidate);
+  ShapedLayers shaped = steps().by_shapes(workload_of(candidate), step);
+  report_by_shapes(asked_.model.manifest, shaped, step.segments.attention,
+                   diags);
+  return std::move(shaped.left_out);
+}
+
 std::optional<Budget> PlanJudge::budget(const Candidate& candidate,
                                         Diagnostics& diags) {
   return make_budget(asked_.model.manifest, plan_, *held_for(candidate).groups,

@@ -100,9 +100,10 @@ class PlanJudge {
   // none without a step.
   std::vector<DivisionProblem> refused(const Candidate& candidate);
 
-  BudgetOptions options_of(const Candidate& candidate);
-  StepOptions step_of(const Candidate& candidate) const;  // sized
-  Workload workload_of(const Candidate& candidate) const;
+  // Reports that shapes tell of the step, and what they do not (SP016, a note).
+  // Returns the parts of the model that are left out. REQUIRES: shapes tell.
+  std::vector<std::string> report_shapes(const Candidate& candidate,
+                                         Diagnostics& diags);
   // Empty, with the reason reported (SP010): an axis that the engine does not
   // have.
   std::optional<ServingInput> serving_of(const Candidate& candidate,
@@ -113,6 +114,9 @@ class PlanJudge {
       : asked_(asked), plan_(plan) {}
   std::optional<HeldInput> hold(const StateOptions& state, KeptLayers& kept,
                                 Diagnostics& diags) const;
+  BudgetOptions options_of(const Candidate& candidate);
+  StepOptions step_of(const Candidate& candidate) const;  // sized
+  Workload workload_of(const Candidate& candidate) const;
   // The input for the candidate's optimizer.
   const HeldInput& held_for(const Candidate& candidate);
 

@@ -104,10 +104,7 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
   answer.from = model.from();
   const Steps& steps = in.judge.steps();
   if (answer.from == BracketSource::Shapes) {
-    const StepOptions step = in.judge.step_of({});
-    const ShapedLayers shaped = steps.by_shapes(*memory.workload, step);
-    report_by_shapes(manifest, shaped, step.segments.attention, diags);
-    answer.left_out = shaped.left_out;
+    answer.left_out = in.judge.report_shapes({}, diags);
   }
   report_bracket(in, budget, judged->bracket, host, diags);
   answer.workload = workload_text(memory, steps, mesh,

@@ -182,7 +182,8 @@ struct Swept {
 // where it is given.
 Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
                  Diagnostics* of_all) {
-  Evaluator::Placed& on = evaluator.placed({{}, mesh, {}, {}});
+  const Placing placing = {{}, mesh, {}, {}};
+  Evaluator::Placed& on = evaluator.placed(placing);
   Swept swept;
   const auto fail = [&](const Diagnostic& error) {
     swept.errors.push_back(error);
@@ -202,9 +203,10 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
                   sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
-  for (const Candidate& candidate : sweep.candidates) {
+  for (Candidate candidate : sweep.candidates) {
+    candidate.placing = placing;
     Diagnostics diags;
-    const auto judged = on.judge->judge(candidate, diags);
+    const auto judged = evaluator.judge(candidate, diags);
     for (const Diagnostic& each : diags.all()) {
       if (each.severity == Severity::Error) fail(each);
     }
@@ -218,12 +220,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   // What a sweep from shapes leaves out is the same on every mesh.
   if (of_all != nullptr && sweep.model &&
       sweep.model->from() == BracketSource::Shapes) {
-    const Candidate& first = sweep.candidates.front();
-    const StepOptions step = on.judge->step_of(first);
-    report_by_shapes(
-        sweep.inputs->model.manifest,
-        on.judge->steps().by_shapes(on.judge->workload_of(first), step),
-        step.segments.attention, *of_all);
+    on.judge->report_shapes(sweep.candidates.front(), *of_all);
   }
   return swept;
 }
