@@ -179,6 +179,30 @@ TEST_CASE("a plan is judged with its headroom") {
   CHECK(diags.cannot_run());
 }
 
+// Leaves that only the other optimizer has are placed by the rules, too.
+TEST_CASE("another optimizer has its state where the state rules place it") {
+  const Manifest manifest = testing::manifest({{"w", "f32[8, 8]"}});
+  AskedMemory asked;
+  asked.state_rules.emplace();
+  asked.state_rules->rules = testing::rules({{"mu/", "dp"}, {".", ""}});
+  const auto bytes_of = [&](Optimizer own, Optimizer judged) {
+    AskedMemory memory = asked;
+    memory.options.state.optimizer = own;
+    const Case c(manifest, memory, testing::rules({{".", ""}}), "dp=2");
+    Candidate candidate;
+    candidate.state.emplace().optimizer = judged;
+    Diagnostics diags;
+    const auto budget = c.judge->budget(candidate, diags);
+    REQUIRE_MESSAGE(budget, testing::messages(diags));
+    return budget->classes.front().bytes.at(
+        static_cast<size_t>(Category::OptimizerState));
+  };
+  const int64_t lion = bytes_of(Optimizer::Lion, Optimizer::Lion);
+  CHECK(lion < 8 * 8 * 4);
+  CHECK(bytes_of(Optimizer::SgdMomentum, Optimizer::Lion) == lion);
+  CHECK(bytes_of(Optimizer::Lion, Optimizer::SgdMomentum) == 8 * 8 * 4);
+}
+
 Candidate drawn_candidate() {
   Candidate candidate;
   candidate.placing.mesh = testing::mesh(draw_of<std::string>(

@@ -82,6 +82,7 @@ TEST_CASE("bytes that were not priced as moved are no report") {
   Reported r;
   r.outcome.collectives.emplace_back();
   r.outcome.collectives[0].priced.algorithm = "ring";
+  r.outcome.collectives[0].priced.instruction = InstructionId(0);
   r.outcome.bytes_moved = 10;
   r.outcome.bytes_priced = 20;
   CHECK_THROWS_AS(r.text("text"), InternalError);
