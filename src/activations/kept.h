@@ -107,8 +107,8 @@ struct KeptExtra {
 };
 
 struct KeptValues {
-  // Of registers that have storage of their own: there while the backward of
-  // its layer runs; there from forward to backward.
+  // `alive` registers exist while the backward of their layer runs, `kept` ones
+  // from forward to backward. Both have storage of their own.
   PerRegister<bool> alive;
   PerRegister<bool> kept;
   // The first instruction that needs it, if any does.
@@ -119,7 +119,7 @@ struct KeptValues {
   PerInstruction<KeptExtra> extra_kept;
   // Only its own group sees what an instruction makes.
   PerInstruction<bool> inner;
-  // Of which operands its backward gives gradients.
+  // The operands for which the backward computes gradients.
   PerInstruction<std::vector<RegisterId>> differentiates;
   // Whatever was moved since: a product with a weight gives it; attention does.
   PerRegister<bool> products;

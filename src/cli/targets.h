@@ -87,7 +87,7 @@ struct JudgedTarget {
   Options options;
   Diagnostics diags;               // its own; they keep what they point into
   std::optional<Session> session;  // empty: the diagnostics say why
-  // Where more than parameters is asked for.
+  // Set if the request is about more than parameters.
   std::optional<MemoryAnswer> memory;
   // Tokens that the KV cache has room for beside the rest, where a workload
   // and a limit are given.

@@ -68,7 +68,7 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
-// A manifest without its tensors: all else that reading a model told.
+// A manifest without its tensors: everything else that was read of a model.
 struct ManifestHead {
   std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty

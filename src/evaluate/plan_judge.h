@@ -123,7 +123,7 @@ class PlanJudge {
   Asked asked_;
   const Plan& plan_;
   HeldInput held_;
-  // The same for another optimizer, whose leaves the state rules place anew.
+  // The input for another optimizer, because state rules place its leaves.
   std::optional<HeldInput> other_;
   std::optional<Optimizer> other_of_;
   std::optional<Steps> steps_;

@@ -116,7 +116,7 @@ struct Graph {
   // As the graph file calls them, where that is not the value's own name
   // (core/graph_description.h); empty, or one per output.
   std::vector<std::string> output_names = {};
-  // Where the growth of errors is looked at.
+  // Values at which a run reports how errors grow.
   std::vector<ValueId> probes = {};
   std::vector<SourcePtr> sources = {};  // keeps spans alive
 };

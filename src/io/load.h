@@ -31,7 +31,7 @@ struct ManifestSource {
   ConfigReading reading = {};
 };
 
-// As much of a file as tells what it is.
+// The format of a file is recognised from this many bytes.
 inline constexpr int64_t kHeadBytes = int64_t{1} << 16;
 
 // What a model does not say itself.

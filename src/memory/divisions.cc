@@ -45,7 +45,7 @@ struct DivisionRule {
   bool or_one = false;
 };
 
-// Where the code says so.
+// The code in which frameworks refuse a count that does not divide.
 constexpr const char* kBatch =
     "Megatron-core, num_microbatches_calculator.py; torchtitan, train.py; "
     "JAX, pjit_check_aval_sharding";

@@ -298,13 +298,13 @@ std::optional<ExplainedTensors> explained_tensors(
     const QuantisationFile* beside, Diagnostics& diags) {
   ExplainedTensors explained;
   std::vector<std::string> remarks;
-  const bool told =
+  const bool known =
       with_tensors(config, {architecture, nullptr}, beside, Weights::Stored,
                    remarks, diags, [&](const ConfigTensors& of) {
                      return explain_tensors(of.values, of.model_class, of.dtype,
                                             of.quantisation, explained);
                    });
-  return told ? std::optional(std::move(explained)) : std::nullopt;
+  return known ? std::optional(std::move(explained)) : std::nullopt;
 }
 
 }  // namespace shardplan

@@ -99,19 +99,19 @@ bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
   return a.code == b.code && a.message == b.message && place(a) == place(b);
 }
 
-// Why a side could not be judged; what both lack is told once.
+// Why a side could not be judged; a reason of both is reported once.
 void add_reasons(const BothSides& diff, Diagnostics& diags) {
-  std::vector<const Diagnostic*> told;
+  std::vector<const Diagnostic*> reported;
   for (const JudgedTarget* side : {&diff.before, &diff.after}) {
     diags.keep_sources(side->diags);
     for (const Diagnostic& diagnostic : side->diags.all()) {
       if (!prevents_running(diagnostic.code) ||
-          std::ranges::any_of(told, [&](const Diagnostic* other) {
+          std::ranges::any_of(reported, [&](const Diagnostic* other) {
             return is_same_finding(*other, diagnostic);
           })) {
         continue;
       }
-      told.push_back(&diagnostic);
+      reported.push_back(&diagnostic);
       diags.add(diagnostic);
     }
   }

@@ -183,10 +183,11 @@ class CheckpointReader {
       if (found == tellers_.end()) continue;
       for (const int sure : {0, 1}) {
         const auto& tellers = found->second[static_cast<size_t>(sure)];
-        const bool told = std::ranges::any_of(tellers, [&](const Array* other) {
-          return other->leaf->write_shape != array.leaf->write_shape;
-        });
-        if (told) most = std::max(most, (sure + 1) * (beside ? 2 : 1));
+        const bool confirmed =
+            std::ranges::any_of(tellers, [&](const Array* other) {
+              return other->leaf->write_shape != array.leaf->write_shape;
+            });
+        if (confirmed) most = std::max(most, (sure + 1) * (beside ? 2 : 1));
       }
     }
     return most;
