@@ -164,19 +164,22 @@ std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
   return held;
 }
 
-const HeldInput& PlanJudge::held_for(const Candidate& candidate) {
+const HeldInput* PlanJudge::held_for(const Candidate& candidate,
+                                     Diagnostics& diags) {
   const AskedMemory& asked = asked_.memory;
   if (!candidate.state || !asked.state_rules ||
       candidate.state->optimizer == asked.options.state.optimizer) {
-    return held_;
+    return &held_;
   }
   if (other_of_ != candidate.state->optimizer) {
-    Diagnostics quiet;
     KeptLayers own;
-    other_ = hold(*candidate.state, own, quiet);
+    other_problems_ = {};
+    other_ = hold(*candidate.state, own, other_problems_);
     other_of_ = candidate.state->optimizer;
   }
-  return other_ ? *other_ : held_;
+  if (other_) return &*other_;
+  diags.add_all(other_problems_);
+  return nullptr;
 }
 
 Workload PlanJudge::workload_of(const Candidate& candidate) const {
@@ -184,8 +187,8 @@ Workload PlanJudge::workload_of(const Candidate& candidate) const {
   return asked_.memory.workload.value_or(Workload());
 }
 
-BudgetOptions PlanJudge::options_of(const Candidate& candidate) {
-  const HeldInput& held = held_for(candidate);
+BudgetOptions PlanJudge::options_of(const Candidate& candidate,
+                                    const HeldInput& held) {
   BudgetOptions how = held.options;
   if (candidate.state) {
     AxisNames token_axes = std::move(how.state.token_axes);
@@ -235,15 +238,19 @@ std::vector<std::string> PlanJudge::report_shapes(const Candidate& candidate,
 
 std::optional<Budget> PlanJudge::budget(const Candidate& candidate,
                                         Diagnostics& diags) {
-  return make_budget(asked_.model.manifest, plan_, *held_for(candidate).groups,
-                     options_of(candidate), diags);
+  const HeldInput* const held = held_for(candidate, diags);
+  if (held == nullptr) return std::nullopt;
+  return make_budget(asked_.model.manifest, plan_, *held->groups,
+                     options_of(candidate, *held), diags);
 }
 
 std::optional<JudgedStep> PlanJudge::step(const Candidate& candidate,
                                           const Budget& budget,
                                           Diagnostics& diags) {
-  return steps().judge(workload_of(candidate), options_of(candidate), budget,
-                       step_of(candidate), diags);
+  const HeldInput* const held = held_for(candidate, diags);
+  if (held == nullptr) return std::nullopt;
+  return steps().judge(workload_of(candidate), options_of(candidate, *held),
+                       budget, step_of(candidate), diags);
 }
 
 std::optional<ServingInput> PlanJudge::serving_of(const Candidate& candidate,
@@ -290,7 +297,10 @@ std::optional<Judgement> PlanJudge::judge(const Candidate& candidate,
 
 std::optional<WorkloadHeadroom> PlanJudge::headroom(const Candidate& candidate,
                                                     const Budget& budget) {
-  const BudgetOptions how = options_of(candidate);
+  Diagnostics known;  // the budget has reported them
+  const HeldInput* const held = held_for(candidate, known);
+  if (held == nullptr) return std::nullopt;
+  const BudgetOptions how = options_of(candidate, *held);
   if (!how.kv || !how.limit) return std::nullopt;
   if (!how.stages) {
     const auto layers = kv_layers(asked_.model.manifest.facts);

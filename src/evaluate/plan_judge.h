@@ -114,11 +114,13 @@ class PlanJudge {
       : asked_(asked), plan_(plan) {}
   std::optional<HeldInput> hold(const StateOptions& state, KeptLayers& kept,
                                 Diagnostics& diags) const;
-  BudgetOptions options_of(const Candidate& candidate);
+  static BudgetOptions options_of(const Candidate& candidate,
+                                  const HeldInput& held);
   StepOptions step_of(const Candidate& candidate) const;  // sized
   Workload workload_of(const Candidate& candidate) const;
-  // The input for the candidate's optimizer.
-  const HeldInput& held_for(const Candidate& candidate);
+  // The input for the candidate's optimizer. Null, with the reason reported, if
+  // its state cannot be placed.
+  const HeldInput* held_for(const Candidate& candidate, Diagnostics& diags);
 
   Asked asked_;
   const Plan& plan_;
@@ -126,6 +128,7 @@ class PlanJudge {
   // The input for another optimizer, because state rules place its leaves.
   std::optional<HeldInput> other_;
   std::optional<Optimizer> other_of_;
+  Diagnostics other_problems_;
   std::optional<Steps> steps_;
 };
 
