@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -87,7 +88,7 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
     for (const Pieces& pieces : names) {
       if (distinct.size() > kMaxAlternatives) break;
       const std::string_view piece = pieces[pieces.size() - 1 - i];
-      if (std::ranges::find(distinct, piece) == distinct.end()) {
+      if (!contains(distinct, piece)) {
         distinct.push_back(piece);
       }
     }
@@ -180,9 +181,8 @@ std::optional<std::string> respelled(std::string_view pattern,
                                      std::span<const std::string> names) {
   const std::vector<std::string> words = words_of(names);
   const auto is_somewhere = [&](std::string_view word) {
-    return std::ranges::any_of(names, [&](const std::string& name) {
-      return name.find(word) != name.npos;
-    });
+    return std::ranges::any_of(
+        names, [&](const std::string& name) { return contains(name, word); });
   };
   // `embed_token` is in `embed_tokens`, and so not what is wrong with a pattern
   // unless nothing else is.

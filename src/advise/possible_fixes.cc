@@ -9,6 +9,7 @@
 #include "advise/name_pattern.h"
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/findings.h"
 #include "resolve/correct.h"
 
@@ -198,10 +199,9 @@ std::optional<std::string> pattern_before(const Found& found,
 AxisNames free_axes(const Plan& plan, const PartitionSpec& spec) {
   AxisNames free;
   for (const Axis& axis : plan.mesh.axes()) {
-    const bool used =
-        std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
-          return std::ranges::find(axes, axis.name) != axes.end();
-        });
+    const bool used = std::ranges::any_of(
+        spec.dims,
+        [&](const AxisNames& axes) { return contains(axes, axis.name); });
     if (axis.size > 1 && !used) free.push_back(axis.name);
   }
   return free;

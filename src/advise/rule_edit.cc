@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 bool is_editable(const Rule& rule) {
@@ -105,7 +106,7 @@ RulePlaces::RulePlaces(const RuleSet& rules) {
   for (auto& [source, file] : files_) {
     std::ranges::sort(file.items, {}, &Span::begin);
     const std::string_view text = source->text();
-    file.line_end = text.find("\r\n") == std::string_view::npos ? "\n" : "\r\n";
+    file.line_end = !contains(text, "\r\n") ? "\n" : "\r\n";
     file.line_starts = {0};
     for (size_t at = text.find('\n'); at != std::string_view::npos;
          at = text.find('\n', at + 1)) {
@@ -229,12 +230,11 @@ bool is_reserved(std::string_view name) {
   constexpr std::string_view kWords[] = {"null",  "Null",  "NULL",
                                          "true",  "True",  "TRUE",
                                          "false", "False", "FALSE"};
-  return std::find(std::begin(kWords), std::end(kWords), name) !=
-         std::end(kWords);
+  return contains(kWords, name);
 }
 
 std::string axis_source(const AxisName& axis, bool quoted) {
-  return quoted || is_reserved(axis) ? json_text(axis) : axis;
+  return quoted || is_reserved(axis) ? json_text(axis) : axis.text();
 }
 
 std::string entry_source(const AxisNames& axes, bool quoted) {
@@ -249,8 +249,8 @@ std::string entry_source(const AxisNames& axes, bool quoted) {
 
 // In YAML single quotes save doubling backslashes.
 std::string pattern_source(std::string_view pattern, bool quoted) {
-  const bool plain = pattern.find('\'') == std::string_view::npos;
-  if (quoted || !plain || pattern.find('\\') == std::string_view::npos) {
+  const bool plain = !contains(pattern, '\'');
+  if (quoted || !plain || !contains(pattern, '\\')) {
     return json_text(pattern);
   }
   return "'" + std::string(pattern) + "'";
@@ -282,7 +282,7 @@ Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
   const uint64_t kept = rule.dim_where[std::min(before, after) - 1].end;
   if (after < before) {
     const Span rest{rule.spec_where.file, kept, rule.dim_where.back().end};
-    if (rest.text().find('#') != std::string_view::npos) return {};
+    if (contains(rest.text(), '#')) return {};
     edits.push_back({rest, ""});
   } else if (after > before) {
     std::string more;
@@ -505,7 +505,8 @@ void add_hunk(const std::vector<EditStep>& steps, size_t first, size_t end,
 
 std::string unified_diff(std::string_view path, std::string_view before,
                          std::string_view after) {
-  const std::vector<EditStep> steps = steps_of(lines_of(before), lines_of(after));
+  const std::vector<EditStep> steps =
+      steps_of(lines_of(before), lines_of(after));
   std::string out;
   for (size_t i = 0; i < steps.size();) {
     if (steps[i].sign == ' ') {

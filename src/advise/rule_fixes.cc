@@ -148,10 +148,9 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
     const auto most = std::ranges::max_element(
         known->second,
         [](const auto& a, const auto& b) { return a.second < b.second; });
-    const bool taken =
-        std::ranges::any_of(most->first, [&](const AxisName& axis) {
-          return std::ranges::find(used, axis) != used.end();
-        });
+    const bool taken = std::ranges::any_of(
+        most->first,
+        [&](const AxisName& axis) { return contains(used, axis); });
     if (taken) continue;
     spec.dims[d] = most->first;
     used.insert(used.end(), most->first.begin(), most->first.end());
@@ -191,7 +190,7 @@ void add_unmatched(const Found& found, PossibleFixes& all) {
   }
   const PartitionSpec replicated;
   for (const PartitionSpec& spec : specs) append(spec, 0);
-  if (std::ranges::find(specs, replicated) == specs.end()) {
+  if (!contains(specs, replicated)) {
     append(replicated, specs.empty() ? 0 : 2);
   }
 }
@@ -343,7 +342,7 @@ namespace {
 bool is_known(const Plan& plan, const AxisName& axis) {
   const AxisNames& declared = plan.declared_axes;
   return plan.mesh.find(axis) || axis == kUnconstrained ||
-         std::ranges::find(declared, axis) != declared.end();
+         contains(declared, axis);
 }
 
 const PartitionSpec& spec_of(const Found& found) {
@@ -382,7 +381,7 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   if (known.size() == 1 && meant.empty()) meant.push_back(known.front());
   for (const std::string& axis : meant) {
     PartitionSpec spec = asked;
-    std::ranges::replace(spec.dims[dim], subject.axis, axis);
+    std::ranges::replace(spec.dims[dim], AxisName(subject.axis), axis);
     respec(found, spec, 0, all);
   }
   PartitionSpec without = asked;
@@ -415,11 +414,11 @@ void add_repeated(const Found& found, PossibleFixes& all) {
   earlier_gone.dims[dim].clear();
   for (const AxisName& axis : asked.dims[dim]) {
     AxisNames& now = earlier_gone.dims[dim];
-    if (std::ranges::find(now, axis) == now.end()) now.push_back(axis);
+    if (!contains(now, axis)) now.push_back(axis);
   }
   for (size_t i = 0; i < dim; ++i) {
     std::erase_if(earlier_gone.dims[i], [&](const AxisName& axis) {
-      return std::ranges::find(asked.dims[dim], axis) != asked.dims[dim].end();
+      return contains(asked.dims[dim], axis);
     });
   }
   if (earlier_gone != later_gone) respec(found, earlier_gone, 0, all);

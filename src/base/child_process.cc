@@ -20,6 +20,7 @@
 #include "base/real_host.h"
 #include "base/real_output.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -356,7 +357,7 @@ bool is_program(const std::string& path) {
 
 // A folder of PATH that depends on where we stand may be anybody's.
 std::string find_program(const std::string& name, std::string_view folders) {
-  if (name.find('/') != std::string::npos) return name;
+  if (contains(name, '/')) return name;
   while (!folders.empty()) {
     const size_t colon = std::min(folders.find(':'), folders.size());
     const std::string folder(folders.substr(0, colon));

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/real_host.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -107,7 +108,7 @@ bool ends_the_program(int signal) {
   constexpr std::array<int, 9> kOthers = {SIGKILL, SIGSTOP, SIGTSTP,
                                           SIGTTIN, SIGTTOU, SIGCHLD,
                                           SIGCONT, SIGURG,  SIGWINCH};
-  return std::ranges::find(kOthers, signal) == kOthers.end();
+  return !contains(kOthers, signal);
 }
 
 // A stack that overflowed has no room for a handler.

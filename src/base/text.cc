@@ -473,8 +473,7 @@ bool is_plain_ascii(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  const bool hashes = text.find('#') != std::string_view::npos &&
-                      text.find('#') != text.rfind('#');
+  const bool hashes = contains(text, '#') && text.find('#') != text.rfind('#');
   if (is_plain_ascii(text) && !hashes) return std::string(text);
   std::string out;
   out.reserve(text.size());

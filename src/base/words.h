@@ -3,6 +3,8 @@
 // up, lines and numbers in a text, and the known word that was meant.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -35,6 +37,20 @@ auto* find_named(Range&& range, std::string_view name) {
     if (each.name == name) return &each;
   }
   return static_cast<decltype(&*std::begin(range))>(nullptr);
+}
+
+// Whether it is an item of the range.
+template <typename Range, typename Item>
+requires(!std::convertible_to<const Range&, std::string_view>) bool contains(
+    const Range& range, const Item& item) {
+  return std::find(std::begin(range), std::end(range), item) != std::end(range);
+}
+// Whether it is a part of the text.
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+inline bool contains(std::string_view text, char part) {
+  return text.find(part) != text.npos;
 }
 
 // The names of all, in their order.

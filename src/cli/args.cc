@@ -130,9 +130,7 @@ void check_settings(const CommandLine& line, Diagnostics& diags) {
                title_of(setting) + " does not apply to `" +
                    std::string(line.command->name) + "`")
         .help(takers_text(*setting.flag) + " take" +
-              (setting.flag->commands.find(' ') == std::string_view::npos
-                   ? "s it"
-                   : " it"));
+              (!contains(setting.flag->commands, ' ') ? "s it" : " it"));
   }
 }
 

@@ -150,7 +150,7 @@ class Reader {
 
  private:
   bool may_read(const std::string& path, Span from) {
-    if (std::ranges::find(paths_, path) != paths_.end()) {
+    if (contains(paths_, path)) {
       diags_.error(Code::Usage, from, in_backticks(path) + " extends itself");
       return false;
     }

@@ -147,8 +147,8 @@ std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {
 }
 
 AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
-  AxisNames axes = split_list(setting.value);
-  for (const AxisName& axis : axes) {
+  const std::vector<std::string> axes = split_list(setting.value);
+  for (const std::string& axis : axes) {
     if (is_axis_name(axis)) continue;
     diags
         .error(Code::Usage, setting.where,
@@ -158,7 +158,7 @@ AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
             "names of letters, digits and `_`, without blanks, are accepted, "
             "e.g. `dp,fsdp,tp`");
   }
-  return axes;
+  return {axes.begin(), axes.end()};
 }
 
 std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
@@ -216,7 +216,7 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
-  if (std::ranges::find(choices, setting.value) != choices.end()) return true;
+  if (contains(choices, setting.value)) return true;
   suggest(
       diags.error(Code::Usage, setting.where,
                   must_be(setting, "one of " + quoted_names(choices, " or "))),

@@ -45,8 +45,7 @@ bool has_unicode(Host& host) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string locale = lower_case(variable(host, name));
     if (locale.empty()) continue;
-    return locale.find("utf-8") != std::string::npos ||
-           locale.find("utf8") != std::string::npos;
+    return contains(locale, "utf-8") || contains(locale, "utf8");
   }
   return false;
 }

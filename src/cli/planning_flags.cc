@@ -94,7 +94,7 @@ const std::vector<Flag>& planning_flags() {
        [](auto& s, auto& o, auto&) {
          // A shipped one is a name, whatever stands in the folder.
          const auto names = architecture_names();
-         const bool shipped = std::ranges::find(names, s.value) != names.end();
+         const bool shipped = contains(names, s.value);
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
@@ -103,7 +103,7 @@ const std::vector<Flag>& planning_flags() {
        "inspect check resolve analyze sweep export diff",
        [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
-         const bool shipped = std::ranges::find(names, s.value) != names.end();
+         const bool shipped = contains(names, s.value);
          o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
       {"dialect", Takes::Choice, "NAME", "Inputs",

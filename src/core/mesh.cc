@@ -122,10 +122,6 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
 
 }  // namespace
 
-bool contains(const AxisNames& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 bool is_axis_name(std::string_view text) {
   return !text.empty() && starts_name(text.front()) &&
          std::ranges::all_of(text, is_name_character);
@@ -139,14 +135,14 @@ Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
   }
 }
 
-std::optional<size_t> Mesh::find(std::string_view name) const {
+std::optional<size_t> Mesh::find(const AxisName& name) const {
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].name == name) return i;
   }
   return std::nullopt;
 }
 
-int64_t Mesh::size_of(std::string_view name) const {
+int64_t Mesh::size_of(const AxisName& name) const {
   const std::optional<size_t> index = find(name);
   return index ? axes_[*index].size : 1;
 }
@@ -298,7 +294,7 @@ Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
       diags.error(Code::InvalidMesh, where,
                   "there are " + std::to_string(sizes) + " sizes for " +
                       plural(std::ssize(names), "axis"));
-  report.fact("the axes are " + quoted_names(names, ", "));
+  report.fact("the axes are " + quoted_names(texts_of(names), ", "));
   return report;
 }
 
@@ -318,13 +314,12 @@ std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
                                        Diagnostics& diags) {
   const size_t colon = part.text().find(':');
   const Span name{part.file, part.begin, part.begin + colon};
-  if (colon == std::string_view::npos ||
-      std::ranges::find(names, name.text()) == names.end()) {
+  if (colon == std::string_view::npos || !contains(names, name.text())) {
     return diags
         .error(Code::InvalidMesh, part,
                in_backticks(part.text().substr(0, colon)) +
                    " is not one of the axes")
-        .fact("the axes are " + quoted_names(names, ", "));
+        .fact("the axes are " + quoted_names(texts_of(names), ", "));
   }
   const Span size{part.file, part.begin + colon + 1, part.end};
   const auto number = parse_size(size, diags);
@@ -350,7 +345,7 @@ std::optional<std::vector<AxisRequest>> axes_of_dims(
 std::optional<std::vector<AxisRequest>> parse_mesh_dims(
     const SourceFile& source, const AxisNames& names, Diagnostics& diags) {
   const std::vector<Span> parts = split_at(source);
-  if (source.text().find(':') == std::string_view::npos) {
+  if (!contains(source.text(), ':')) {
     std::vector<int64_t> sizes;
     for (const Span& part : parts) {
       const auto size = parse_size(part, diags);

@@ -15,12 +15,9 @@
 
 #include "base/diagnostic.h"
 #include "base/source.h"
+#include "core/axis_name.h"
 
 namespace shardplan {
-
-using AxisName = std::string;
-using AxisNames = std::vector<AxisName>;
-bool contains(const AxisNames& names, std::string_view name);
 
 struct Axis {
   AxisName name;
@@ -42,9 +39,9 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   int64_t devices() const { return devices_; }
   // Index of an axis by name, major to minor.
-  std::optional<size_t> find(std::string_view name) const;
+  std::optional<size_t> find(const AxisName& name) const;
   // 1 for an axis that the mesh does not have.
-  int64_t size_of(std::string_view name) const;
+  int64_t size_of(const AxisName& name) const;
   // Coordinates of a device, one per axis. REQUIRES: 0 <= device < devices().
   std::vector<int64_t> coordinates(int64_t device) const;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/forward/parameter_names.h"
 #include "model/units.h"
@@ -30,10 +31,8 @@ bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
   const bool is_flat = stored.shape.size() == 1 ||
                        (stored.shape.size() == 2 && stored.shape.back() == 1);
   const bool keeps_one = std::any_of(
-      matrix.shape.begin(), matrix.shape.end(), [&](const int64_t size) {
-        return std::find(stored.shape.begin(), stored.shape.end(), size) !=
-               stored.shape.end();
-      });
+      matrix.shape.begin(), matrix.shape.end(),
+      [&](const int64_t size) { return contains(stored.shape, size); });
   if (!is_flat && !keeps_one) return false;
   constexpr int kByte = 8;
   constexpr int kWord = 8 * kByte;

@@ -98,7 +98,7 @@ std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
       of.pp *= axis.size;
     } else if (is_tensor_axis(axis.name)) {
       of.tp *= axis.size;
-    } else if (std::ranges::count(kEngineDataAxes, axis.name) > 0) {
+    } else if (contains(kEngineDataAxes, axis.name)) {
       of.dp *= axis.size;
     } else {
       return diags

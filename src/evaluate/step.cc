@@ -11,6 +11,7 @@
 #include "activations/step_memory.h"
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/facts.h"
 #include "core/partition_axis.h"
 #include "evaluate/fit.h"
@@ -113,7 +114,7 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
     std::pair one(manifest.type(i), trained.empty() || trained[i]);
     // The size of one number follows from the dtype alone.
     one.first.shape = {};
-    if (std::find(adapters.begin(), adapters.end(), one) == adapters.end()) {
+    if (!contains(adapters, one)) {
       adapters.push_back(std::move(one));
     }
   }
@@ -218,7 +219,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
 
 std::vector<bool> frozen_of(const Manifest& manifest,
                             const TrainedParameters& trained) {
-  if (std::find(trained.begin(), trained.end(), false) == trained.end()) {
+  if (!contains(trained, false)) {
     return {};
   }
   std::vector<bool> frozen(trained.size());

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/checks.h"
 #include "graph/graph.h"
 #include "model/model.h"
@@ -20,9 +21,6 @@ namespace {
 template <typename Input>
 void run_checks(const Input& input, std::span<const Needs> sides,
                 Diagnostics& diags) {
-  const auto contains = [](const auto& all, auto one) {
-    return std::ranges::find(all, one) != all.end();
-  };
   for (const Check& check : checks()) {
     if (!contains(sides, check.needs)) continue;
     const auto before = static_cast<std::ptrdiff_t>(diags.all().size());

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
@@ -33,11 +34,6 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return names.size() > kShown ? text + ", .." : text;
 }
 
-template <typename Names>
-bool contains(const Names& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 // Words for the same kind of parallelism.
 constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
@@ -59,15 +55,15 @@ AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
       if (contains(words, name)) return name;
     }
   }
-  if (is_word || axis.size() < kShortest) return "";
-  return nearest(axis, absent).value_or("");
+  if (is_word || axis.text().size() < kShortest) return "";
+  return nearest(axis, texts_of(absent)).value_or("");
 }
 
 // Whether one of these, which neither the mesh nor a declaration has, may be
 // meant to be `axis`: that is reported as an unknown axis (SP201), and by what
 // is near to it there.
 bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
-  const AxisNames known = {axis};
+  const std::vector<std::string> known = {axis};
   return !meant_axis(unknown, axis).empty() ||
          std::ranges::any_of(unknown, [&](const AxisName& name) {
            return nearest(name, known).has_value();
@@ -96,9 +92,9 @@ void report_unmentioned(const LintInput& input,
   const Mesh& mesh = input.plan.mesh;
   const AxisNames named = axes_in_specs(input.plan);
   const std::string used =
-      named.empty()
-          ? "the rules declare " + quoted_list(input.plan.declared_axes)
-          : "the rules use " + quoted_list(named);
+      named.empty() ? "the rules declare " +
+                          quoted_list(texts_of(input.plan.declared_axes))
+                    : "the rules use " + quoted_list(texts_of(named));
   auto report = diags.report(
       Code::UnmentionedAxis, {},
       !meant.empty() ? used + "; the mesh has " + in_backticks(axis) +
@@ -164,7 +160,7 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   if (absent.empty()) return;
   auto report =
       diags.report(Code::AbsentAxis, {},
-                   "the mesh lacks " + quoted_list(absent) +
+                   "the mesh lacks " + quoted_list(texts_of(absent)) +
                        ", which the rules declare: counted as size 1");
   report.fact(
       (parameters == 1
@@ -257,9 +253,8 @@ SplitName split_name(std::string_view name) {
   if (name.size() > 4 && name.starts_with("['") && name.ends_with("']")) {
     return split_at(Scheme::KeyPath, name.substr(2, name.size() - 4), "']['");
   }
-  return name.find('/') == std::string_view::npos
-             ? split_at(Scheme::Dots, name, ".")
-             : split_at(Scheme::Slashes, name, "/");
+  return !contains(name, '/') ? split_at(Scheme::Dots, name, ".")
+                              : split_at(Scheme::Slashes, name, "/");
 }
 
 std::string joined(Scheme scheme, const std::vector<std::string>& parts) {

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
@@ -374,7 +375,7 @@ std::vector<std::string> helps_for_entries(
         std::string help = "add `" + *entry + "` to " +
                            std::string(form->unordered) +
                            ", which shards the rest of that block";
-        if (std::ranges::find(helps, help) == helps.end()) {
+        if (!contains(helps, help)) {
           helps.push_back(std::move(help));
         }
       }

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
 #include "model/units.h"
@@ -19,7 +20,7 @@ namespace shardplan {
 namespace {
 
 std::string axis_word(const AxisNames& axes) {
-  return (axes.size() == 1 ? "axis " : "axes ") + quoted_names(axes);
+  return (axes.size() == 1 ? "axis " : "axes ") + quoted_names(texts_of(axes));
 }
 
 std::string sized(const Mesh& mesh, const AxisNames& axes) {
@@ -84,7 +85,7 @@ std::set<std::string> keep_whole(const LintInput& input,
   std::set<std::string> names;
   for (const Unit& unit : units) {
     const AxisNames cutting = cutting_axes(unit, axes);
-    if (std::ranges::find(cutting, axis) == cutting.end()) continue;
+    if (!contains(cutting, axis)) continue;
     const int64_t others = shard_count(mesh, cutting) / mesh.size_of(axis);
     if (std::erase_if(sizes, [&](int64_t size) {
           return is_cut(unit, size * others, input.plan.declarations);
@@ -280,7 +281,7 @@ class Entries {
 bool is_declared(const LintInput& input, const AxisName& axis) {
   if (input.rules == nullptr) return false;
   const AxisNames& declared = input.rules->declared_axes;
-  return std::ranges::find(declared, axis) != declared.end();
+  return contains(declared, axis);
 }
 
 void explain_unknown(const LintInput& input, const AxisName& axis,

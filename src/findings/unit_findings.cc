@@ -313,7 +313,7 @@ std::string whole_text(const LintInput& input, const Finding& finding,
   std::erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
                 [&](const AxisName& a) {
                   const AxisNames& cutting = finding.split.axes;
-                  return std::ranges::find(cutting, a) != cutting.end();
+                  return contains(cutting, a);
                 });
   measure(whole, input.plan.mesh, input.plan.on_indivisible);
   return "kept whole on every device they would take " +
@@ -397,7 +397,7 @@ void check_split_units(const LintInput& input, Diagnostics& diags) {
 namespace {
 
 bool has_parameter(const AxisNames& axes, const AxisName& axis) {
-  return std::ranges::find(axes, axis) != axes.end();
+  return contains(axes, axis);
 }
 
 // Told as SP208.

@@ -105,7 +105,7 @@ const char* cause_words(const CollectiveUse& use) {
 std::string title_of_uses(const std::vector<UsePair>& pairs) {
   const CollectiveUse& first = pairs.front().any();
   std::string text(collective_name(first.kind));
-  text += " over " + joined(first.axes, ",");
+  text += " over " + joined(texts_of(first.axes), ",");
   text += (first.after_product ? " after " : " of ") + first.what;
   if (pairs.size() > 1) {
     text += " and " + std::to_string(pairs.size() - 1) + " more";

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/partition_axis.h"
 #include "gate/spec_changes.h"
 #include "resolve/name_resolution.h"
@@ -156,7 +157,7 @@ struct InArray {
 InArray in_array(const Labels& side, const LogicalMapping& mapping,
                  const AxisLabels& labels, size_t i) {
   InArray here;
-  here.is_known = side.of.count(labels[i]) > 0;
+  here.is_known = side.of.contains(labels[i]);
   if (mapping.dims.empty()) return here;
   const LogicalDim& dim = mapping.dims[i];
   here.axes = dim.axes;
@@ -308,8 +309,8 @@ void add_all_contests(const std::vector<LabelName>& all,
                           " were looked at for axes that both claim");
   }
   for (const auto& [a, b] : pairs) {
-    const bool is_known = together.count({a, b}) > 0 ||
-                          (placed.count(a) > 0 && placed.count(b) > 0);
+    const bool is_known =
+        together.contains({a, b}) || (placed.contains(a) && placed.contains(b));
     if (is_known) continue;
     add_contests({{a, b}, "", "", RuleSetChange::From::Nowhere}, before, after,
                  told, changes);
@@ -350,7 +351,7 @@ void add_label_changes(const RuleComparison& comparison,
   const Labels after(comparison.after);
   std::vector<LabelName> all = after.order;
   for (const LabelName& label : before.order) {
-    if (after.of.count(label) == 0) all.push_back(label);
+    if (!after.of.contains(label)) all.push_back(label);
   }
   for (const LabelName& label : all) {
     add_own_changes(label, before, after, found.changes);

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "resolve/python_regex.h"
 
 namespace shardplan {
@@ -382,7 +383,7 @@ std::vector<std::string> joined_samples(const PatternSample& a,
   add_in_order(b, a, all);
   std::vector<std::string> distinct;
   for (std::string& text : all) {
-    if (text.empty() || std::ranges::find(distinct, text) != distinct.end()) {
+    if (text.empty() || contains(distinct, text)) {
       continue;
     }
     distinct.push_back(std::move(text));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/words.h"
 #include "gate/pattern_samples.h"
 #include "resolve/match.h"
 
@@ -136,10 +137,10 @@ class Winners {
     return takeovers_;
   }
   bool has_takeover(int before, int after) const {
-    return takeovers_.count({before, after}) > 0;
+    return takeovers_.contains({before, after});
   }
   bool decided_in_models(int before) const {
-    return decided_in_models_.count(before) > 0;
+    return decided_in_models_.contains(before);
   }
   bool gave_up() const { return searches_ > kMostSearches; }
 
@@ -151,7 +152,7 @@ class Winners {
                          pairing_.after_of[static_cast<size_t>(was)] == is;
     if (is_same) return;
     const std::pair<int, int> key = {was, is};
-    if (takeovers_.count(key) > 0) return;
+    if (takeovers_.contains(key)) return;
     if (was != kNoRule && is != kNoRule &&
         alike_.before[static_cast<size_t>(was)] ==
             alike_.after[static_cast<size_t>(is)]) {
@@ -362,7 +363,7 @@ std::string with_slashes(std::string_view name) {
   std::ranges::replace(text, '.', '/');
   constexpr std::string_view kWeight = "/weight";
   if (text.ends_with(kWeight)) {
-    const bool is_embedding = text.find("embed") != std::string::npos;
+    const bool is_embedding = contains(text, "embed");
     text.resize(text.size() - kWeight.size());
     text += is_embedding ? "/embedding" : "/kernel";
   }
@@ -462,8 +463,8 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   const AlikeNumbers alike = alike_numbers(lists);
   const std::vector<bool> kept = kept_in_place(pairing);
   Winners winners(pairing, alike, *before, *after);
-  const bool is_same_list = lists.before.size() == lists.after.size() &&
-                            std::ranges::find(kept, false) == kept.end();
+  const bool is_same_list =
+      lists.before.size() == lists.after.size() && !contains(kept, false);
   if (!is_same_list) ask_known_names(lists, names, pairing, kept, winners);
   bool left_out = false;
   std::map<int, Unwitnessed> open_of;  // by mover

@@ -52,7 +52,7 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
 
 bool names_unconstrained(const PartitionSpec& spec) {
   return std::ranges::any_of(spec.dims, [](const AxisNames& axes) {
-    return std::ranges::find(axes, kUnconstrained) != axes.end();
+    return contains(axes, kUnconstrained);
   });
 }
 
@@ -101,11 +101,11 @@ bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
   std::set<AxisName> seen;
   for (const AxisNames& axes : spec.dims) {
     for (const AxisName& axis : axes) {
-      const bool marked = axis.starts_with(kMesh);
-      const AxisName name = marked ? axis.substr(kMesh.size()) : axis;
+      const bool marked = axis.text().starts_with(kMesh);
+      const AxisName name =
+          marked ? AxisName(axis.text().substr(kMesh.size())) : axis;
       const AxisNames& declared = rules.declared_axes;
-      const bool known = marked || mesh.find(name) ||
-                         std::ranges::find(declared, name) != declared.end();
+      const bool known = marked || mesh.find(name) || contains(declared, name);
       if (!known && (!is_axis_name(name) || is_logical_name(name, rules) ||
                      find_semantic_token(name, true))) {
         continue;
@@ -262,8 +262,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
   for (const LogicalRule& rule : rules.logical_rules) {
     for (const AxisName& axis : rule.axes) {
       const AxisNames& declared = rules.declared_axes;
-      if (input.plan.mesh.find(axis) ||
-          std::ranges::find(declared, axis) == declared.end()) {
+      if (input.plan.mesh.find(axis) || !contains(declared, axis)) {
         continue;
       }
       // Left out, it would block no later rule.

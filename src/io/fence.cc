@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/paths.h"
 
 namespace shardplan {
@@ -95,7 +96,7 @@ std::optional<FileInfo> FencedHost::file_info(const std::string& path) {
   // A link to a file is no folder. That is said of links in the folder alone.
   const std::string folder = directory_of(path);
   const bool is_inside = !path.starts_with('/') || is_below(path, root_);
-  if (!folder.empty() && is_inside && path.find("..") == std::string::npos) {
+  if (!folder.empty() && is_inside && !contains(path, "..")) {
     const auto above = below().file_info(folder);
     if (above && !above->directory) return std::nullopt;
   }

@@ -63,7 +63,7 @@ const ManifestFormat* recognize_manifest(const std::string& path,
                                                                : nullptr;
   for (const ManifestFormat& format : manifest_formats()) {
     const bool is_last = &format == &manifest_formats().back();
-    if (is_last && head.find('\0') != std::string_view::npos) break;
+    if (is_last && contains(head, '\0')) break;
     // A pointer or a damaged file; JSON under that name is what it says it is.
     if (is_last && named != nullptr && !head.starts_with('{')) break;
     if (format.recognize(head)) return &format;
@@ -141,7 +141,7 @@ std::optional<Manifest> read_directory(const std::string& path,
                                        Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
   const auto has = [&](std::string_view name) {
-    return std::ranges::find(entries, name) != entries.end();
+    return contains(entries, name);
   };
   if (has(kIndexName)) {
     return read_file(path_in(path, kIndexName, host), reading, host, diags);
@@ -615,7 +615,7 @@ const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
 void check_answers(std::span<const RuleAnswer> answers,
                    std::span<const std::string> questions, Diagnostics& diags) {
   for (const RuleAnswer& answer : answers) {
-    if (std::ranges::find(questions, answer.name) != questions.end()) continue;
+    if (contains(questions, answer.name)) continue;
     auto report = diags.error(
         Code::Usage, answer.where,
         "`--set " + answer.name + "`: no rules depend on this name");

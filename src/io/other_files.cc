@@ -117,7 +117,7 @@ const std::vector<OtherConfig>& other_configs() {
 
 bool has_key(std::string_view text, std::string_view key) {
   if (key.front() == '\n' && text.starts_with(key.substr(1))) return true;
-  return text.find(key) != std::string_view::npos;
+  return contains(text, key);
 }
 
 // Null where the text is none of them.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -25,9 +26,7 @@ constexpr std::array<std::string_view, 6> kOutOf = {
 enum class Way : uint8_t { Into, OutOf };
 
 std::optional<Way> way_of(std::string_view module) {
-  const auto is_in = [&](const auto& names) {
-    return std::ranges::find(names, module) != names.end();
-  };
+  const auto is_in = [&](const auto& names) { return contains(names, module); };
   if (is_in(kInto)) return Way::Into;
   if (is_in(kOutOf)) return Way::OutOf;
   return std::nullopt;
@@ -146,7 +145,7 @@ void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   rest.by_dialect = true;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
-  if (std::ranges::find(axes, axis) == axes.end()) axes.emplace_back(axis);
+  if (!contains(axes, axis)) axes.emplace_back(axis);
   rules.run_as = RunAs::Hooks;
   rules.form = &kHooksForm;
 }

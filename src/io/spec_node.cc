@@ -211,7 +211,8 @@ PartitionSpec preset_spec(const ShardingPreset& preset) {
   PartitionSpec spec;
   for (const SemanticEntry& entry : preset.entries) {
     const bool is_none = entry.tokens == std::vector<std::string>{"_"};
-    spec.dims.push_back(is_none ? AxisNames() : entry.tokens);
+    AxisNames& axes = spec.dims.emplace_back();
+    if (!is_none) axes.assign(entry.tokens.begin(), entry.tokens.end());
   }
   return spec;
 }

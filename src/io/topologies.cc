@@ -87,9 +87,8 @@ std::optional<Sized> split_size(std::string_view name) {
 
 bool has_size(const TpuFamily& family, int64_t size) {
   const auto& sizes = family.sizes;
-  return std::ranges::find(sizes, size) != sizes.end() ||
-         (family.step > 0 && size % family.step == 0 &&
-          size <= family.most.value);
+  return contains(sizes, size) || (family.step > 0 && size % family.step == 0 &&
+                                   size <= family.most.value);
 }
 
 // "v5p counts cores, 2 a chip", "v5e counts chips"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/tensor_name.h"
 
@@ -31,15 +32,11 @@ std::vector<std::string_view> components_of(std::string_view name) {
   return parts;
 }
 
-bool contains(std::string_view text, std::string_view word) {
-  return text.find(word) != std::string_view::npos;
-}
-
 template <size_t N>
 bool any_is(const std::vector<std::string_view>& parts,
             const std::array<std::string_view, N>& words) {
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
-    return std::find(words.begin(), words.end(), part) != words.end();
+    return contains(words, part);
   });
 }
 
@@ -350,8 +347,7 @@ bool projects(const Manifest& manifest, const LayerGroup& head) {
   const size_t last = head.name.find_last_of("./");
   const std::string_view module =
       std::string_view(head.name).substr(last + 1);  // npos + 1: all of it
-  const bool is_head =
-      std::find(kHeads.begin(), kHeads.end(), module) != kHeads.end();
+  const bool is_head = contains(kHeads, module);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const Shape& shape = manifest.type(i).shape;
@@ -447,9 +443,7 @@ std::shared_ptr<const ParameterStages> parameter_stages(
   for (const Placement& placement : plan.placements) {
     cut_by_axis.push_back(std::any_of(
         placement.spec.dims.begin(), placement.spec.dims.end(),
-        [&](const AxisNames& axes) {
-          return std::find(axes.begin(), axes.end(), stages.axis) != axes.end();
-        }));
+        [&](const AxisNames& axes) { return contains(axes, stages.axis); }));
   }
   Diagnostics known;  // whoever budgets the stages reports them
   const auto made =
@@ -475,7 +469,7 @@ std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
   for (size_t i = 0; i < groups.groups.size(); ++i) {
     const LayerGroup& group = groups.groups[i];
     const std::vector<int64_t>& on = plan.stages_of[i];
-    if (std::find(on.begin(), on.end(), stage) == on.end()) continue;
+    if (!contains(on, stage)) continue;
     embedding = embedding || group.place == GroupPlace::Embedding;
     head = head || group.place == GroupPlace::Head;
   }

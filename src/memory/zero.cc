@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -31,9 +32,8 @@ bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
 
 bool names(const PartitionSpec& spec, const AxisName& axis) {
   return std::any_of(
-      spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
-        return std::find(axes.begin(), axes.end(), axis) != axes.end();
-      });
+      spec.dims.begin(), spec.dims.end(),
+      [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
 std::string mesh_axes_text(const Mesh& mesh) {
@@ -146,7 +146,7 @@ std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
   const int most = options.zero_style == ZeroStyle::Megatron ? 1 : 3;
   for (int stage = options.zero + 1; stage <= most; ++stage) {
     std::string flags = "--zero " + std::to_string(stage);
-    if (!is_given) flags += " --zero-axes " + joined(axes, ",");
+    if (!is_given) flags += " --zero-axes " + joined(texts_of(axes), ",");
     stages.push_back({std::move(flags), stage, axes});
   }
   return stages;
@@ -224,9 +224,7 @@ int64_t leaf_bytes(const StateLeaf& leaf, const Shape& local) {
 }
 
 bool is_gathered_for_use(const AxisName& axis, const StateOptions& options) {
-  return is_gathered_axis(axis) ||
-         std::find(options.token_axes.begin(), options.token_axes.end(),
-                   axis) != options.token_axes.end();
+  return is_gathered_axis(axis) || contains(options.token_axes, axis);
 }
 
 int64_t buffer_elements(int64_t elements, ZeroStyle style) {
@@ -250,8 +248,7 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
   const auto& zero_axes = options.zero_axes;
   const auto goes = [&](const AxisName& axis) {
     return is_gathered_for_use(axis, options) ||
-           (zero3 && std::find(zero_axes.begin(), zero_axes.end(), axis) !=
-                         zero_axes.end());
+           (zero3 && contains(zero_axes, axis));
   };
   bool is_cut = leaf.zero_ranks > 1 || leaf.spec != placement.spec;
   for (const AxisNames& axes : placement.spec.dims) {

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/shipped.h"
+#include "base/words.h"
 #include "model/config_classes.h"
 #include "model/read_once.h"
 
@@ -139,11 +140,6 @@ class Library {
 Library& library() {
   static Library the_library;
   return the_library;
-}
-
-template <typename Names>
-bool contains(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // The classes that a config names.

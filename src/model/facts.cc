@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
@@ -116,8 +117,7 @@ Evidence collect(const Manifest& manifest, const Folding& folding) {
     const Shape& shape = manifest.type(first).shape;
     if (is_attention(tail.parent)) {
       if (!in_other_tower(name)) note_attention(tail, shape, seen);
-    } else if (name.find("expert") != std::string_view::npos ||
-               name.find("MoeBlock") != std::string_view::npos) {
+    } else if (contains(name, "expert") || contains(name, "MoeBlock")) {
       const ExpertName expert = expert_name(name);
       note_stacked_experts(name, expert, shape, seen);
       places[number] = number_place(name, expert);

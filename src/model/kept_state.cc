@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/architecture/scope.h"
 
@@ -413,8 +414,7 @@ std::vector<std::string> kept_names(const Architecture& architecture,
                                     const ArchitectureClass& model_class) {
   std::vector<std::string> names;
   KeptSearch([&](const KeptStep& step) {
-    if (step.kind != KeptStep::Kind::Nothing &&
-        std::find(names.begin(), names.end(), step.name) == names.end()) {
+    if (step.kind != KeptStep::Kind::Nothing && !contains(names, step.name)) {
       names.push_back(step.name);
     }
   }).steps(architecture, model_class.steps, model_class.kept);

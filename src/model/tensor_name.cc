@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
 
@@ -70,7 +72,7 @@ bool is_attention(std::string_view component) {
       "crossattention",
       "self_attention_local",
       "self_attention_global"};
-  return std::find(kNames.begin(), kNames.end(), component) != kNames.end();
+  return contains(kNames, component);
 }
 
 bool in_attention(const TensorName& name) {
@@ -78,9 +80,8 @@ bool in_attention(const TensorName& name) {
 }
 
 bool in_other_tower(std::string_view name) {
-  return name.find("vision") != std::string_view::npos ||
-         name.find("visual") != std::string_view::npos ||
-         name.find("audio") != std::string_view::npos;
+  return contains(name, "vision") || contains(name, "visual") ||
+         contains(name, "audio");
 }
 
 std::optional<Role> role_of(const TensorName& name) {
@@ -321,13 +322,13 @@ bool is_embedding(std::string_view module) {
       "embed_tokens",   "wte",      "word_embeddings", "tok_embeddings",
       "token_embedder", "embed_in", "input_embedding", "token_embedding",
       "token_embd"};
-  return std::find(kNames.begin(), kNames.end(), module) != kNames.end();
+  return contains(kNames, module);
 }
 
 bool is_head(std::string_view module) {
   static constexpr std::array<std::string_view, 5> kNames = {
       "lm_head", "embed_out", "output_layer", "logits_dense", "output"};
-  return std::find(kNames.begin(), kNames.end(), module) != kNames.end();
+  return contains(kNames, module);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "model/adapter_units.h"
 #include "model/facts.h"
 #include "model/quant_scales.h"
@@ -28,7 +29,7 @@ constexpr std::array<std::string_view, 5> kPipelineAxes = {
 constexpr std::array<std::string_view, 3> kTokenAxes = {"ep", "sp", "cp"};
 
 bool is_one_of(std::span<const std::string_view> names, const AxisName& axis) {
-  return std::find(names.begin(), names.end(), axis) != names.end();
+  return contains(names, axis);
 }
 
 // As many shards as whole copies of each KV head.
@@ -322,7 +323,7 @@ std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
        {"qkv", Fusion::SideBySide}}};
   const std::string_view module = tensor.tail.module;
   const auto has = [&](std::string_view part) {
-    return tensor.name.find(part) != tensor.name.npos;
+    return contains(tensor.name, part);
   };
   // ChatGLM2 and later have Falcon's name for another layout, InternLM2 has
   // that of the original Llama code.
@@ -583,7 +584,7 @@ bool is_named_packed(std::string_view module) {
       "w13",
       "w13_weight",
       "w13_bias"};
-  return std::find(kNames.begin(), kNames.end(), module) != kNames.end();
+  return contains(kNames, module);
 }
 
 // Only gpt-oss has biases and MXFP4 blocks of that name.

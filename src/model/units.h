@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
@@ -119,8 +120,7 @@ inline constexpr std::array<std::string_view, 4> kGatheredAxes = {
     "dp", "fsdp", "data", "replica"};
 
 inline bool is_gathered_axis(std::string_view axis) {
-  return std::find(kGatheredAxes.begin(), kGatheredAxes.end(), axis) !=
-         kGatheredAxes.end();
+  return contains(kGatheredAxes, axis);
 }
 
 // Axes over which devices hold copies of the model and work on other sequences
@@ -129,7 +129,7 @@ inline constexpr std::array<std::string_view, 6> kDataAxes = {
     "dp", "data", "replica", "batch", "data_parallel", "ddp"};
 
 inline bool is_data_axis(std::string_view axis) {
-  return std::find(kDataAxes.begin(), kDataAxes.end(), axis) != kDataAxes.end();
+  return contains(kDataAxes, axis);
 }
 
 // The kinds of units, one function and one file each; units.cc asks them all.

@@ -43,7 +43,7 @@ bool has_reference(std::string_view word) {
                         next == '"' || static_cast<unsigned char>(next) >= 0x80;
     if (!begins) continue;
     const auto is_any_of = [&](std::string_view signs) {
-      return signs.find(word[at]) != std::string_view::npos;
+      return contains(signs, word[at]);
     };
     if (is_any_of("@%~") || (is_digit(next) && is_any_of("#!&"))) return true;
     if (is_letter(next) && word[at] == '[' &&
@@ -58,12 +58,12 @@ bool has_reference(std::string_view word) {
 // an emoji or a formula of a word, though every sign of Markdown in it is
 // escaped: they look for these in what the page says, but not in code.
 bool may_become_more(std::string_view word) {
-  if (word.find('$') != std::string_view::npos || has_reference(word)) {
+  if (contains(word, '$') || has_reference(word)) {
     return true;
   }
   const std::string lower = lower_case(word);
   for (const char* sign : {"://", "www.", "mailto:", "xmpp:"}) {
-    if (lower.find(sign) != std::string::npos) return true;
+    if (contains(lower, sign)) return true;
   }
   for (size_t at = lower.find("gh-"); at != std::string::npos;
        at = lower.find("gh-", at + 1)) {
@@ -83,7 +83,7 @@ std::string html_code(std::string_view text) {
     if (c == '@') {
       // An address is looked for in the text of the page, entities and all.
       out += "<!-- -->&#64;";
-    } else if (kSpecial.find(c) == std::string_view::npos) {
+    } else if (!contains(kSpecial, c)) {
       out += c;
     } else {
       out += "&#" + std::to_string(static_cast<int>(c)) + ";";
@@ -116,8 +116,7 @@ std::string markdown_code(std::string_view text, bool in_table) {
   if (text.empty()) return {};
   // A table's row is cut at pipes before code spans are seen, and `\\|` counts
   // as an escaped backslash with a bare pipe: neither can be written in a span.
-  const bool cut = text.find("\\|") != std::string_view::npos ||
-                   text.find('`') != std::string_view::npos;
+  const bool cut = contains(text, "\\|") || contains(text, '`');
   if (in_table && cut) return html_code(text);
   // The fence is longer than any run of backticks inside.
   size_t longest = 0;
@@ -148,7 +147,7 @@ std::string escaped_text(std::string_view text) {
   constexpr std::string_view kSpecial = "\\`*_[]<>|~#&@";
   std::string out;
   for (const char c : text) {
-    if (kSpecial.find(c) != std::string_view::npos) out += '\\';
+    if (contains(kSpecial, c)) out += '\\';
     out += c;
   }
   return out;

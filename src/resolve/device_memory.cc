@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
 
@@ -193,9 +195,8 @@ int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
 namespace {
 
 bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
-  return std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
-    return std::ranges::find(axes, axis) != axes.end();
-  });
+  return std::ranges::any_of(
+      spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
 // The byte sum of all placements with the given numbers of parameters, where

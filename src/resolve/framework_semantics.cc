@@ -230,7 +230,7 @@ class Reader {
       const AxisNames& axes = out_.spec.dims[dim];
       if (axes.empty()) continue;
       out_.shards.push_back(shards_of(axes, type.shape[dim]));
-      if (std::ranges::find(uneven, dim) != uneven.end()) {
+      if (contains(uneven, dim)) {
         note(of_dim(dim) + " of " + std::to_string(type.shape[dim]) +
              " is cut into " + shards_text(out_.shards.back()));
       }

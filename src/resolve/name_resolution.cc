@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -44,9 +45,8 @@ LogicalDim initial_dim(const std::optional<std::string>& label,
 bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
              FlaxVersion version) {
   const auto is_used = [&](const AxisName& axis) {
-    return std::ranges::any_of(dims, [&](const LogicalDim& dim) {
-      return std::ranges::find(dim.axes, axis) != dim.axes.end();
-    });
+    return std::ranges::any_of(
+        dims, [&](const LogicalDim& dim) { return contains(dim.axes, axis); });
   };
   return std::ranges::none_of(axes, [&](const AxisName& axis) {
     // None within a tuple.
@@ -57,9 +57,8 @@ bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
 }
 
 bool shares_nothing(const AxisNames& a, const AxisNames& b) {
-  return std::ranges::none_of(a, [&](const AxisName& axis) {
-    return std::ranges::find(b, axis) != b.end();
-  });
+  return std::ranges::none_of(
+      a, [&](const AxisName& axis) { return contains(b, axis); });
 }
 
 }  // namespace
@@ -167,8 +166,7 @@ std::string blocker_text(const LogicalMapping& mapping,
   for (const AxisName& axis : rule.axes) {
     for (size_t i = 0; i < labels.size(); ++i) {
       const LogicalDim& other = mapping.dims[i];
-      const bool has_it =
-          std::ranges::find(other.axes, axis) != other.axes.end();
+      const bool has_it = contains(other.axes, axis);
       if (!has_it || other.rule > number || !labels[i]) continue;
       return in_backticks(*labels[i]) + " has " + in_backticks(axis);
     }
@@ -187,7 +185,7 @@ std::string unplaced_reason(const LogicalMapping& mapping,
   for (const int number : blocked) {
     std::string text = blocker_text(
         mapping, labels, rules[static_cast<size_t>(number) - 1], number);
-    if (std::ranges::find(blockers, text) == blockers.end()) {
+    if (!contains(blockers, text)) {
       blockers.push_back(std::move(text));
     }
   }
@@ -354,8 +352,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
   if (!mapping.repeated.empty()) {
     for (size_t i = 0; i < labels.size(); ++i) {
       if (!labels[i]) continue;
-      const bool repeats = std::ranges::find(mapping.repeated, *labels[i]) !=
-                           mapping.repeated.end();
+      const bool repeats = contains(mapping.repeated, *labels[i]);
       leave_out(i, Code::RepeatedLogicalAxis,
                 repeats ? "two dimensions have the logical axis " +
                               in_backticks(*labels[i])

@@ -327,7 +327,7 @@ class Translator {
   void check_case_folding() {
     bool plain = plain_;
     for (const std::string_view escape : {"\\u", "\\U", "\\W"}) {
-      plain = plain && in_.find(escape) == std::string_view::npos;
+      plain = plain && !contains(in_, escape);
     }
     for (const char c : in_) plain = plain && static_cast<signed char>(c) >= 0;
     if (plain) return;
@@ -493,18 +493,17 @@ class Translator {
     const bool whole = end < in_.size() && in_[end] == ')';
     const bool part = end < in_.size() && in_[end] == ':';
     if (letters.empty() || !(whole || part) ||
-        (whole && letters.find('-') != std::string_view::npos) ||
-        is_contradictory(letters)) {
+        (whole && contains(letters, '-')) || is_contradictory(letters)) {
       return refuse(at_, end + 1, "this kind of group is not known");
     }
-    if (letters.find('x') != std::string_view::npos) {
+    if (contains(letters, 'x')) {
       return refuse(at_, end + 1, "the flag `x` (verbose) is not supported",
                     "write the pattern without spaces and comments");
     }
     // Over a part, `$` would have to be spelled by where it stands.
-    if (letters.find('L') != std::string_view::npos ||
+    if (contains(letters, 'L') ||
         (part && letters.find_first_of("au") != std::string_view::npos) ||
-        (part && !plain_ && letters.find('m') != std::string_view::npos)) {
+        (part && !plain_ && contains(letters, 'm'))) {
       return refuse(at_, end + 1, "this flag is not supported");
     }
     if (whole && anything_before_) {

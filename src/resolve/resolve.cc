@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/tensor_name.h"
 #include "resolve/correct.h"
@@ -380,8 +381,8 @@ static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
 static RuleSet as_eformer(const RuleSet& rules) {
   RuleSet result = rules;
   for (Rule& rule : result.rules) {
-    const bool is_call = rule.spec_where && rule.spec_where.text().find('(') !=
-                                                std::string_view::npos;
+    const bool is_call =
+        rule.spec_where && contains(rule.spec_where.text(), '(');
     if (is_call) continue;
     for (AxisNames& axes : rule.spec.dims) {
       for (AxisName& name : axes) {
@@ -399,9 +400,6 @@ static RuleSet as_eformer(const RuleSet& rules) {
 static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   const AxisNames mentioned = names.mentioned();
   const AxisNames in_specs = axes_in_specs(plan);
-  const auto contains = [](const AxisNames& axes, const AxisName& axis) {
-    return std::ranges::find(axes, axis) != axes.end();
-  };
   for (const Axis& axis : plan.mesh.axes()) {
     if (axis.size > 1 && contains(mentioned, axis.name) &&
         !contains(in_specs, axis.name) &&
@@ -507,7 +505,7 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
   rules.run_as = saved.run_as;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
-    if (std::ranges::find(known, axis) == known.end()) known.push_back(axis);
+    if (!contains(known, axis)) known.push_back(axis);
   }
   for (const Placement& placement : saved.placements) {
     Rule& rule = rules.rules.emplace_back();

@@ -13,6 +13,7 @@
 
 #include "base/allocation.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "resolve/match.h"
 #include "resolve/python_regex.h"
 
@@ -583,9 +584,8 @@ bool finds_every_length(const RE2& pattern) {
 }
 
 bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
-  return std::ranges::any_of(parts, [&](const char* part) {
-    return text.find(part) != std::string_view::npos;
-  });
+  return std::ranges::any_of(
+      parts, [&](const char* part) { return contains(text, part); });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "memory/divisions.h"
 #include "model/tensor_name.h"
 
@@ -57,8 +58,8 @@ std::string of_ranks(int64_t degree) {
 // " of the vision tower"; "" of the language model.
 std::string tower_of(std::string_view name) {
   if (!in_other_tower(name)) return "";
-  return name.find("audio") == std::string_view::npos ? " of the vision tower"
-                                                      : " of the audio tower";
+  return !contains(name, "audio") ? " of the vision tower"
+                                  : " of the audio tower";
 }
 
 std::string head_noun(const Sample& sample) {
@@ -177,7 +178,7 @@ std::string expert_problem(int64_t experts, const Engine& engine,
 
 void add_once(std::vector<std::string>& texts, std::string text) {
   if (text.empty()) return;
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) {
+  if (!contains(texts, text)) {
     texts.push_back(std::move(text));
   }
 }
@@ -336,7 +337,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
     other.tp = tp;
     DegreeVerdict verdict =
         judge(DegreeOf::Tensor, tp, degrees_of(engine, other), tp == mesh.tp);
-    if (verdict.legal || shown.count(tp) > 0) {
+    if (verdict.legal || shown.contains(tp)) {
       verdicts.push_back(std::move(verdict));
     }
   }

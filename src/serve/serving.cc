@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "serve/draft.h"
 
 namespace shardplan {
@@ -69,7 +70,7 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedWeights& model,
     range.end = end;
     for (size_t g = 0; g < groups; ++g) {
       const auto& on = plan->stages_of[g];
-      range.held.push_back(std::find(on.begin(), on.end(), stage) != on.end());
+      range.held.push_back(contains(on, stage));
     }
     ranges.push_back(std::move(range));
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "memory/divisions.h"
 #include "model/tensor_name.h"
 
@@ -317,8 +318,7 @@ bool is_expert_name(std::string_view folded) {
 }
 
 bool is_single_expert(std::string_view folded) {
-  return folded.find("experts.*.") != std::string_view::npos ||
-         folded.find("experts/*/") != std::string_view::npos;
+  return contains(folded, "experts.*.") || contains(folded, "experts/*/");
 }
 
 std::optional<ServedWeights> served_weights(const Model& of) {

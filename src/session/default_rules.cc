@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "io/load.h"
 #include "resolve/match.h"
@@ -61,9 +62,7 @@ std::string fitting_set(const Manifest& manifest) {
   constexpr std::string_view kTextPart = "_text";
   if (type.ends_with(kTextPart)) type.remove_suffix(kTextPart.size());
   const std::vector<std::string> sets = shipped_names("models");
-  return std::find(sets.begin(), sets.end(), type) == sets.end()
-             ? ""
-             : "@" + std::string(type);
+  return !contains(sets, type) ? "" : "@" + std::string(type);
 }
 
 DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,

@@ -15,6 +15,7 @@
 #include "base/passing_host.h"
 #include "base/shipped.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/mesh.h"
 #include "evaluate/evaluate.h"
 #include "findings/findings.h"
@@ -235,7 +236,7 @@ std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
 void declare_axes(const PlanRequest& request, RuleSet& rules) {
   for (const std::string& axis : request.axes) {
     AxisNames& declared = rules.declared_axes;
-    if (std::find(declared.begin(), declared.end(), axis) == declared.end()) {
+    if (!contains(declared, axis)) {
       declared.push_back(axis);
     }
   }
@@ -375,9 +376,7 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
 // The shipped set for the model's type, where it is not among the rules.
 std::string other_set(const PlanRequest& request, const Manifest& manifest) {
   const std::string set = fitting_set(manifest);
-  const bool is_given = request.rules.empty() ||
-                        std::find(request.rules.begin(), request.rules.end(),
-                                  set) != request.rules.end();
+  const bool is_given = request.rules.empty() || contains(request.rules, set);
   return is_given ? "" : set;
 }
 
@@ -589,7 +588,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
              "there are " + count + " for " +
                  plural(static_cast<int64_t>(names.size()), "name"))
       .fact("the sizes are " + std::string(text))
-      .fact("`--axes` names " + quoted_names(names))
+      .fact("`--axes` names " + quoted_names(texts_of(names)))
       .help(
           "`--axes` names each size in its order; with `--mesh fsdp=8,tp=4` it "
           "may declare axes that the mesh lacks");

@@ -6,6 +6,7 @@
 
 #include "advise/name_pattern.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/rules.h"
 #include "resolve/match.h"
@@ -79,7 +80,7 @@ std::optional<TrainedParameters> find_trained(
       report_unfound("`--trainable` " + in_backticks(patterns[p]), patterns[p],
                      manifest, diags);
   }
-  if (std::find(is_used.begin(), is_used.end(), false) != is_used.end()) {
+  if (contains(is_used, false)) {
     return std::nullopt;
   }
   if (!any) {

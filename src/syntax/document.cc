@@ -238,7 +238,7 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
   int reported = 0;
   for (size_t i = 0; i < map.size() && reported < kMaxErrors; ++i) {
     const std::string_view key = map.key(i);
-    if (std::ranges::find(known, key) != known.end()) continue;
+    if (contains(known, key)) continue;
     all_known = false;
     ++reported;
     report_unknown_key(key, map.key_span(i), known, diags);

@@ -166,7 +166,7 @@ bool MlirCursor::skip_to(std::string_view ends) {
   int64_t depth = 0;
   while (!done()) {
     const char c = peek();
-    if (depth == 0 && ends.find(c) != std::string_view::npos) return true;
+    if (depth == 0 && contains(ends, c)) return true;
     if (text_.substr(at_, 2) == "->") {
       at_ += 2;
       skip_blanks();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {
@@ -25,8 +26,8 @@ bool fits_raw(std::string_view text) {
   const size_t last = text.find_last_not_of('\\');
   const size_t trailing =
       text.size() - (last == std::string_view::npos ? 0 : last + 1);
-  return text.find('"') == std::string_view::npos && trailing % 2 == 0 &&
-         is_plain_text(text) && text.find("##") == std::string_view::npos;
+  return !contains(text, '"') && trailing % 2 == 0 && is_plain_text(text) &&
+         !contains(text, "##");
 }
 
 std::string escaped(std::string_view text) {
@@ -53,7 +54,7 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 std::string python_string(std::string_view text) {
-  if (text.find('\\') != std::string_view::npos && fits_raw(text)) {
+  if (contains(text, '\\') && fits_raw(text)) {
     return "r\"" + std::string(text) + "\"";
   }
   return python_quoted(text);
@@ -214,7 +215,7 @@ class Parser {
   }
 
   std::optional<PythonValue> refuse_computed() {
-    if (here().where.text().find("\\N{") != std::string_view::npos) {
+    if (contains(here().where.text(), "\\N{")) {
       return refuse(here().where,
                     "names of characters, `\\N{..}`, are not looked up",
                     "write the character itself, or `\\u` and its number");
@@ -313,7 +314,7 @@ class Parser {
     std::string result;
     for (const char c : text) {
       constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
-      if (kSpecial.find(c) != std::string_view::npos) result += '\\';
+      if (contains(kSpecial, c)) result += '\\';
       result += c;
     }
     return result;

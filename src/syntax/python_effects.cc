@@ -338,9 +338,8 @@ std::vector<PythonObject*> PythonProgram::entries_at(size_t at,
 void PythonProgram::look_inside(const PythonToken& token, Scope& scope,
                                 const Doubt* doubt) {
   const std::vector<std::string> words = words_of(token.where.text());
-  const bool is_change =
-      token.where.text().find(":=") != std::string_view::npos ||
-      std::ranges::any_of(words, is_changing_method);
+  const bool is_change = contains(token.where.text(), ":=") ||
+                         std::ranges::any_of(words, is_changing_method);
   for (const std::string& word : words) {
     PythonObject* object = is_change ? find(scope, word) : nullptr;
     if (object != nullptr && object->is_tracked()) {

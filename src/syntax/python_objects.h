@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/source.h"
+#include "base/words.h"
 #include "syntax/python.h"
 
 namespace shardplan {
@@ -53,7 +54,7 @@ struct PythonObject {
 
   // A name of another module, which is not read: `text` is `module.NAME`.
   bool is_import() const {
-    return is_opaque && items.empty() && text.find('.') != std::string::npos;
+    return is_opaque && items.empty() && contains(text, '.');
   }
   bool is_sequence() const {
     return !is_opaque &&

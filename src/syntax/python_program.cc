@@ -39,7 +39,7 @@ PythonProgram::PythonProgram(std::span<const PythonToken> tokens,
   std::multimap<std::string_view, PythonObject*> attributes;
   for (const auto& scope : scopes_) {
     for (const auto& [name, object] : scope->names) {
-      if (name.find('.') != std::string::npos) {
+      if (contains(name, '.')) {
         attributes.emplace(last_word(name), object);
       }
     }

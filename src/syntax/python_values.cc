@@ -472,8 +472,7 @@ namespace {
 bool is_dict_operator(const PythonToken& token) {
   static constexpr std::array<std::string_view, 8> kWords = {
       "|", "**", "or", "and", "not", "if", "else", "["};
-  return std::ranges::find(kWords, token.text) != kWords.end() &&
-         token.kind != PythonTokenKind::String;
+  return contains(kWords, token.text) && token.kind != PythonTokenKind::String;
 }
 
 // Whether an object is the class of this name, or None where it is not there.

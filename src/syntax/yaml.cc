@@ -43,7 +43,7 @@ bool is_blank(char c) {
 }
 
 bool one_of(std::string_view text, std::span<const std::string_view> words) {
-  return std::ranges::find(words, text) != words.end();
+  return contains(words, text);
 }
 
 bool is_null_word(std::string_view text) {

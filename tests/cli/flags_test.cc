@@ -242,7 +242,7 @@ TEST_CASE("values become options") {
   CHECK(options.planning.mesh->name() == "--mesh");
   CHECK(options.planning.mesh->text() == "fsdp=4,tp=2");
   CHECK(options.planning.devices == 8);
-  CHECK(options.planning.axes == std::vector<std::string>{"dp", "ep"});
+  CHECK(options.planning.axes == AxisNames{"dp", "ep"});
   CHECK(options.planning.min_size == -5);
   CHECK(options.planning.on_indivisible == OnIndivisible::Pad);
   CHECK(options.planning.unmatched == Unmatched::Replicate);

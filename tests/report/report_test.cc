@@ -77,7 +77,7 @@ std::string any_name() {
 }
 
 AxisNames any_axes() {
-  return draw_list([] { return draw_of<std::string>({"dp", "fsdp", "tp"}); });
+  return draw_list([] { return draw_of<AxisName>({"dp", "fsdp", "tp"}); });
 }
 
 PartitionSpec any_spec() {

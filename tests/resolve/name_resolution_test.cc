@@ -153,7 +153,7 @@ std::vector<LogicalRule> any_rules() {
   for (int i = 0; i < count; ++i) {
     const auto name = draw_of<std::string>({"a", "b", "c", "d"});
     const auto axes = draw_some_of({"x", "y", "z"});
-    rules.push_back({name, axes, {}, {}});
+    rules.push_back({name, {axes.begin(), axes.end()}, {}, {}});
   }
   return rules;
 }

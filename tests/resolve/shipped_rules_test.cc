@@ -443,7 +443,7 @@ TEST_CASE("shipped rules shard every matrix on every kind of axis") {
 }
 
 TEST_CASE("any subset of the declared axes may be in the mesh") {
-  const std::vector<std::string> axes = {"dp", "fsdp", "ep", "tp", "sp"};
+  const AxisNames axes = {"dp", "fsdp", "ep", "tp", "sp"};
   for (const ShippedFile& file : shipped_sets()) {
     const Loaded loaded = load(family_name(file));
     CHECK(loaded.rules.declared_axes == axes);

@@ -72,8 +72,8 @@ std::string text_of(const ForwardCollectives& found) {
   std::string text;
   for (const CollectiveUse& use : found.uses) {
     text += std::string(collective_name(use.kind)) + " " +
-            (use.axes.empty() ? std::string() : use.axes.front()) + " " +
-            use.what + " x" + std::to_string(use.count) + " " +
+            (use.axes.empty() ? "" : use.axes.front().text()) + " " + use.what +
+            " x" + std::to_string(use.count) + " " +
             std::to_string(use.bytes_per_device) + "\n";
   }
   return text;

@@ -13,6 +13,7 @@
 
 #include "base/allocation.h"
 #include "base/shipped.h"
+#include "base/words.h"
 #include "io/graph/graph_file.h"
 #include "sim/simulate.h"
 #include "spmd/layout.h"

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/words.h"
 #include "spmd/layout.h"
 
 namespace shardplan::testing {

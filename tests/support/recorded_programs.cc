@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/graph/graph_file.h"
+#include "tests/support/json_axes.h"
 #include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
 

@@ -17,6 +17,7 @@
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
+#include "tests/support/json_axes.h"
 
 namespace shardplan::testing {
 

@@ -116,8 +116,9 @@ Table repetition_table(const Session& session) {
         for (const Repetition& r : repetitions(session.plan, session.folding,
                                                session.lint_how.stages.get())) {
           const ParameterClass& c = session.folding.classes[r.parameter_class];
-          sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
-                   Count{r.replicas}, size_of(r.extra_per_device),
+          sink(Row{labels[r.parameter_class], Count{c.count},
+                   Names{texts_of(r.over)}, Count{r.replicas},
+                   size_of(r.extra_per_device),
                    code_of_cause(session, session.plan.placements[c.kind]),
                    Prose{cause(session, session.plan.placements[c.kind])}});
         }

@@ -80,7 +80,7 @@ std::string first_sentence(std::string_view text) {
   while (text.starts_with("#")) {
     const std::string_view line = next_line(text);
     const size_t begin = line.find_first_not_of("# ");
-    if (begin == line.npos || line.find("SPDX") != line.npos) continue;
+    if (begin == line.npos || contains(line, "SPDX")) continue;
     comment += (comment.empty() ? "" : " ") + std::string(line.substr(begin));
     const size_t end = (comment + " ").find(". ");
     if (end != std::string::npos) return comment.substr(0, end);

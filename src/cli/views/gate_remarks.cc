@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan::cli {
 namespace {
@@ -63,8 +64,7 @@ class Remarks {
 
   static bool contains_sentence(const Remark& remark,
                                 const std::string& sentence) {
-    return std::ranges::find(remark.sentences, sentence) !=
-           remark.sentences.end();
+    return contains(remark.sentences, sentence);
   }
 
   static std::string with_targets(const Remark& remark,

@@ -110,7 +110,7 @@ std::string axes_lost(const GateChange& change) {
   const auto add = [&](const char* verb, const AxisNames& axes) {
     if (axes.empty()) return;
     text += (text.empty() ? "" : ", ") + std::string(verb) + " " +
-            quoted_names(axes);
+            quoted_names(texts_of(axes));
   };
   add("loses", change.lost);
   add("gains", change.gained);
@@ -493,8 +493,8 @@ Row gate_row(const GateChange& change) {
                    : Cell(),
           YesNo{change.fails},
           change.text.empty() ? Cell() : Cell(Prose{change.text}),
-          Names{change.lost},
-          Names{change.gained},
+          Names{texts_of(change.lost)},
+          Names{texts_of(change.gained)},
           Count{change.parameters},
           ByteSize{change.bytes_per_device}};
 }

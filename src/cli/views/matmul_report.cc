@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/flag_values.h"
 #include "core/spec.h"
 #include "resolve/matmul_spec.h"
@@ -79,7 +80,7 @@ void report_repeated(const PythonValue& value, const PartitionSpec& spec,
   diags
       .report(Code::RepeatedAxis, value.where,
               "the " + std::string(side) + " operand names " +
-                  quoted_names(AxisNames(twice.begin(), twice.end())) +
+                  quoted_names(texts_of({twice.begin(), twice.end()})) +
                   " twice")
       .help("an axis shards one dimension of an array at most");
 }
@@ -149,7 +150,7 @@ bool check_ranks(const Product& product, Diagnostics& diags) {
 AxisNames only_in(const AxisNames& axes, const AxisNames& others) {
   AxisNames result;
   for (const AxisName& axis : axes) {
-    if (std::ranges::find(others, axis) == others.end()) result.push_back(axis);
+    if (!contains(others, axis)) result.push_back(axis);
   }
   return result;
 }
@@ -170,8 +171,8 @@ class Needs {
   std::vector<Row> rows() && { return std::move(rows_); }
 
  private:
-  void add(std::string what, AxisNames axes, std::string why) {
-    rows_.push_back({std::move(what), Names{std::move(axes)}, std::move(why)});
+  void add(std::string what, const AxisNames& axes, std::string why) {
+    rows_.push_back({std::move(what), Names{texts_of(axes)}, std::move(why)});
   }
 
   const AxisNames& contracted_right() const {
@@ -277,9 +278,9 @@ std::optional<Report> matmul_report(const SourcePtr& text, bool parity,
   report.summary = {{"left", product->left},
                     {"right", product->right},
                     {"output", output.spec},
-                    {"partial", Names{output.partial}},
-                    {"mismatched", Names{output.mismatched}},
-                    {"repeated", Names{output.repeated}}};
+                    {"partial", Names{texts_of(output.partial)}},
+                    {"mismatched", Names{texts_of(output.mismatched)}},
+                    {"repeated", Names{texts_of(output.repeated)}}};
   report.headline = {spec_text(product->left) + " @ " +
                      spec_text(product->right) + " = " +
                      spec_text(output.spec)};

@@ -59,7 +59,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   std::vector<std::string> candidates;
   for (const ParameterClass& c : folding.classes) {
     candidates.emplace_back(manifest.name(c.first));
-    if (candidates.back().find(name) != std::string::npos) {
+    if (contains(candidates.back(), name)) {
       report.help("a parameter of that name's kind exists: " +
                   in_backticks(candidates.back()));
       return report;
@@ -80,10 +80,9 @@ const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
 AxisNames repeating_axes(const Mesh& mesh, const PartitionSpec& spec) {
   AxisNames axes;
   for (const Axis& axis : mesh.axes()) {
-    const bool used =
-        std::ranges::any_of(spec.dims, [&](const AxisNames& names) {
-          return std::ranges::find(names, axis.name) != names.end();
-        });
+    const bool used = std::ranges::any_of(
+        spec.dims,
+        [&](const AxisNames& names) { return contains(names, axis.name); });
     if (axis.size > 1 && !used) axes.push_back(axis.name);
   }
   return axes;
@@ -102,8 +101,8 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
       stored += s.rows * s.count;
     }
     rows.push_back({Count{static_cast<int64_t>(dim)}, Count{shape[dim]},
-                    Names{axes}, Count{shards}, Count{p.local_shape[dim]},
-                    Count{stored - shape[dim]}});
+                    Names{texts_of(axes)}, Count{shards},
+                    Count{p.local_shape[dim]}, Count{stored - shape[dim]}});
   }
   return {
       "dimensions",
@@ -150,7 +149,7 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
   std::vector<std::string> notes;
   const AxisNames repeating = repeating_axes(plan.mesh, p.spec);
   if (!repeating.empty()) {
-    const std::string axes = joined(repeating, ", ");
+    const std::string axes = joined(texts_of(repeating), ", ");
     notes.push_back("every shard is on " + plural(p.replicas, "device") +
                     ", along " + axes);
   }

@@ -60,7 +60,7 @@ std::string before_and_after(const RuleSetChange& change) {
 std::string matters_text(const RuleSetChange& change) {
   if (change.matters.empty()) return "";
   return "matters where " +
-         quoted_names(change.matters,
+         quoted_names(texts_of(change.matters),
                       change.matters_together ? " and " : " or ") +
          " > 1";
 }
@@ -69,12 +69,12 @@ std::string matters_text(const RuleSetChange& change) {
 std::string loses_and_gains(const RuleSetChange& change, bool several) {
   std::string text;
   if (!change.lost.empty()) {
-    text = (several ? "lose " : "loses ") + quoted_names(change.lost);
+    text = (several ? "lose " : "loses ") + quoted_names(texts_of(change.lost));
   }
   if (!change.gained.empty()) {
     text += (text.empty() ? "" : " and ") +
             std::string(several ? "gain " : "gains ") +
-            quoted_names(change.gained);
+            quoted_names(texts_of(change.gained));
   }
   return text;
 }
@@ -83,7 +83,8 @@ std::string loses_and_gains(const RuleSetChange& change, bool several) {
 std::string rearranged(const RuleSetChange& change) {
   if (change.matters_together) return "has its axes in another order";
   if (change.matters.empty()) return "is written differently";
-  return "has " + quoted_names(change.matters) + " on another dimension";
+  return "has " + quoted_names(texts_of(change.matters)) +
+         " on another dimension";
 }
 
 std::string subject(const RuleSetChange& change) {
@@ -164,9 +165,10 @@ ChangeText contest_text(const RuleSetChange& change,
                 (is_freed ? " had" : "");
   } else {
     const AxisNames claimed = shared_axes(change.matters, change.contested);
-    text.what = who + (several ? " claim " : " claims ") +
-                quoted_names(claimed.empty() ? change.contested : claimed) +
-                ", which " + rival + (rivals.size() > 1 ? " have" : " has");
+    text.what =
+        who + (several ? " claim " : " claims ") +
+        quoted_names(texts_of(claimed.empty() ? change.contested : claimed)) +
+        ", which " + rival + (rivals.size() > 1 ? " have" : " has");
   }
   text.places = place_text(change.by_where);
   const bool is_taken = change.gained.empty() || !change.lost.empty();
@@ -182,7 +184,8 @@ ChangeText contest_text(const RuleSetChange& change,
       change.lost,
       [&](const AxisName& axis) { return !contains(change.contested, axis); });
   if (is_whole) {
-    text.detail += ", since its rule names " + quoted_names(change.contested);
+    text.detail +=
+        ", since its rule names " + quoted_names(texts_of(change.contested));
   }
   return text;
 }
@@ -493,10 +496,12 @@ const ColumnsOf<ChangeRow>& change_columns() {
        [](auto& r) { return Cell(YesNo{r.change.of_values}); }},
       {left("occurrence"),
        [](auto& r) { return Cell(Count{r.change.occurrence}); }},
-      {left("lost"), [](auto& r) { return Cell(Names{r.change.lost}); }},
-      {left("gained"), [](auto& r) { return Cell(Names{r.change.gained}); }},
+      {left("lost"),
+       [](auto& r) { return Cell(Names{texts_of(r.change.lost)}); }},
+      {left("gained"),
+       [](auto& r) { return Cell(Names{texts_of(r.change.gained)}); }},
       {left("matters", "matters where"),
-       [](auto& r) { return Cell(Names{r.change.matters}); }},
+       [](auto& r) { return Cell(Names{texts_of(r.change.matters)}); }},
       {left("by"), [](auto& r) { return some_text(r.change.by); }},
       {left("crossed"), [](auto& r) { return Cell(Count{r.change.crossed}); }},
       {left("witness"), [](auto& r) { return some_text(r.change.witness); }},

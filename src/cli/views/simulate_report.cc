@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "cli/views/columns.h"
 #include "cli/views/tables.h"
@@ -636,7 +637,7 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
   plot.x_title = numbered ? "layer" : "value";
   std::vector<Storage> seen;
   for (const Variant& variant : variants) {
-    if (std::ranges::find(seen, variant.storage) != seen.end()) continue;
+    if (contains(seen, variant.storage)) continue;
     seen.push_back(variant.storage);
     std::string name = "unsharded";
     if (differ(variants, [](const Variant& v) { return v.storage; })) {

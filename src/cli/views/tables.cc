@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/options.h"
 #include "gate/changes.h"
 
@@ -177,20 +178,20 @@ Table placements_table(const Session& session) {
 }
 
 Table corrections_table(const Session& session) {
-  return {
-      "corrections",
-      "Corrections",
-      {left("parameter"), left("dim"), left("code"), left("dropped"),
-       left("reason")},
-      [&session](const RowSink& sink) {
-        for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-          for (const Correction& c : session.plan.of(i).corrections) {
-            sink(Row{std::string(session.model.manifest.name(i)), Count{c.dim},
-                     code_id(c.code), Names{c.dropped}, Prose{c.reason}});
-          }
-        }
-      },
-      Audience::Programs};
+  return {"corrections",
+          "Corrections",
+          {left("parameter"), left("dim"), left("code"), left("dropped"),
+           left("reason")},
+          [&session](const RowSink& sink) {
+            for (size_t i = 0; i < session.model.manifest.size(); ++i) {
+              for (const Correction& c : session.plan.of(i).corrections) {
+                sink(Row{std::string(session.model.manifest.name(i)),
+                         Count{c.dim}, code_id(c.code),
+                         Names{texts_of(c.dropped)}, Prose{c.reason}});
+              }
+            }
+          },
+          Audience::Programs};
 }
 
 Table rules_table(const Session& session) {
@@ -337,7 +338,7 @@ void add_declared(const Session& session, Report& report) {
   for (const std::string& declared : declaration_texts(plan.declarations)) {
     const bool applies =
         std::ranges::any_of(dimensions, [&](const auto& entry) {
-          return entry.first.find(declared + ":") != std::string::npos;
+          return contains(entry.first, declared + ":");
         });
     if (applies) continue;
     report.notes.push_back("`" + declared +

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/dtensor/placements.h"
 #include "io/dtensor/styles.h"
@@ -84,10 +85,9 @@ std::string fnmatch_parts(std::string_view key) {
 namespace {
 
 bool recognize(std::string_view head) {
-  if (head.find('\0') != std::string_view::npos) return false;
+  if (contains(head, '\0')) return false;
   if (has_parallel_styles(head)) return true;
-  return head.find("Shard(") != std::string_view::npos ||
-         head.find("Replicate(") != std::string_view::npos;
+  return contains(head, "Shard(") || contains(head, "Replicate(");
 }
 
 class Reader {
@@ -305,7 +305,7 @@ class Reader {
                 "digits, `_`, `.` and `-`");
         return;
       }
-      const std::string name(item.text());
+      const AxisName name(item.text());
       const auto sized = std::ranges::find(mesh_, name, &AxisRequest::name);
       const auto twice = std::ranges::find(named, name, &AxisRequest::name);
       if (twice != named.end() || (has_sizes_ && sized == mesh_.end())) {
@@ -357,7 +357,7 @@ class Reader {
   // Takes the names that the command line gives where the file has none.
   bool name_dimensions(Span where) {
     if (mesh_.empty()) {
-      for (const AxisName& name : reading_.axes) {
+      for (const std::string& name : reading_.axes) {
         // `dp=8` where the names are those of `--mesh`.
         mesh_.push_back(
             {name.substr(0, name.find('=')), -1, where, where, where});
@@ -373,7 +373,7 @@ class Reader {
     }
     for (const AxisRequest& axis : mesh_) {
       AxisNames& all = rules_.declared_axes;
-      if (std::ranges::find(all, axis.name) == all.end()) {
+      if (!contains(all, axis.name)) {
         all.push_back(axis.name);
       }
     }
@@ -423,11 +423,10 @@ std::optional<std::string> written_entries(const RuleSet& rules,
     if (!rule.shipped && rule.spec_where.file) sample = &rule;
   }
   // In Python they are calls, elsewhere text.
-  const bool is_text =
-      sample == nullptr ||
-      sample->spec_where.text().find_first_of("\"'") !=
-          std::string_view::npos ||
-      sample->spec_where.text().find('[') == std::string_view::npos;
+  const bool is_text = sample == nullptr ||
+                       sample->spec_where.text().find_first_of("\"'") !=
+                           std::string_view::npos ||
+                       !contains(sample->spec_where.text(), '[');
   const std::string quote = is_text ? "\"" : "";
   size_t done = 0;
   for (const AxisName& axis : names) {
@@ -493,7 +492,7 @@ std::string problem_of(const Placement& placement, const Plan& plan) {
     return "it is stored differently, as declared";
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
-      if (std::ranges::find(axes, kUnconstrained) != axes.end()) {
+      if (contains(axes, kUnconstrained)) {
         return "a dimension is UNCONSTRAINED, and placements leave nothing "
                "open";
       }
@@ -531,7 +530,7 @@ std::string placements_text(const PartitionSpec& spec, const Mesh& mesh) {
     std::string placement = "Replicate()";
     for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
       const AxisNames& axes = spec.dims[dim];
-      if (std::ranges::find(axes, axis.name) != axes.end()) {
+      if (contains(axes, axis.name)) {
         placement = "Shard(" + std::to_string(dim) + ")";
       }
     }

@@ -32,7 +32,7 @@ std::optional<Style> find_style(std::string_view name) {
     return Style::Whole;
   }
   const bool is_input =
-      plain.starts_with("prepare") && plain.find("module") != std::string::npos;
+      plain.starts_with("prepare") && contains(plain, "module");
   if (is_input) return Style::Input;
   return std::nullopt;
 }
@@ -70,8 +70,7 @@ bool is_embedding(std::string_view key) {
   const size_t dot = key.rfind('.');
   const std::string_view last =
       dot == std::string_view::npos ? key : key.substr(dot + 1);
-  return last.find("embed") != std::string_view::npos || last == "wte" ||
-         last == "wpe";
+  return contains(last, "embed") || last == "wte" || last == "wpe";
 }
 
 class PlanReader {
@@ -207,7 +206,7 @@ bool has_parallel_styles(std::string_view text) {
   for (const std::string_view word :
        {"ColwiseParallel(", "RowwiseParallel(", "SequenceParallel(",
         "colwise_parallel(", "rowwise_parallel("}) {
-    if (text.find(word) != std::string_view::npos) return true;
+    if (contains(text, word)) return true;
   }
   return false;
 }

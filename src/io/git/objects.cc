@@ -69,9 +69,9 @@ std::string too_large(int64_t size, int64_t most) {
 
 // The words of a git that has ended because an object is not there.
 bool says_missing(std::string_view errors) {
-  return errors.find("could not fetch") != std::string_view::npos ||
-         errors.find("lazy fetching disabled") != std::string_view::npos ||
-         errors.find("fatal: transport '") != std::string_view::npos;
+  return contains(errors, "could not fetch") ||
+         contains(errors, "lazy fetching disabled") ||
+         contains(errors, "fatal: transport '");
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
     bytes.remove_prefix(zero + 1 + id_size);
     const bool is_name = !entry.name.empty() && entry.name != "." &&
                          entry.name != ".." && entry.name != ".git" &&
-                         entry.name.find('/') == std::string::npos;
+                         !contains(entry.name, '/');
     if (!kind || !is_name) {
       why = "git's record of the folder has an entry `" + entry.name +
             "`, which no file can be";

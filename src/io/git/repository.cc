@@ -14,7 +14,7 @@ namespace shardplan {
 namespace {
 
 bool says(const GitAnswer& answer, std::string_view words) {
-  return answer.errors.find(words) != std::string::npos;
+  return contains(answer.errors, words);
 }
 
 std::string in_words(const GitAnswer& answer) {
@@ -178,9 +178,8 @@ std::string doubt(const GitAnswer& answer) {
   std::string_view rest = answer.errors;
   while (!rest.empty()) {
     const std::string_view line = next_line(rest);
-    if (line.starts_with(kWarning) &&
-        (line.find("is ambiguous") != std::string_view::npos ||
-         line.find("only goes back to") != std::string_view::npos)) {
+    if (line.starts_with(kWarning) && (contains(line, "is ambiguous") ||
+                                       contains(line, "only goes back to"))) {
       return std::string(line.substr(kWarning.size(), 400));
     }
   }

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "io/graph/layer_names.h"
 #include "io/spec_node.h"
 
@@ -28,8 +29,7 @@ bool is_value_name(std::string_view text) {
   if (text.empty() || text.size() > kMaxNameLength) return false;
   constexpr std::string_view kOthers = "_.-/";
   for (const char c : text) {
-    if (!is_letter(c) && !is_digit(c) && kOthers.find(c) == kOthers.npos)
-      return false;
+    if (!is_letter(c) && !is_digit(c) && !contains(kOthers, c)) return false;
   }
   return true;
 }
@@ -266,8 +266,7 @@ class Reader {
   std::string parameter_name(const Node& node) {
     std::string name = text_of(node, "name");
     if (!names_.repeats()) return name;
-    if (name.find(kLayerIndex) == std::string::npos)
-      return names_.in_layer(name);
+    if (!contains(name, kLayerIndex)) return names_.in_layer(name);
     return with_index(name, names_.layer());
   }
 
@@ -585,7 +584,7 @@ class Reader {
     }
     if (const auto name = node.find("name")) {
       repeat.name = text_of(*name, "name");
-      if (repeat.name.find(kLayerIndex) == std::string::npos) {
+      if (!contains(repeat.name, kLayerIndex)) {
         malformed(name->span(), "the name of repeated layers has no `{i}`")
             .help("for example `name: model.layers.{i}`");
       } else {

@@ -293,7 +293,7 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
   }
   if (errors() > 0) return false;
   for (const auto& [name, size] : chosen) {
-    if (dims.count(name) == 0) {
+    if (!dims.contains(name)) {
       suggest(diags.error(Code::InvalidGraph, {},
                           "the graph has no size named " + in_backticks(name)),
               name, names_of(dims));

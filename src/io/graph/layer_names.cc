@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/words.h"
+
 namespace shardplan {
 
 std::string with_index(std::string text, int64_t index) {
@@ -50,7 +52,7 @@ int64_t nodes_in(const Node& node, int64_t most) {
 }
 
 std::string LayerNames::in_layer(std::string_view name) const {
-  const bool slashes = prefix_.find('/') != std::string::npos;
+  const bool slashes = contains(prefix_, '/');
   return prefix_ + (slashes ? '/' : '.') + std::string(name);
 }
 
@@ -63,7 +65,7 @@ std::string LayerNames::read(const std::string& name) const {
 std::string LayerNames::make(const std::string& name) {
   std::string own = repeats_ ? in_layer(name) : name;
   known_.insert(own);
-  const bool is_carried = std::ranges::find(carried_, name) != carried_.end();
+  const bool is_carried = contains(carried_, name);
   if (is_carried) latest_[name] = own;
   return own;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "io/hf_tp_plan/rules.h"
 
@@ -43,7 +44,7 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
   }
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
-      if (std::ranges::find(axes, kUnconstrained) != axes.end()) {
+      if (contains(axes, kUnconstrained)) {
         return {0, "a dimension is UNCONSTRAINED, and a plan leaves none open"};
       }
     }
@@ -154,7 +155,7 @@ class Writer {
       if (is_new) folded_.push_back({known->first, asked.cuts, "", i});
       Folded& folded = folded_[known->second];
       if (!folded.problem.empty()) continue;
-      if (name.find('*') != std::string_view::npos) {
+      if (contains(name, '*')) {
         folded.problem = "its name has a `*`, which stands for digits there";
       } else if (asked.cuts == 0) {
         folded.problem = asked.problem;

@@ -133,7 +133,7 @@ bool is_one_of(std::string_view name, std::string_view names) {
 // Keys of a base model's plan lack the name that the whole model gives it, and
 // so may those of a plan of no name.
 bool is_of_base_model(const Table& table) {
-  return table.name.empty() || table.name.find("base_model") != table.name.npos;
+  return table.name.empty() || contains(table.name, "base_model");
 }
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
@@ -160,12 +160,10 @@ bool has_style_value(std::string_view text) {
 
 bool recognize(std::string_view head) {
   // Plans of PyTorch's own styles are the dialect `dtensor`.
-  const bool is_torch = head.find("wiseParallel(") != std::string_view::npos;
-  if (head.find('\0') != std::string_view::npos || is_torch) return false;
-  return head.find("tp_plan\"") != std::string_view::npos ||
-         head.find("tp_plan:") != std::string_view::npos ||
-         head.find("tp_plan =") != std::string_view::npos ||
-         head.find("tp_plan=") != std::string_view::npos ||
+  const bool is_torch = contains(head, "wiseParallel(");
+  if (contains(head, '\0') || is_torch) return false;
+  return contains(head, "tp_plan\"") || contains(head, "tp_plan:") ||
+         contains(head, "tp_plan =") || contains(head, "tp_plan=") ||
          has_style_value(head);
 }
 
@@ -406,7 +404,7 @@ class Reader {
     std::vector<Table*> of_configs;
     bool has_heads = false;
     for (Table& table : plan_.tables) {
-      const bool is_chosen = std::ranges::find(chosen, &table) != chosen.end();
+      const bool is_chosen = contains(chosen, &table);
       if (!is_chosen || table.of_class == nullptr) continue;
       if (table.name == "base_model_tp_plan" ||
           table.name == "base_model_ep_plan") {
@@ -427,7 +425,7 @@ class Reader {
   bool refuse_heads(const std::vector<const Table*>& chosen) {
     for (const Table* table : chosen) {
       for (const Entry& entry : table->entries) {
-        if (entry.key.find('*') != std::string::npos) return true;
+        if (contains(entry.key, '*')) return true;
       }
     }
     errors_
@@ -493,7 +491,7 @@ class Reader {
       table.entries.push_back({std::string(key), table.where,
                                std::string(style), table.where, true});
       std::string text = in_backticks(key) + " as " + in_backticks(style);
-      if (std::ranges::find(added, text) == added.end()) {
+      if (!contains(added, text)) {
         added.push_back(std::move(text));
       }
     };

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/paths.h"
@@ -239,9 +240,9 @@ std::optional<Document> read_included(const Node& node, const SourceFile& from,
 bool reject_includes(const Node& trainer, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < trainer.size(); ++i) {
-    const bool is_read =
-        trainer.key(i) == "mesh" || trainer.key(i) == "batch_axis" ||
-        std::ranges::find(kKeys, trainer.key(i)) != kKeys.end();
+    const bool is_read = trainer.key(i) == "mesh" ||
+                         trainer.key(i) == "batch_axis" ||
+                         contains(kKeys, trainer.key(i));
     if (!is_read || !is_include(trainer.item(i))) continue;
     good = false;
     diags
@@ -254,19 +255,19 @@ bool reject_includes(const Node& trainer, Diagnostics& diags) {
 
 // A config without one of the keys has levanter's defaults.
 bool is_trainer_config(std::string_view head) {
-  const bool has_trainer = head.starts_with("trainer:") ||
-                           head.find("\ntrainer:") != std::string_view::npos;
+  const bool has_trainer =
+      head.starts_with("trainer:") || contains(head, "\ntrainer:");
   constexpr std::array<std::string_view, 3> kTrainerKeys = {
       "train_batch_size:", "num_train_steps:", "per_device_parallelism:"};
   return has_trainer &&
          std::ranges::any_of(kTrainerKeys, [&](std::string_view key) {
-           return head.find(key) != std::string_view::npos;
+           return contains(head, key);
          });
 }
 
 bool recognize(std::string_view head) {
   if (is_trainer_config(head)) return true;
-  if (head.find("trainer: !include") != std::string_view::npos) return true;
+  if (contains(head, "trainer: !include")) return true;
   return std::ranges::any_of(kKeys, [&](std::string_view key) {
     return head.find(std::string(key) + ":") != std::string_view::npos;
   });

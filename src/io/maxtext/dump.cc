@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/formats.h"
@@ -171,8 +172,7 @@ std::string key_path_name(std::string_view path) {
 bool is_maxtext_dump(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && head[first] == '{' &&
-         head.find("\"partition_spec\"") != std::string_view::npos &&
-         head.find("\"dtype\"") == std::string_view::npos;
+         contains(head, "\"partition_spec\"") && !contains(head, "\"dtype\"");
 }
 
 std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,

@@ -327,11 +327,6 @@ std::optional<int64_t> integer_of(const Node& node) {
   return parse_integer(digits);
 }
 
-template <typename List>
-bool contains(const List& list, std::string_view text) {
-  return std::find(std::begin(list), std::end(list), text) != std::end(list);
-}
-
 bool overrides_model(const MaxtextConfig& config) {
   const auto node = find_inherited(config, "override_model_config");
   return node && contains(kOn, node->text());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/native/tensor_entry.h"
 #include "syntax/document.h"
@@ -71,7 +72,7 @@ constexpr uint64_t kWindow = uint64_t{32} << 20U;
 // Most manifests without a wrapper are recognised by a search alone, without a
 // second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
-  return has_wrapper_word(text) || text.find("\\u") != std::string_view::npos;
+  return has_wrapper_word(text) || contains(text, "\\u");
 }
 
 std::optional<Manifest> read_json(const SourceFile& source,
@@ -98,12 +99,11 @@ std::optional<Manifest> read_tree(const SourcePtr& source, Diagnostics& diags) {
 
 // The last format that is tried: what no other format claims, if it is text.
 bool recognize(std::string_view head) {
-  if (head.find('\0') != std::string_view::npos) return false;
+  if (contains(head, '\0')) return false;
   const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
                       "\"shardplan.plan/"};
-  return std::ranges::none_of(names, [&](std::string_view name) {
-    return head.find(name) != std::string_view::npos;
-  });
+  return std::ranges::none_of(
+      names, [&](std::string_view name) { return contains(head, name); });
 }
 
 std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
@@ -256,7 +256,7 @@ class NativeReader {
         read_facts(token);
         continue;
       }
-      if (std::ranges::find(kKnown, key) == kKnown.end()) {
+      if (!contains(kKnown, key)) {
         errors_.unknown_key(key, where, kKnown);
       } else if (key == "name" && token == Token::String) {
         model_name_ = tokens_.text();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/export.h"
 #include "io/spec_node.h"
@@ -146,8 +147,7 @@ bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
   const auto& known = known_keys();
   bool any_known = false;
   for (size_t i = 0; i < root.size(); ++i) {
-    any_known =
-        any_known || std::ranges::find(known, root.key(i)) != known.end();
+    any_known = any_known || contains(known, root.key(i));
   }
   if (!any_known) return not_rules(root, diags);
   bool good = true;
@@ -163,9 +163,7 @@ bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
 }
 
 // Any text may be YAML; what is not is said by reading it.
-bool recognize_rules(std::string_view head) {
-  return head.find('\0') == std::string_view::npos;
-}
+bool recognize_rules(std::string_view head) { return !contains(head, '\0'); }
 
 bool read_yaml_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
                      Diagnostics& diags) {

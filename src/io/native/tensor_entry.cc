@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -219,7 +220,7 @@ constexpr int kMaxReported = 20;
 
 void append_key(std::string& path, std::string_view key) {
   path += kKey;
-  if (key.find(kEnd) == key.npos && key.find(kEscape) == key.npos) {
+  if (!contains(key, kEnd) && !contains(key, kEscape)) {
     path += key;
     path += kEnd;
     return;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/dialects.h"
 #include "io/fence.h"
 #include "io/paths.h"
@@ -154,12 +155,16 @@ class ShardingReader {
   bool read_dimension() {
     AxisNames& axes = into_.spec.dims.emplace_back();
     if (json_.token() == JsonReader::Token::Null) return true;
+    const auto read_axis = [&](std::string_view what) {
+      std::string axis;
+      if (!json_.string(what, axis)) return false;
+      axes.emplace_back(axis);
+      return true;
+    };
     if (json_.token() == JsonReader::Token::BeginArray) {
-      return json_.list("a dimension", [&] {
-        return json_.string("an axis", axes.emplace_back());
-      });
+      return json_.list("a dimension", [&] { return read_axis("an axis"); });
     }
-    return json_.string("a dimension of the spec", axes.emplace_back());
+    return read_axis("a dimension of the spec");
   }
 
   bool bind() {
@@ -177,7 +182,7 @@ class ShardingReader {
     }
     for (const AxisNames& axes : into_.spec.dims) {
       for (const AxisName& axis : axes) {
-        if (std::ranges::find(names_, axis) == names_.end()) {
+        if (!contains(names_, axis)) {
           why_ = "its mesh has no axis " + in_backticks(axis);
           return false;
         }
@@ -200,13 +205,11 @@ class ShardingReader {
 }  // namespace
 
 bool is_orbax_metadata(std::string_view head) {
-  return is_json_map(head) &&
-         head.find("\"tree_metadata\"") != std::string_view::npos;
+  return is_json_map(head) && contains(head, "\"tree_metadata\"");
 }
 
 bool is_orbax_sharding(std::string_view head) {
-  return is_json_map(head) &&
-         head.find("\\\"sharding_type\\\"") != std::string_view::npos;
+  return is_json_map(head) && contains(head, "\\\"sharding_type\\\"");
 }
 
 namespace {
@@ -222,7 +225,7 @@ std::vector<std::string> items_in(const std::string& directory, Host& host) {
   std::vector<std::string> items;
   std::vector<std::string> others;
   for (const std::string& name : host.list_directory(directory)) {
-    const bool usual = std::ranges::find(kUsual, name) != kUsual.end();
+    const bool usual = contains(kUsual, name);
     const std::string path = path_in(directory, name, host);
     // A link out of a fence (io/fence.h) may be a file, with nothing below it.
     const auto info = usual ? std::nullopt : host.file_info(path);

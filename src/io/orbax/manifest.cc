@@ -104,8 +104,7 @@ class CheckpointReader {
   void read_zarr(Array& array) {
     const std::string& name = array.leaf->dotted;
     // Nothing outside of the checkpoint is read, whatever names say.
-    if (source_.path == "-" || name == ".." ||
-        name.find('/') != std::string::npos) {
+    if (source_.path == "-" || name == ".." || contains(name, '/')) {
       return;
     }
     const std::string directory = path_beside(source_.path, name, host_);
@@ -302,8 +301,7 @@ class CheckpointReader {
     constexpr int kShown = 5;
     int shown = 0;
     for (const Array& array : arrays_) {
-      const bool is_open =
-          std::ranges::find(open_.names, array.leaf->name) != open_.names.end();
+      const bool is_open = contains(open_.names, array.leaf->name);
       if (!is_open || ++shown > kShown) continue;
       report.fact(in_backticks(array.leaf->name) + " was written as " +
                   shape_text(*array.leaf->write_shape) + " by " +
@@ -469,7 +467,7 @@ std::vector<Shape> possible_shapes(const Shape& write_shape,
     auto shape = whole(write_shape, counts, split);
     if (shape) shapes.push_back(*std::move(shape));
   };
-  const bool is_empty = std::ranges::find(write_shape, 0) != write_shape.end();
+  const bool is_empty = contains(write_shape, 0);
   if (counts.replicas > 1 && !is_empty) {
     // A dimension is cut only where no earlier one could be.
     for (size_t i = 0; i < write_shape.size(); ++i) {

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -106,7 +107,7 @@ void PlanWriter::spec(const PartitionSpec& spec) {
     } else if (axes.size() == 1) {
       text(axes.front());
     } else {
-      names(axes);
+      names(texts_of(axes));
     }
   });
 }
@@ -222,7 +223,7 @@ void PlanWriter::correction(const Correction& correction) {
   key("code");
   text(code_id(correction.code));
   key("dropped");
-  names(correction.dropped);
+  names(texts_of(correction.dropped));
   key("reason");
   text(correction.reason);
   out_ += '}';
@@ -296,10 +297,10 @@ bool PlanWriter::write() {
   line_key("strict");
   boolean(plan_.strict);
   line_key("declared_axes");
-  names(plan_.declared_axes);
+  names(texts_of(plan_.declared_axes));
   if (!plan_.other_names.empty()) {
     line_key("other_names");
-    names(plan_.other_names);
+    names(texts_of(plan_.other_names));
   }
   if (plan_.run_as == RunAs::Hooks) {
     line_key("run_as");
@@ -339,7 +340,7 @@ bool is_plan(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || head[first] != '{') return false;
   const std::string_view start = head.substr(first, kLooksAt);
-  return start.find("\"schema\"") != std::string_view::npos &&
+  return contains(start, "\"schema\"") &&
          start.find("\"" + std::string(kPlanFamily)) != std::string_view::npos;
 }
 

@@ -25,10 +25,13 @@ bool read_axis_name(JsonReader& json, std::string_view what,
 
 namespace {
 
-using ReadName = bool (*)(JsonReader&, std::string_view, std::string&);
+using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
 
-bool read_name(JsonReader& json, std::string_view what, std::string& name) {
-  return json.string(what, name);
+bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
+  std::string text;
+  if (!json.string(what, text)) return false;
+  name = text;
+  return true;
 }
 
 bool read_list(JsonReader& json, std::string_view what, AxisNames& names,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/spec.h"
 
 namespace shardplan {
@@ -66,7 +67,7 @@ std::optional<bool> given_answer(const PythonChoices& choices,
 std::optional<bool> answer_of(const PythonChoices& choices,
                               std::string_view name) {
   std::vector<std::string>& all = choices.questions;
-  if (std::ranges::find(all, name) == all.end()) all.emplace_back(name);
+  if (!contains(all, name)) all.emplace_back(name);
   return given_answer(choices, name);
 }
 

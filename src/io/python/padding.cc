@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/python/rules.h"
 #include "syntax/python_statements.h"
 
@@ -157,8 +158,7 @@ class PaddingFinder {
     while (at + 2 < end && tokens_[at + 1].is(".")) at += 2;
     if (at + 1 >= end || !tokens_[at + 1].is("(")) return false;
     const std::string& name = tokens_[at].text;
-    const bool looks = name.find("match") != std::string::npos ||
-                       name.find("search") != std::string::npos;
+    const bool looks = contains(name, "match") || contains(name, "search");
     const size_t past = past_[at + 1];
     const bool is_there = past + 3 == end && tokens_[past].is("is") &&
                           tokens_[past + 1].is("not") &&
@@ -234,7 +234,7 @@ bool may_match(std::string_view pattern, std::string_view text) {
       return false;
     }
   }
-  if (pattern.find('|') != std::string_view::npos) return true;
+  if (contains(pattern, '|')) return true;
   size_t special = pattern.find_first_of(kSpecial);
   if (special == std::string_view::npos) return pattern == text;
   // What may be repeated not at all is no beginning.

@@ -179,7 +179,7 @@ bool is_python_pattern(std::string_view text) {
 }
 
 bool is_keystr_pattern(std::string_view pattern) {
-  return pattern.find(kOpen) != std::string_view::npos;
+  return contains(pattern, kOpen);
 }
 
 std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
@@ -199,9 +199,7 @@ std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
     path.replace(path.size() - kClose.size(), kClose.size(), "(?:/|$)");
   }
   // A bracket or a quote that is left would look for itself.
-  if (path.find("\\[") != std::string::npos ||
-      path.find("\\]") != std::string::npos ||
-      path.find('\'') != std::string::npos) {
+  if (contains(path, "\\[") || contains(path, "\\]") || contains(path, '\'')) {
     return std::nullopt;
   }
   return path;
@@ -220,8 +218,7 @@ bool is_parameter_name(std::string_view name) {
       "weight kernel bias embedding embeddings embed_tokens wte wpe lm_head "
       "wq wk wv c_fc c_attn attn self_attn layernorm ln_f";
   // MaxText has axes such as `q_lora_up_proj`.
-  const bool is_module = (name.ends_with("_proj") &&
-                          name.find("lora") == std::string_view::npos) ||
+  const bool is_module = (name.ends_with("_proj") && !contains(name, "lora")) ||
                          name.ends_with("_layernorm");
   return is_module || has_word(kNames, name);
 }
@@ -437,7 +434,7 @@ void declare_axes(RuleSet& rules) {
   for (size_t i = 0; i < kMeshFields; ++i) {
     for (const AxisName& name : axis.at(i).value_or(AxisValue()).axes) {
       AxisNames& all = rules.declared_axes;
-      if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+      if (!contains(all, name)) all.push_back(name);
     }
   }
 }
@@ -582,7 +579,7 @@ bool is_pair_of_axes(const Node& node) {
 }
 
 bool recognize(std::string_view head) {
-  if (head.find("rules:") != std::string_view::npos) return false;
+  if (contains(head, "rules:")) return false;
   Diagnostics ignored;
   const auto document = parse_document(
       std::make_shared<SourceFile>("rules", std::string(head)), ignored);

@@ -67,7 +67,7 @@ PythonTable::Kind kind_of_pairs(std::span<const PythonToken> tokens,
     if (second + 1 >= tokens.size() || !tokens[second].is(",")) continue;
     // ('.*', 'fsdp(axis="data")') of big_vision.
     const PythonToken& value = tokens[second + 1];
-    const bool is_call = value.text.find('(') != std::string::npos;
+    const bool is_call = contains(value.text, '(');
     if (is_text(value) && (is_pattern || is_call)) {
       return PythonTable::Kind::Strategy;
     }
@@ -353,7 +353,7 @@ std::vector<std::string> returned_texts(const SourceFile& source,
       function = tokens[i + 1].text;
     }
     if (!tokens[i].starts_line || !tokens[i].is("return") ||
-        function.find("rules") == std::string::npos) {
+        !contains(function, "rules")) {
       continue;
     }
     const size_t begin = tokens[i].where.begin;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/fence.h"
 #include "io/formats.h"
 #include "io/paths.h"
@@ -50,10 +51,8 @@ struct Index {
 
 // Shards are read from the index's own folder only.
 bool stays_inside(std::string_view shard) {
-  return !shard.empty() && shard.front() != '/' &&
-         shard.find('\\') == std::string_view::npos &&
-         shard.find(':') == std::string_view::npos &&
-         shard.find('\0') == std::string_view::npos &&
+  return !shard.empty() && shard.front() != '/' && !contains(shard, '\\') &&
+         !contains(shard, ':') && !contains(shard, '\0') &&
          ("/" + std::string(shard) + "/").find("/../") == std::string::npos;
 }
 
@@ -656,7 +655,7 @@ std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
 bool recognize(std::string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || head[first] != '{') return false;
-  return head.find("\"weight_map\"") != std::string_view::npos;
+  return contains(head, "\"weight_map\"");
 }
 
 }  // namespace

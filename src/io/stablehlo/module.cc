@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "io/formats.h"
 #include "io/spec_node.h"
 #include "syntax/mlir.h"
@@ -451,13 +452,13 @@ constexpr std::string_view kBytecode = "ML\xEFR";
 
 bool looks_like_stablehlo(std::string_view head) {
   if (head.starts_with(kHloText) || head.starts_with(kBytecode)) return true;
-  if (head.find('\0') != std::string_view::npos) return false;
-  const bool has_function = head.find("func.func") != std::string_view::npos;
+  if (contains(head, '\0')) return false;
+  const bool has_function = contains(head, "func.func");
   const size_t module = head.find("module @");
-  return (has_function && head.find("tensor<") != std::string_view::npos) ||
+  return (has_function && contains(head, "tensor<")) ||
          (module != std::string_view::npos &&
-          head.find("mhlo.num_partitions") != std::string_view::npos) ||
-         head.find("sdy.mesh @") != std::string_view::npos;
+          contains(head, "mhlo.num_partitions")) ||
+         contains(head, "sdy.mesh @");
 }
 
 std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
@@ -552,7 +553,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
 std::string name_of_location(std::string_view text) {
   std::string name;
   size_t at = text.find_first_of("[.");
-  if (at == std::string_view::npos || text.find('[') == text.npos || at == 0) {
+  if (at == std::string_view::npos || !contains(text, '[') || at == 0) {
     return std::string(text);
   }
   name = text.substr(0, at);

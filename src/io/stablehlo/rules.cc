@@ -114,9 +114,9 @@ bool is_made_of(const std::vector<int64_t>& sizes, std::vector<Axis> asked,
 // `fsdp=4`, as `--mesh` has it; empty where `--axes` gives names alone.
 std::vector<Axis> axes_with_sizes(const AxisNames& names) {
   std::vector<Axis> axes;
-  for (const AxisName& name : names) {
+  for (const std::string& name : names) {
     const size_t equals = name.find('=');
-    if (equals == AxisName::npos) return {};
+    if (equals == name.npos) return {};
     int64_t size = 0;
     const char* const end = name.data() + name.size();
     std::from_chars(name.data() + equals + 1, end, size);
@@ -147,7 +147,7 @@ bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
                 (found.empty() ? std::string("no size") : found) +
                 " devices, major to minor");
     if (is_asked) {
-      report.fact("the mesh is " + quoted_names(reading.axes));
+      report.fact("the mesh is " + quoted_names(texts_of(reading.axes)));
       report.help(
           "`--axes a,b` names the axes of the shardings in that order, "
           "whatever the mesh");

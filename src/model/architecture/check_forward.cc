@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/reading.h"
 #include "syntax/document.h"
 
@@ -296,7 +297,7 @@ class ForwardCheck {
     std::vector<std::string> names;
     for (const BlockArgument* each : taken) names.push_back(each->name);
     for (const auto& [name, value] : step.arguments) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) {
+      if (!contains(names, name)) {
         report_unknown_key(name, value.where, names, diags_);
       }
     }

@@ -7,6 +7,7 @@
 #include <re2/re2.h>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/architecture.h"
 
 namespace shardplan {
@@ -61,10 +62,6 @@ std::string_view inner_component(std::string_view text) {
   const size_t before = text.rfind('.', last - 1);
   if (before == text.npos) return {};
   return text.substr(before + 1, last - before - 1);
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != text.npos;
 }
 
 // Where `path` goes on behind components that are those of `names`; empty where

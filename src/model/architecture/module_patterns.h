@@ -65,9 +65,7 @@ class ModulePatterns {
   // Whether an entry means the module.
   bool matches(std::string_view name, PatternStyle style) const;
   // Whether there is an entry of that very text.
-  bool has(std::string_view text) const {
-    return texts_.find(text) != texts_.end();
-  }
+  bool has(std::string_view text) const { return texts_.contains(text); }
   // Whether an entry is that text, or a regular expression for all of it.
   bool is_all_of(std::string_view name) const;
   // The first entry that Python's `re`, and so transformers 5, does not take;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -409,7 +410,7 @@ std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
   }
   const auto kept = mxfp4.find("modules_to_not_convert");
   for (size_t i = 0; kept && i < kept->size(); ++i) {
-    if (kept->item(i).text().find("experts") == std::string_view::npos) {
+    if (!contains(kept->item(i).text(), "experts")) {
       continue;
     }
     return mxfp4.refuse("modules_to_not_convert",
@@ -538,8 +539,7 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
       return std::nullopt;
     }
     const std::vector<std::string> known = known_quantisations(architecture);
-    if (std::find(known.begin(), known.end(), method_name(*method)) ==
-        known.end()) {
+    if (!contains(known, method_name(*method))) {
       return config
           .refuse(key, "architecture " + in_backticks(architecture.name) +
                            " is not known as " +
@@ -577,7 +577,7 @@ std::vector<std::string> known_quantisations(const Architecture& architecture) {
   const auto& unknown = architecture.quantisations_unknown;
   std::vector<std::string> known;
   for (const auto& [name, method] : kMethodNames) {
-    if (std::find(unknown.begin(), unknown.end(), name) == unknown.end()) {
+    if (!contains(unknown, name)) {
       known.emplace_back(name);
     }
   }
@@ -602,7 +602,7 @@ bool knows_keys(ConfigReader& section,
     const bool nothing =
         value.is_null() || value.boolean() == false ||
         ((value.is_list() || value.is_map()) && value.size() == 0);
-    if (nothing || std::find(known.begin(), known.end(), key) != known.end()) {
+    if (nothing || contains(known, key)) {
       continue;
     }
     section

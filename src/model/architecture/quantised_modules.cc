@@ -5,6 +5,7 @@
 // versions of transformers differ, by the version that wrote the config. Where
 // that is not said and matters, the config is refused.
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 
 namespace shardplan {
@@ -170,7 +171,7 @@ class Chooser {
                           "transformers 5 reads it");
     }
     const std::string& all = place_.in_memory;
-    const size_t last = all.find('|') == all.npos ? all.npos : all.rfind('.');
+    const size_t last = !contains(all, '|') ? all.npos : all.rfind('.');
     int64_t named = 0;
     int64_t parts = 0;
     for (size_t at = 0; at <= all.size(); ++parts) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 #include "model/architecture/reading.h"
 #include "model/config_reader.h"
@@ -114,7 +115,7 @@ class ArchitectureReader {
     for (size_t i = 0; i < map.size(); ++i) {
       const std::string part(map.key(i));
       for (std::string& other : reader_.texts(map.item(i), "other names")) {
-        if (part.find('.') != part.npos || other.find('.') != other.npos) {
+        if (contains(part, '.') || contains(other, '.')) {
           reader_.refuse(map.key_span(i), "a part of a name has no dots");
           continue;
         }

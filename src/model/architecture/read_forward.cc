@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/reading.h"
 
 namespace shardplan {
@@ -225,9 +226,7 @@ class ForwardReader {
       attribute.name = std::string(key);
       attribute.where = node.item(i).span();
       const Node value = node.item(i);
-      const bool is_text =
-          std::find(kTextAttributes.begin(), kTextAttributes.end(), key) !=
-          kTextAttributes.end();
+      const bool is_text = contains(kTextAttributes, key);
       if (is_text) {
         if (!reader_.optional(node, attribute.name, attribute.text))
           return false;

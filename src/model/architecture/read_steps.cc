@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/reading.h"
 
 namespace shardplan {
@@ -223,8 +224,7 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
                     "not given");
     }
   }
-  const bool numbered =
-      result.name.find("{" + result.index + "}") != std::string::npos;
+  const bool numbered = contains(result.name, "{" + result.index + "}");
   if (numbered == result.stacked) {
     return refuse(name->span(),
                   result.stacked ? "a name of what is stacked has no index"
@@ -343,9 +343,7 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
 }
 
 bool is_kept_step(const Node& node) {
-  return node.is_map() && node.size() > 0 &&
-         std::find(std::begin(kKeptSteps), std::end(kKeptSteps), node.key(0)) !=
-             std::end(kKeptSteps);
+  return node.is_map() && node.size() > 0 && contains(kKeptSteps, node.key(0));
 }
 
 std::optional<KeptStep> StepReader::kept_step(const Node& node) {
@@ -494,9 +492,7 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
     const std::string_view name = map.key(i);
     const bool taken =
         name == "repeat" || name == "switch" || name == "section" ||
-        name == "when" ||
-        std::find(std::begin(kKeptSteps), std::end(kKeptSteps), name) !=
-            std::end(kKeptSteps) ||
+        name == "when" || contains(kKeptSteps, name) ||
         std::any_of(module_kinds().begin(), module_kinds().end(),
                     [&](const ModuleKind& kind) { return kind.name == name; });
     if (taken) {

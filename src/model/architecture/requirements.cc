@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 #include "model/architecture/values.h"
 #include "model/architectures.h"
@@ -56,9 +57,7 @@ std::vector<std::string> ConfigValues::left_out() const {
     const std::string_view key = map.key(i);
     const auto& sections = architecture_.sections;
     if (!key.ends_with("_config") || !map.item(i).is_map() ||
-        known.contains(key) ||
-        std::find(std::begin(kNoParts), std::end(kNoParts), key) !=
-            std::end(kNoParts) ||
+        known.contains(key) || contains(kNoParts, key) ||
         std::any_of(sections.begin(), sections.end(),
                     [&](const ConfigSection& s) { return s.key == key; })) {
       continue;
@@ -274,7 +273,7 @@ void ConfigValues::warn_of_unread_keys() {
       std::string why;
       if (rule.kind == ValueRule::Kind::Table || rule.of_forward) continue;
       for (const std::string& key : rule.keys) {
-        if (std::find(unread.begin(), unread.end(), key) == unread.end()) {
+        if (!contains(unread, key)) {
           continue;
         }
         const Entry* const entry = text->entry_of(rule, why);
@@ -363,7 +362,7 @@ std::shared_ptr<const Architecture> section_architecture(
   auto expected = section.architecture->model_types;
   const auto has = [&](const Architecture& one) {
     const auto& types = one.model_types;
-    return std::find(types.begin(), types.end(), type) != types.end();
+    return contains(types, type);
   };
   for (const auto& other : section.others) {
     if (has(*other)) return other;

@@ -619,7 +619,7 @@ class Renaming {
 std::shared_ptr<const Architecture> with_values_of(
     const NameScheme& scheme, const std::shared_ptr<const Architecture>& all,
     ConfigReader& config) {
-  if (scheme.architectures.count(all->name) == 0) {
+  if (!scheme.architectures.contains(all->name)) {
     config
         .refuse("model_type", "names of " + in_backticks(scheme.name) +
                                   " are not known for architecture " +

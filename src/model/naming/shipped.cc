@@ -51,7 +51,7 @@ std::vector<std::string> name_schemes_of(std::string_view architecture) {
   std::vector<std::string> names;
   for (std::string& name : name_scheme_names()) {
     const auto scheme = find_name_scheme(name);
-    if (scheme->architectures.count(architecture) > 0) {
+    if (scheme->architectures.contains(architecture)) {
       names.push_back(std::move(name));
     }
   }

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "report/json.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -31,10 +32,9 @@ bool is_special(char c) {
 void append_field(std::string& out, std::string_view field) {
   // A line that begins with `::` may be a command to the runner of a CI job,
   // one that begins with a quote is not.
-  const bool needs_quotes = field.empty() || field.front() == ' ' ||
-                            field.back() == ' ' ||
-                            (field.find(':') != std::string_view::npos &&
-                             without_commands(field) != field);
+  const bool needs_quotes =
+      field.empty() || field.front() == ' ' || field.back() == ' ' ||
+      (contains(field, ':') && without_commands(field) != field);
   if (!needs_quotes && std::ranges::none_of(field, is_special)) {
     out += field;
     return;

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/plan.h"
 #include "report/diagnostics_text.h"
@@ -163,8 +164,7 @@ class SarifRun {
                    {"startColumn", at.column},
                    {"endColumn", at.end_column}};
     const std::string_view text = label.where.text();
-    if (snippet && text.size() <= kMostSnippet &&
-        text.find('\n') == std::string_view::npos) {
+    if (snippet && text.size() <= kMostSnippet && !contains(text, '\n')) {
       region["snippet"] = {{"text", printable(text)}};
     }
     return {{"artifactLocation", file(label.where.file->name())},

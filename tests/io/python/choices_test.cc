@@ -11,6 +11,7 @@
 #include "io/spec_node.h"
 #include "tests/io/document_text.h"
 #include "tests/support/hf_config.h"
+#include "tests/support/json_axes.h"
 
 namespace shardplan {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "core/spec.h"
 #include "tests/support/exported.h"
+#include "tests/support/json_axes.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/plan.h"
 #include "io/paths.h"
 
@@ -133,7 +134,7 @@ constexpr std::array<std::string_view, 7> kOfFiles = {
 template <size_t N>
 bool is_among(const Setting& setting,
               const std::array<std::string_view, N>& names) {
-  return std::ranges::find(names, setting.flag->name) != names.end();
+  return contains(names, setting.flag->name);
 }
 
 std::vector<Setting> all_but(const std::vector<Setting>& settings,

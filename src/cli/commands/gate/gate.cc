@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/gate/following.h"
 #include "cli/commands/gate/judging.h"
@@ -184,7 +185,7 @@ void add_baseline_changes(const GateSide& base, const GateSide& head,
                                bool of_base) {
     for (const AcceptedFinding& entry : all.accepted) {
       const auto& list = others.accepted;
-      if (std::ranges::find(list, entry) != list.end()) continue;
+      if (contains(list, entry)) continue;
       GateChange change =
           setting_change("", "baseline", of_base ? entry.reason : "",
                          of_base ? "" : entry.reason, entry.where, of_base);

@@ -60,7 +60,8 @@ std::optional<std::vector<VariantChange>> changes_of(Context& context,
   const std::string own(algorithm_of(input.how).name);
   std::vector<VariantChange> changes;
   for (const std::string& wish : context.options.simulate.vary) {
-    const auto axis = std::ranges::find(mesh.axes(), wish, &Axis::name);
+    const auto axis =
+        std::ranges::find(mesh.axes(), AxisName(wish), &Axis::name);
     if (axis != mesh.axes().end()) {
       const auto number = static_cast<size_t>(axis - mesh.axes().begin());
       for (int64_t size = axis->size - 1; size >= 1; --size) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands/sweep/sweep.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kMaxMeshes = 10'000;
 
 void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
-  if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
+  if (!contains(meshes, mesh)) {
     meshes.push_back(std::move(mesh));
   }
 }

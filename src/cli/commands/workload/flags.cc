@@ -28,10 +28,9 @@ std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 std::vector<std::string> listed_policies(const std::string& text) {
   std::vector<std::string> policies;
   for (std::string& part : split_list(text)) {
-    const bool has_names =
-        !policies.empty() && policies.back().find(':') != std::string::npos;
+    const bool has_names = !policies.empty() && contains(policies.back(), ':');
     const std::string name = part.substr(0, part.find(':'));
-    if (has_names && part.find(':') == std::string::npos &&
+    if (has_names && !contains(part, ':') &&
         find_remat_policy(name) == nullptr) {
       policies.back() += "," + part;
     } else {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/axis_name.h"
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+
+namespace shardplan {
+namespace {
+
+// A set's texts stay where they are.
+struct AxisTexts {
+  std::shared_mutex mutex;
+  std::set<std::string, std::less<>> texts;
+};
+
+}  // namespace
+
+AxisName::AxisName(std::string_view text) {
+  // Names may be read by whatever is destroyed at the end of the program.
+  static AxisTexts& known = *new AxisTexts;
+  {
+    const std::shared_lock lock(known.mutex);
+    const auto found = known.texts.find(text);
+    if (found != known.texts.end()) {
+      text_ = &*found;
+      return;
+    }
+  }
+  const std::unique_lock lock(known.mutex);
+  text_ = &*known.texts.emplace(text).first;
+}
+
+std::vector<std::string> texts_of(const AxisNames& names) {
+  return {names.begin(), names.end()};
+}
+
+}  // namespace shardplan
