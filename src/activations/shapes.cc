@@ -10,6 +10,7 @@
 #include "activations/kept.h"
 #include "activations/token_weights.h"
 #include "base/checked.h"
+#include "base/words.h"
 #include "core/fold.h"
 
 namespace shardplan {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/layers.h"
 

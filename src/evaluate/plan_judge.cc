@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "evaluate/evaluate.h"
 #include "evaluate/fit.h"
 #include "findings/findings.h"

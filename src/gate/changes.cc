@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "core/plan.h"

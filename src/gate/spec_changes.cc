@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/words.h"
+
 namespace shardplan {
 namespace {
 

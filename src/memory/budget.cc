@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/words.h"
 #include "memory/kv_cache.h"
 #include "memory/zero.h"
 #include "model/units.h"

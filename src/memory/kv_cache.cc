@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "core/spec.h"
 #include "model/architecture/axis_labels.h"

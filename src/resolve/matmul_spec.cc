@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "evaluate/fit.h"
 #include "findings/findings.h"
 #include "findings/step_findings.h"

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/parallel.h"
+#include "base/words.h"
 #include "core/mesh.h"
 #include "resolve/device_memory.h"
 

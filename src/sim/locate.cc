@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "graph/graph.h"
 #include "sim/execute.h"
 #include "sim/verdict.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "graph/elementwise.h"
 #include "sim/locate.h"
 #include "sim/verdict.h"

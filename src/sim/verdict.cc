@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/words.h"
 #include "graph/elementwise.h"
 #include "graph/op.h"
 #include "sim/execute.h"

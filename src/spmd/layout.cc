@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "graph/elementwise.h"
 
 namespace shardplan {

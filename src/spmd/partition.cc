@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "spmd/layout.h"
 #include "spmd/propagate.h"
 #include "spmd/shard_mapped.h"

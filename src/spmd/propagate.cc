@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "spmd/layout.h"
 
 namespace shardplan {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {

@@ -2,6 +2,7 @@
 // A table of rules as EasyLM, EasyDeL and eFormer have it. It names mesh axes
 // only, and declares none: declared axes that the mesh lacks have size 1 and
 // are left out.
+#include "base/words.h"
 #include "io/export.h"
 
 #include <algorithm>
