@@ -132,7 +132,7 @@ std::string nearest_dtype(std::string_view text) {
 
 std::optional<int64_t> element_count(const Shape& shape) {
   // A zero makes the product zero, however large the other sizes are.
-  if (contains(shape, 0)) return 0;
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   int64_t count = 1;
   for (const int64_t size : shape) {
     const std::optional<int64_t> product = checked_mul(count, size);

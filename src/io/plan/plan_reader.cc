@@ -15,17 +15,7 @@ namespace shardplan {
 
 using Token = JsonReader::Token;
 
-bool read_axis_name(JsonReader& json, std::string_view what,
-                    std::string& axis) {
-  if (!json.string(what, axis)) return false;
-  return is_axis_name(axis) || axis == kUnconstrained ||
-         json.malformed(json.span(),
-                        "`" + axis + "` cannot be the name of an axis");
-}
-
 namespace {
-
-using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
 
 bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
   std::string text;
@@ -33,6 +23,8 @@ bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
   name = text;
   return true;
 }
+
+using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
 
 bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
                ReadName read) {
@@ -55,6 +47,13 @@ bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
 }
 
 }  // namespace
+
+bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis) {
+  if (!read_name(json, what, axis)) return false;
+  return is_axis_name(axis) || axis == kUnconstrained ||
+         json.malformed(json.span(),
+                        "`" + axis + "` cannot be the name of an axis");
+}
 
 bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
   return read_list(json, what, axes, read_axis_name);
