@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "comm/algorithms/algorithms.h"
 
 namespace shardplan {
@@ -21,20 +22,16 @@ std::span<const Algorithm> algorithms() {
 }
 
 const Algorithm* find_algorithm(std::string_view name) {
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.name == name) return &algorithm;
-  }
-  return nullptr;
+  return find_named(algorithms(), name);
 }
 
 const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
                                const Algorithm* wanted) {
   if (wanted != nullptr && wanted->supports(kind, ranks)) return *wanted;
   const auto all = algorithms();
-  const auto first =
-      std::find_if(all.begin(), all.end(), [&](const Algorithm& algorithm) {
-        return algorithm.supports(kind, ranks);
-      });
+  const auto first = std::ranges::find_if(all, [&](const Algorithm& algorithm) {
+    return algorithm.supports(kind, ranks);
+  });
   SHARDPLAN_CHECK(first != all.end());
   return *first;
 }
@@ -136,7 +133,7 @@ void append(Schedule& schedule, const Schedule& next) {
 
 Schedule backwards(const Schedule& schedule) {
   Schedule result = schedule;
-  std::reverse(result.steps.begin(), result.steps.end());
+  std::ranges::reverse(result.steps);
   for (Step& step : result.steps) {
     for (Transfer& t : step) {
       std::swap(t.source, t.target);
@@ -186,7 +183,7 @@ Traffic traffic(const Schedule& schedule,
     result.total += bytes;
     result.steps += bytes > 0 ? 1 : 0;
   }
-  result.busiest = *std::max_element(sent.begin(), sent.end());
+  result.busiest = *std::ranges::max_element(sent);
   return result;
 }
 

@@ -51,13 +51,11 @@ ChangedRules changed(const RuleSet& rules,
         break;
     }
   }
-  if (std::none_of(leaves.begin(), leaves.end(), [](bool b) { return b; }) &&
+  if (std::ranges::none_of(leaves, [](bool b) { return b; }) &&
       arrivals.empty()) {
     return result;
   }
-  std::stable_sort(
-      arrivals.begin(), arrivals.end(),
-      [](const Arrival& a, const Arrival& b) { return a.before < b.before; });
+  std::ranges::stable_sort(arrivals, {}, &Arrival::before);
   std::vector<Rule> old = std::move(result.rules.rules);
   const std::vector<int> origin = std::move(result.origin);
   const std::vector<int> by = std::move(result.by);

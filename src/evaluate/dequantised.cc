@@ -30,8 +30,8 @@ bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
   if (stored.shape == matrix.shape) return !is_plain(stored.dtype);
   const bool is_flat = stored.shape.size() == 1 ||
                        (stored.shape.size() == 2 && stored.shape.back() == 1);
-  const bool keeps_one = std::any_of(
-      matrix.shape.begin(), matrix.shape.end(),
+  const bool keeps_one = std::ranges::any_of(
+      matrix.shape,
       [&](const int64_t size) { return contains(stored.shape, size); });
   if (!is_flat && !keeps_one) return false;
   constexpr int kByte = 8;
@@ -112,9 +112,8 @@ std::vector<int> stored_dims(std::string_view stored_name, const Shape& stored,
 }
 
 bool is_for_storage(const AxisNames& axes) {
-  return std::all_of(axes.begin(), axes.end(), [](const std::string& axis) {
-    return is_gathered_axis(axis);
-  });
+  return std::ranges::all_of(
+      axes, [](const std::string& axis) { return is_gathered_axis(axis); });
 }
 
 // Empty where packed values are cut in a way that no matrix is.

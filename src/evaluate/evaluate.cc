@@ -146,7 +146,7 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
     if (!other) return std::nullopt;
     // Units are inferred from the shapes of all parameters.
     const auto all = padded(ground_.manifest, *placing.padding);
-    work_ += static_cast<int64_t>(ground_.manifest.size());
+    work_ += std::ssize(ground_.manifest);
     if (!all) return std::nullopt;
     other_facts = unit_facts(*all);
   }

@@ -139,8 +139,8 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
         set.push_back(now[static_cast<size_t>(rule)]);
       }
     }
-    std::sort(set.begin(), set.end());
-    work += static_cast<int64_t>(set.size());
+    std::ranges::sort(set);
+    work += std::ssize(set);
     found.of.push_back(static_cast<uint32_t>(counts.size()));
     counts.push_back(members.count);
   }

@@ -60,8 +60,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
     // Nothing computes adapters of a stack.
     if (!adapter_part(manifest.name(i)).empty()) return std::nullopt;
     Stack& stack = stacks[of.name];
-    stack.is_alike = stack.is_alike &&
-                     of.expert == static_cast<int64_t>(stack.parts.size()) &&
+    stack.is_alike = stack.is_alike && of.expert == std::ssize(stack.parts) &&
                      (stack.parts.empty() ||
                       (manifest.type_number(stack.parts.front()) ==
                            manifest.type_number(i) &&
@@ -72,8 +71,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   bool is_worth_it = false;
   for (const auto& [name, stack] : stacks) {
     if (!stack.is_alike) return std::nullopt;
-    is_worth_it = is_worth_it ||
-                  static_cast<int64_t>(stack.parts.size()) >= kFewestExperts;
+    is_worth_it = is_worth_it || std::ssize(stack.parts) >= kFewestExperts;
   }
   if (!is_worth_it) return std::nullopt;
   StackedExperts result;
@@ -87,7 +85,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
     const auto number = static_cast<uint32_t>(result.manifest.size());
     int64_t experts = 0;
     if (is_part) {
-      experts = static_cast<int64_t>(stack->parts.size());
+      experts = std::ssize(stack->parts);
       type.shape.insert(type.shape.begin(), experts);
       for (const uint32_t part : stack->parts) result.part_of[part] = number;
     }

@@ -95,8 +95,8 @@ DType most_stored_dtype(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     elements[manifest.type(i).dtype] += manifest.type(i).elements();
   }
-  const auto most = std::max_element(
-      elements.begin(), elements.end(),
+  const auto most = std::ranges::max_element(
+      elements,
       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == elements.end()) return DType::F32;
   const DType dtype = most->first;
@@ -114,9 +114,7 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
     std::pair one(manifest.type(i), trained.empty() || trained[i]);
     // The size of one number follows from the dtype alone.
     one.first.shape = {};
-    if (!contains(adapters, one)) {
-      adapters.push_back(std::move(one));
-    }
+    if (!contains(adapters, one)) adapters.push_back(std::move(one));
   }
   return adapters;
 }
@@ -125,7 +123,7 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
 // is wrong with a config is wrong for shapes, too.
 bool may_go_by_shapes(const Diagnostics& recognised) {
   const auto& all = recognised.all();
-  return std::all_of(all.begin(), all.end(), [](const Diagnostic& each) {
+  return std::ranges::all_of(all, [](const Diagnostic& each) {
     return each.severity != Severity::Error ||
            each.code == Code::UnknownFamily ||
            each.code == Code::UnsupportedConfig;

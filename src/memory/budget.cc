@@ -106,10 +106,9 @@ class Maker {
 
   bool names_pipeline(const Placement& placement) const {
     return options_.stages &&
-           std::any_of(placement.spec.dims.begin(), placement.spec.dims.end(),
-                       [&](const AxisNames& axes) {
-                         return contains(axes, options_.stages->axis);
-                       });
+           std::ranges::any_of(placement.spec.dims, [&](const AxisNames& axes) {
+             return contains(axes, options_.stages->axis);
+           });
   }
 
   bool split_stages() {
@@ -190,21 +189,19 @@ class Maker {
       return is_gathered_for_use(axis, options_.state) &&
              mesh_.size_of(axis) > 1;
     };
-    const bool any = std::any_of(
-        mesh_.axes().begin(), mesh_.axes().end(), [&](const Axis& axis) {
-          return cuts_batch(axis.name) &&
-                 !(options_.stages && options_.stages->axis == axis.name);
-        });
+    const bool any = std::ranges::any_of(mesh_.axes(), [&](const Axis& axis) {
+      return cuts_batch(axis.name) &&
+             !(options_.stages && options_.stages->axis == axis.name);
+    });
     for (const KindLeaf& entry : held_.leaves) {
       if (entry.leaf.kind != StateKind::Gradient) continue;
       const PartitionSpec& spec = placement_of(entry.kind).spec;
       const auto& dims = spec.dims;
       // Where ZeRO cuts them, nobody has them whole.
-      const bool cut =
-          entry.leaf.zero_ranks > 1 || entry.leaf.spec != spec ||
-          std::any_of(dims.begin(), dims.end(), [&](const AxisNames& axes) {
-            return std::any_of(axes.begin(), axes.end(), cuts_batch);
-          });
+      const bool cut = entry.leaf.zero_ranks > 1 || entry.leaf.spec != spec ||
+                       std::ranges::any_of(dims, [&](const AxisNames& axes) {
+                         return std::ranges::any_of(axes, cuts_batch);
+                       });
       const Int128 bytes = static_cast<Int128>(all_counts_[entry.kind]) *
                            entry.leaf.bytes_per_device;
       budget_.all_gradients += bytes;
@@ -386,11 +383,10 @@ class Maker {
       alike[bytes][static_cast<int64_t>(stage)] += place.devices;
     }
     for (const auto& [bytes, stages] : alike) add_class(bytes, stages);
-    std::stable_sort(budget_.classes.begin(), budget_.classes.end(),
-                     [](const BudgetClass& a, const BudgetClass& b) {
-                       return a.total != b.total ? a.total > b.total
-                                                 : a.stage < b.stage;
-                     });
+    std::ranges::stable_sort(
+        budget_.classes, [](const BudgetClass& a, const BudgetClass& b) {
+          return a.total != b.total ? a.total > b.total : a.stage < b.stage;
+        });
     return true;
   }
 
@@ -415,7 +411,7 @@ class Maker {
     const auto number = static_cast<size_t>(first);
     if (first == last) return budget_.stage_labels[number];
     std::string text = "stages ";
-    if (last - first + 1 == static_cast<int64_t>(stages.size())) {
+    if (last - first + 1 == std::ssize(stages)) {
       text += std::to_string(first) + "-" + std::to_string(last);
     } else {
       for (const auto& [stage, devices] : stages) {
@@ -486,11 +482,10 @@ class Maker {
       }
     }
     // What is frozen stands behind the groups.
-    std::stable_sort(budget_.leaves.begin(), budget_.leaves.end(),
-                     [](const LeafSum& a, const LeafSum& b) {
-                       return a.group.value_or(SIZE_MAX) <
-                              b.group.value_or(SIZE_MAX);
-                     });
+    std::ranges::stable_sort(
+        budget_.leaves, [](const LeafSum& a, const LeafSum& b) {
+          return a.group.value_or(SIZE_MAX) < b.group.value_or(SIZE_MAX);
+        });
     for (size_t i = 0; i < kCategories; ++i) {
       CategoryTotal& total = budget_.totals[i];
       const bool is_data = i <= index_of(Category::OptimizerState) ||

@@ -144,8 +144,8 @@ void count_states(const Manifest& manifest, Divisions& divisions) {
   };
   for (const auto& [name, kind] : *manifest.kinds) {
     for (const DimKind& dim : kind) {
-      const bool grouped = std::any_of(
-          dim.parts.begin(), dim.parts.end(),
+      const bool grouped = std::ranges::any_of(
+          dim.parts,
           [](const DimPart& part) { return part.label == kStateGroups; });
       for (const DimPart& part : dim.parts) {
         if (!grouped || part.count == 0) continue;
@@ -165,8 +165,8 @@ std::vector<DivisionProblem> division_problems(const Divisions& divisions,
     for (const DivisionRule& rule : division_rules()) {
       if (rule.framework.empty() == own) continue;
       if (own && rule.framework != framework) continue;
-      const bool known = std::any_of(
-          found.begin(), found.end(),
+      const bool known = std::ranges::any_of(
+          found,
           [&](const DivisionProblem& each) { return each.what == rule.what; });
       if (known) continue;
       if (auto refusal = problem_by_rule(rule, divisions)) {

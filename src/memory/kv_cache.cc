@@ -115,9 +115,8 @@ Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
 }
 
 std::string unknown_layers(const LayerStates& state) {
-  const auto unknown =
-      std::count_if(state.layers.begin(), state.layers.end(),
-                    [&](uint32_t kind) { return !state.kinds[kind].known; });
+  const auto unknown = std::ranges::count_if(
+      state.layers, [&](uint32_t kind) { return !state.kinds[kind].known; });
   return unknown > 0 ? "what " + plural(unknown, "layer") + " keep" : "";
 }
 
@@ -154,13 +153,13 @@ std::string kv_missing(const Facts& facts) {
   if (facts.layers && *facts.layers > kMaxLayers) {
     missing.emplace_back("at most 100,000 `layers`");
   } else if (facts.layers && !facts.windows.empty() &&
-             static_cast<int64_t>(facts.windows.size()) != *facts.layers) {
+             std::ssize(facts.windows) != *facts.layers) {
     missing.push_back("`windows` of all " + std::to_string(*facts.layers) +
                       " layers (it has " +
                       std::to_string(facts.windows.size()) + ")");
   }
-  const auto unknown = std::count_if(facts.windows.begin(), facts.windows.end(),
-                                     [](int64_t w) { return w < 0; });
+  const auto unknown =
+      std::ranges::count_if(facts.windows, [](int64_t w) { return w < 0; });
   if (unknown > 0) {
     missing.push_back("what " + plural(unknown, "layer") +
                       " of another kind than attention cache");
@@ -178,7 +177,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
   const LayerStates& state = facts.state;
   if (!state.layers.empty()) {
     std::vector<KvLayer> layers;
-    end = std::min(end, static_cast<int64_t>(state.layers.size()));
+    end = std::min(end, std::ssize(state.layers));
     for (int64_t i = begin; i < end; ++i) {
       const uint32_t kind = state.layers[static_cast<size_t>(i)];
       for (const KeptTensor& each : state.kinds[kind].kept) {
@@ -206,7 +205,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Facts& facts, int64_t begin,
 bool is_recurrent(const KvLayer& layer) { return layer.recurrent; }
 
 bool needs_source(const std::vector<KvLayer>& layers) {
-  return std::any_of(layers.begin(), layers.end(), [](const KvLayer& layer) {
+  return std::ranges::any_of(layers, [](const KvLayer& layer) {
     return layer.source == kSourceTokens;
   });
 }
@@ -479,11 +478,11 @@ std::vector<KeyProjection> kept_projections(const Manifest& manifest,
         };
         // Queries, keys and values side by side; what convolutions keep has
         // parts that are whole where the layer's heads are cut.
-        const bool in_parts = per == KeptTensor::Per::Token &&
-                              std::any_of(each.parts.begin(), each.parts.end(),
-                                          [&](const DimPart& part) {
-                                            return is_kept(part.label);
-                                          });
+        const bool in_parts =
+            per == KeptTensor::Per::Token &&
+            std::ranges::any_of(each.parts, [&](const DimPart& part) {
+              return is_kept(part.label);
+            });
         if (is_kept(each.label) || in_parts) return static_cast<int>(d);
       }
       return std::nullopt;

@@ -35,9 +35,8 @@ std::vector<std::string_view> components_of(std::string_view name) {
 template <size_t N>
 bool any_is(const std::vector<std::string_view>& parts,
             const std::array<std::string_view, N>& words) {
-  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
-    return contains(words, part);
-  });
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return contains(words, part); });
 }
 
 // Output projections onto the vocabulary: Hugging Face, Flax, MaxText,
@@ -55,17 +54,16 @@ constexpr std::array<std::string_view, 6> kOtherTables = {
 
 // Whether a unit that is an embedding is that of tokens.
 bool is_token_table(std::string_view name) {
-  return std::none_of(
-      kOtherTables.begin(), kOtherTables.end(),
-      [&](std::string_view word) { return contains(name, word); });
+  return std::ranges::none_of(kOtherTables, [&](std::string_view word) {
+    return contains(name, word);
+  });
 }
 
 GroupPlace place_of(const std::vector<std::string_view>& parts) {
   if (any_is(parts, kHeads)) return GroupPlace::Head;
   const auto any_contains = [&](std::string_view word) {
-    return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
-      return contains(part, word);
-    });
+    return std::ranges::any_of(
+        parts, [&](std::string_view part) { return contains(part, word); });
   };
   if (any_contains("embed") || any_is(parts, kTables)) {
     return GroupPlace::Embedding;
@@ -105,9 +103,9 @@ class UnitCollector {
 
   void count_layers() {
     layers_ = numbered_layers(manifest_);
-    const bool numbered =
-        std::any_of(layers_.stacks.begin(), layers_.stacks.end(),
-                    [](const LayerStack& stack) { return stack.layers > 1; });
+    const bool numbered = std::ranges::any_of(
+        layers_.stacks,
+        [](const LayerStack& stack) { return stack.layers > 1; });
     if (!numbered) hints_ = layout_hints(manifest_);
   }
 
@@ -260,8 +258,8 @@ std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
     const GroupForm& form = groups.forms[group.form];
     if (!form.is_stacked()) continue;
     layers = layers.value_or(0) + form.layers;
-    const bool all_cut = std::all_of(
-        form.members.begin(), form.members.end(),
+    const bool all_cut = std::ranges::all_of(
+        form.members,
         [&](const auto& member) { return cut_by_axis[member.kind]; });
     if (all_cut) continue;
     good = false;
@@ -278,11 +276,9 @@ std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
 }
 
 std::string sum_text(const std::vector<int64_t>& numbers) {
-  std::string text;
-  for (const int64_t number : numbers) {
-    text += (text.empty() ? "" : " + ") + std::to_string(number);
-  }
-  return text;
+  return joined_of(numbers, " + ", [&](const int64_t number) {
+    return std::to_string(number);
+  });
 }
 
 // Layers per stage, checked.
@@ -311,8 +307,7 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
                             "`--stages` does not place every layer once");
   if (stages.layers.size() != size) {
     report.fact("axis `" + stages.axis + "` has " + plural(count, "stage") +
-                "; " +
-                plural(static_cast<int64_t>(stages.layers.size()), "number") +
+                "; " + plural(std::ssize(stages.layers), "number") +
                 " of layers given");
   }
   report.fact(sum_text(stages.layers) + " = " + std::to_string(sum) +
@@ -441,8 +436,8 @@ std::shared_ptr<const ParameterStages> parameter_stages(
     const Stages& stages) {
   std::vector<bool> cut_by_axis;
   for (const Placement& placement : plan.placements) {
-    cut_by_axis.push_back(std::any_of(
-        placement.spec.dims.begin(), placement.spec.dims.end(),
+    cut_by_axis.push_back(std::ranges::any_of(
+        placement.spec.dims,
         [&](const AxisNames& axes) { return contains(axes, stages.axis); }));
   }
   Diagnostics known;  // whoever budgets the stages reports them

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 4> kZeroStyles = {"jax", "deepspeed",
 template <typename T, size_t N>
 std::optional<T> find(const std::array<std::string_view, N>& names,
                       std::string_view name) {
-  const auto* const found = std::find(names.begin(), names.end(), name);
+  const auto* const found = std::ranges::find(names, name);
   if (found == names.end()) return std::nullopt;
   return static_cast<T>(found - names.begin());
 }
@@ -37,8 +37,8 @@ std::optional<std::pair<size_t, size_t>> factored_dims(const Shape& shape) {
   if (shape.size() < 2) return std::nullopt;
   std::vector<size_t> order(shape.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return shape[a] < shape[b]; });
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return shape[a] < shape[b]; });
   const size_t second = order[order.size() - 2];
   if (shape[second] < kLeastFactored) return std::nullopt;
   return std::pair(second, order.back());
@@ -98,10 +98,9 @@ Optimizer optimizer_of(const StateOptions& options, size_t group) {
 
 bool uses(const StateOptions& options, Optimizer optimizer) {
   return options.optimizer == optimizer ||
-         std::any_of(options.groups.begin(), options.groups.end(),
-                     [&](const OptimizerGroup& group) {
-                       return group.optimizer == optimizer;
-                     });
+         std::ranges::any_of(options.groups, [&](const OptimizerGroup& group) {
+           return group.optimizer == optimizer;
+         });
 }
 
 StateOptions options_of_group(const StateOptions& options, size_t group) {
@@ -384,11 +383,10 @@ namespace {
 
 size_t sum_of(std::vector<LeafSum>& sums, const StateLeaf& leaf,
               std::optional<size_t> group) {
-  const auto found =
-      std::find_if(sums.begin(), sums.end(), [&](const LeafSum& sum) {
-        return sum.kind == leaf.kind && sum.role == leaf.role &&
-               sum.dtype == leaf.type.dtype && sum.group == group;
-      });
+  const auto found = std::ranges::find_if(sums, [&](const LeafSum& sum) {
+    return sum.kind == leaf.kind && sum.role == leaf.role &&
+           sum.dtype == leaf.type.dtype && sum.group == group;
+  });
   if (found != sums.end()) return static_cast<size_t>(found - sums.begin());
   LeafSum sum;
   sum.kind = leaf.kind;
@@ -421,9 +419,8 @@ size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
   buffer.sum = entry.sum;
   buffer.ranks = leaf.buffer_ranks;
   buffer.shared_by = leaf.zero_ranks;
-  const auto found = std::find_if(
-      buffers.begin(), buffers.end(),
-      [&](const FlatBuffer& other) { return are_one(buffer, other); });
+  const auto found = std::ranges::find_if(
+      buffers, [&](const FlatBuffer& other) { return are_one(buffer, other); });
   if (found != buffers.end()) {
     return static_cast<size_t>(found - buffers.begin());
   }
@@ -540,9 +537,7 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
       return counts.of_stage[stage][entry.kind];
     };
     Breakpoints own;
-    if (entry.uneven) {
-      add_breakpoints(mesh, leaf.type.shape, leaf.spec, own);
-    }
+    if (entry.uneven) add_breakpoints(mesh, leaf.type.shape, leaf.spec, own);
     for (size_t stage = 1; stage < counts.of_stage.size(); ++stage) {
       if (count_on(stage) != count_on(stage - 1)) {
         own[mesh.axes()[*counts.axis].name].insert(static_cast<int64_t>(stage));

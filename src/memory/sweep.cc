@@ -86,7 +86,7 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
   };
   std::vector<size_t> best;
   for (std::vector<size_t>& group : members) {
-    std::stable_sort(group.begin(), group.end(), [&](size_t a, size_t b) {
+    std::ranges::stable_sort(group, [&](size_t a, size_t b) {
       return std::tuple(devices(a), points[a].cost()) <
              std::tuple(devices(b), points[b].cost());
     });

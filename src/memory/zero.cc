@@ -31,18 +31,14 @@ bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
 }
 
 bool names(const PartitionSpec& spec, const AxisName& axis) {
-  return std::any_of(
-      spec.dims.begin(), spec.dims.end(),
-      [&](const AxisNames& axes) { return contains(axes, axis); });
+  return std::ranges::any_of(
+      spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
 std::string mesh_axes_text(const Mesh& mesh) {
-  std::string text;
-  for (const Axis& axis : mesh.axes()) {
-    text += (text.empty() ? "" : ", ") + axis.name + "=" +
-            std::to_string(axis.size);
-  }
-  return text;
+  return joined_of(mesh.axes(), ", ", [&](const Axis& axis) {
+    return axis.name + "=" + std::to_string(axis.size);
+  });
 }
 
 bool check_axes(const StateOptions& options, const Mesh& mesh,
@@ -275,10 +271,7 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
 }
 
 Int128 largest_gathered(std::vector<GatheredGroup> groups, int64_t live) {
-  std::sort(groups.begin(), groups.end(),
-            [](const GatheredGroup& a, const GatheredGroup& b) {
-              return a.bytes > b.bytes;
-            });
+  std::ranges::sort(groups, std::ranges::greater(), &GatheredGroup::bytes);
   Int128 sum = 0;
   for (const GatheredGroup& group : groups) {
     const int64_t taken = std::min(live, group.groups);

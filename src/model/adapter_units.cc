@@ -23,7 +23,7 @@ std::optional<Adapter> adapter_of(std::string_view name) {
   const std::string_view part = name.substr(at + 1);
   const bool gives = part.starts_with("lora_B.");
   if (!gives && !part.starts_with("lora_A.")) return std::nullopt;
-  if (std::count(part.begin(), part.end(), '.') > 2) return std::nullopt;
+  if (std::ranges::count(part, '.') > 2) return std::nullopt;
   return Adapter{name.substr(0, at), gives};
 }
 

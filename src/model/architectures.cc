@@ -105,9 +105,8 @@ class Library {
   std::shared_ptr<const Architecture> find(std::string_view name) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const auto& entries = index();
-    const bool there =
-        std::any_of(entries.begin(), entries.end(),
-                    [&](const IndexEntry& e) { return e.name == name; });
+    const bool there = std::ranges::any_of(
+        entries, [&](const IndexEntry& e) { return e.name == name; });
     if (!there) return nullptr;
     return read_.get(name, [&] {
       Diagnostics diags;
@@ -168,8 +167,7 @@ ClassFit fit_of(const IndexEntry& entry, std::string_view class_name,
   const auto architecture = find_architecture(entry.name);
   const auto& parts = architecture->sections;
   fit.has_parts =
-      parts.empty() ||
-      std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+      parts.empty() || std::ranges::any_of(parts, [&](const auto& part) {
         const auto node = config.find(part.key);
         return node && node->is_map();
       });
@@ -233,14 +231,12 @@ static bool is_unknown(const Node& config,
                        const std::vector<std::string_view>& classes) {
   const auto type = config.find("model_type");
   if (!type || !type->is_string()) return false;
-  return std::none_of(
-      index().begin(), index().end(), [&](const IndexEntry& entry) {
-        return contains(entry.model_types, type->text()) ||
-               std::any_of(classes.begin(), classes.end(),
-                           [&](std::string_view name) {
-                             return contains(entry.classes, name);
-                           });
-      });
+  return std::ranges::none_of(index(), [&](const IndexEntry& entry) {
+    return contains(entry.model_types, type->text()) ||
+           std::ranges::any_of(classes, [&](std::string_view name) {
+             return contains(entry.classes, name);
+           });
+  });
 }
 
 ArchitectureChoice choose_class(
@@ -278,7 +274,7 @@ std::vector<std::string> known_model_types() {
     names.insert(names.end(), entry.model_types.begin(),
                  entry.model_types.end());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -320,10 +316,10 @@ std::vector<std::string> computing_architectures_general_first() {
       ++builders[at->like];
     }
   }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const IndexEntry* a, const IndexEntry* b) {
-                     return builders[a->name] > builders[b->name];
-                   });
+  std::ranges::stable_sort(entries,
+                           [&](const IndexEntry* a, const IndexEntry* b) {
+                             return builders[a->name] > builders[b->name];
+                           });
   std::vector<std::string> names;
   for (const IndexEntry* entry : entries) names.push_back(entry->name);
   return names;

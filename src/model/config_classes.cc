@@ -20,9 +20,7 @@ constexpr std::string_view kRecording = "architectures/config_classes.jsonl";
 std::map<std::string_view, std::string_view> read_lines() {
   constexpr std::string_view kMark = "\"model_type\":\"";
   const auto files = shipped_files();
-  const auto file = std::find_if(
-      files.begin(), files.end(),
-      [](const ShippedFile& each) { return each.path == kRecording; });
+  const auto file = std::ranges::find(files, kRecording, &ShippedFile::path);
   SHARDPLAN_CHECK(file != files.end());
   std::map<std::string_view, std::string_view> lines;
   std::string_view text = file->text;

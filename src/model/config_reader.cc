@@ -192,9 +192,7 @@ std::optional<ConfigReader> ConfigReader::section(std::string_view key) {
   if (!value) {
     return refuse(key, "`" + path_ + std::string(key) + "` is missing");
   }
-  if (!value->is_map()) {
-    return ill_typed(key, *value, kind_name(NodeKind::Map));
-  }
+  if (!value->is_map()) return ill_typed(key, *value, kind_name(NodeKind::Map));
   return ConfigReader(*value, path_ + std::string(key) + ".", diags_);
 }
 

@@ -101,9 +101,7 @@ void note_stacked_experts(std::string_view name, const ExpertName& expert,
   // biases of rank 3.
   const bool matrices = shape.size() == 3 && !name.ends_with("bias");
   const bool packed = shape.size() == 4 && name.ends_with("_blocks");
-  if (expert.stacked && (matrices || packed)) {
-    seen.stacked.see(shape[0]);
-  }
+  if (expert.stacked && (matrices || packed)) seen.stacked.see(shape[0]);
 }
 
 Evidence collect(const Manifest& manifest, const Folding& folding) {

@@ -62,7 +62,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
     }
   }
   return report
-      .help(plural(static_cast<int64_t>(known.size()), "model type") +
+      .help(plural(std::ssize(known), "model type") +
             " are known: `shardplan list architectures`; `--architecture FILE` "
             "describes another")
       .help(std::string(kUseTensors));

@@ -20,7 +20,7 @@ constexpr int64_t kMaxKeptSteps = 1'000'000;
 
 // Whatever else they say: vision towers, layers that predict further tokens.
 bool keeps_nothing(const std::vector<KeptStep>& kept) {
-  return std::any_of(kept.begin(), kept.end(), [](const KeptStep& one) {
+  return std::ranges::any_of(kept, [](const KeptStep& one) {
     return one.kind == KeptStep::Kind::Nothing && !one.when;
   });
 }
@@ -57,7 +57,7 @@ class KeptSearch {
   void block(const Architecture& all, std::string_view name) {
     const auto found = all.blocks.find(name);
     if (found == all.blocks.end()) return;
-    const auto seen = std::find(seen_.begin(), seen_.end(), &found->second);
+    const auto seen = std::ranges::find(seen_, &found->second);
     if (seen != seen_.end()) return;
     seen_.push_back(&found->second);
     ++depth_;
@@ -158,8 +158,8 @@ class KeptWalk {
   bool says_any(const std::vector<ModuleStep>& list,
                 const std::vector<KeptStep>& kept, const Architecture& all) {
     return !kept.empty() ||
-           std::any_of(list.begin(), list.end(),
-                       [&](const ModuleStep& one) { return says(one, all); });
+           std::ranges::any_of(
+               list, [&](const ModuleStep& one) { return says(one, all); });
   }
 
   bool step(const ModuleStep& one, const ValueScope& scope,
@@ -301,9 +301,8 @@ class KeptWalk {
   // Of the layer of that index.
   int64_t window(int64_t index) const {
     if (windows_.empty()) return 0;
-    return index < static_cast<int64_t>(windows_.size())
-               ? windows_[static_cast<size_t>(index)]
-               : kUnknownWindow;
+    return index < std::ssize(windows_) ? windows_[static_cast<size_t>(index)]
+                                        : kUnknownWindow;
   }
 
   bool keep(const KeptStep& one, const ValueScope& scope,

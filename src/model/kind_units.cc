@@ -16,15 +16,15 @@ constexpr std::string_view kOtherHeads = "_heads";  // of linear attention, ..
 // Rows that alternate: one of every part.
 bool is_alternating(const DimKind& dim) {
   return dim.count > 0 && dim.parts.size() > 1 &&
-         std::all_of(dim.parts.begin(), dim.parts.end(),
-                     [](const DimPart& part) { return part.rows == 1; });
+         std::ranges::all_of(
+             dim.parts, [](const DimPart& part) { return part.rows == 1; });
 }
 
 bool has_parts(const DimKind& dim,
                std::initializer_list<std::string_view> names) {
-  return std::all_of(names.begin(), names.end(), [&](std::string_view name) {
-    return std::any_of(dim.parts.begin(), dim.parts.end(),
-                       [&](const DimPart& part) { return part.name == name; });
+  return std::ranges::all_of(names, [&](std::string_view name) {
+    return std::ranges::any_of(
+        dim.parts, [&](const DimPart& part) { return part.name == name; });
   });
 }
 

@@ -291,9 +291,9 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
       {"compressed-tensors or modelopt", {".weight_scale"}},
   };
   const auto& types = manifest.types();
-  const bool some = std::any_of(
-      types.begin(), types.end(),
-      [](const TensorType& type) { return holds_quantised(type.dtype); });
+  const bool some = std::ranges::any_of(types, [](const TensorType& type) {
+    return holds_quantised(type.dtype);
+  });
   if (!some) return "";
   std::map<std::string_view, bool> found;
   for (const Method& method : kMethods) {
@@ -305,14 +305,13 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) look_at(manifest.name(i));
   for (const auto& buffer : manifest.buffers()) look_at(buffer.name);
   for (const Method& method : kMethods) {
-    const bool typed =
-        !method.dtype ||
-        std::any_of(types.begin(), types.end(), [&](const TensorType& type) {
-          return type.dtype == *method.dtype;
-        });
-    if (typed &&
-        std::all_of(method.ends.begin(), method.ends.end(),
-                    [&](std::string_view end) { return found.at(end); })) {
+    const bool typed = !method.dtype ||
+                       std::ranges::any_of(types, [&](const TensorType& type) {
+                         return type.dtype == *method.dtype;
+                       });
+    if (typed && std::ranges::all_of(method.ends, [&](std::string_view end) {
+          return found.at(end);
+        })) {
       return method.name;
     }
   }
@@ -341,10 +340,9 @@ bool is_quantised(DType dtype) {
 QuantBlocksByName quant_blocks(const Manifest& manifest,
                                const Folding& folding) {
   const bool quantised =
-      std::any_of(folding.classes.begin(), folding.classes.end(),
-                  [&](const ParameterClass& c) {
-                    return holds_quantised(manifest.type(c.first).dtype);
-                  });
+      std::ranges::any_of(folding.classes, [&](const ParameterClass& c) {
+        return holds_quantised(manifest.type(c.first).dtype);
+      });
   return quantised ? Reader(manifest, folding).read() : QuantBlocksByName();
 }
 

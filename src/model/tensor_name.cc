@@ -173,8 +173,8 @@ constexpr std::array<Siblings, 8> kSiblings = {{
 }};
 
 bool is_down(std::string_view module) {
-  return std::any_of(kSiblings.begin(), kSiblings.end(),
-                     [&](const Siblings& s) { return s.down == module; });
+  return std::ranges::any_of(
+      kSiblings, [&](const Siblings& s) { return s.down == module; });
 }
 
 bool is_number(std::string_view component) {
@@ -355,9 +355,9 @@ std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
   const Shape& shape = type.shape;
   if (shape.empty() || shape.size() > 2) return std::nullopt;
   if (facts.vocab) {
-    const auto found = std::find(shape.begin(), shape.end(), *facts.vocab);
+    const auto found = std::ranges::find(shape, *facts.vocab);
     if (found == shape.end()) return std::nullopt;
-    if (std::count(shape.begin(), shape.end(), *facts.vocab) == 1) {
+    if (std::ranges::count(shape, *facts.vocab) == 1) {
       return static_cast<size_t>(found - shape.begin());
     }
   }

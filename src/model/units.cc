@@ -47,11 +47,10 @@ bool is_interleaved(const Unit& unit, const Declarations& declared) {
 bool cuts_parts(const Unit& unit, int64_t shards,
                 const Declarations& declared) {
   if (!is_interleaved(unit, declared)) return true;
-  return std::any_of(
-      unit.parts.begin(), unit.parts.end(), [&](const Part& part) {
-        return part.count % shards != 0 &&
-               !(part.kv && replicates(unit, part.count, shards, declared));
-      });
+  return std::ranges::any_of(unit.parts, [&](const Part& part) {
+    return part.count % shards != 0 &&
+           !(part.kv && replicates(unit, part.count, shards, declared));
+  });
 }
 
 std::string replication_text(int64_t shards, int64_t heads) {
@@ -119,9 +118,9 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
   // The config's word of a tensor counts more than the size of blocks that it
   // names, since it may store some layers with other blocks, or none.
   const bool is_said =
-      kind != nullptr &&
-      std::any_of(kind->begin(), kind->end(),
-                  [](const DimKind& dim) { return dim.block != 1; });
+      kind != nullptr && std::ranges::any_of(*kind, [](const DimKind& dim) {
+        return dim.block != 1;
+      });
   const std::vector<Unit> blocks = is_said ? blocks_of_kind(*kind, tensor)
                                            : block_units(tensor, facts, hints);
   units.insert(units.end(), blocks.begin(), blocks.end());

@@ -178,21 +178,16 @@ std::string expert_problem(int64_t experts, const Engine& engine,
 
 void add_once(std::vector<std::string>& texts, std::string text) {
   if (text.empty()) return;
-  if (!contains(texts, text)) {
-    texts.push_back(std::move(text));
-  }
+  if (!contains(texts, text)) texts.push_back(std::move(text));
 }
 
 bool keeps_latents(const Facts& facts) {
   if (facts.kv_latent) return true;
-  return std::any_of(
-      facts.state.kinds.begin(), facts.state.kinds.end(),
-      [](const LayerState& layer) {
-        return std::any_of(
-            layer.kept.begin(), layer.kept.end(), [](const KeptTensor& kept) {
-              return kept.per == KeptTensor::Per::Token && kept.heads == 0;
-            });
-      });
+  return std::ranges::any_of(facts.state.kinds, [](const LayerState& layer) {
+    return std::ranges::any_of(layer.kept, [](const KeptTensor& kept) {
+      return kept.per == KeptTensor::Per::Token && kept.heads == 0;
+    });
+  });
 }
 
 std::vector<std::string> problems(const std::vector<Sample>& samples,

@@ -64,8 +64,8 @@ bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
                 "windows or states is not known");
     return false;
   }
-  const auto count = static_cast<int64_t>(draft.layers.size());
-  const auto layers = static_cast<int64_t>(of_model->size());
+  const auto count = std::ssize(draft.layers);
+  const auto layers = std::ssize(*of_model);
   const auto sized = static_cast<int64_t>(Int128{*tokens} * count / layers);
   draft.layers = {{.token_bytes = sized, .latent = of_model->front().latent}};
   if (sized == *own) return true;

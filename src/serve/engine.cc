@@ -94,7 +94,7 @@ double sglang_reserve(const DefaultsInput& in, const EngineDefaults& d,
 EngineDefaults sglang_defaults(const DefaultsInput& in) {
   const auto mib = static_cast<double>(in.device_bytes) / kMebibyte;
   const MemoryTier& tier =
-      *std::find_if(kTiers.begin(), kTiers.end(), [&](const MemoryTier& t) {
+      *std::ranges::find_if(kTiers, [&](const MemoryTier& t) {
         return mib < static_cast<double>(t.below_mib);
       });
   const int64_t ranks = in.mesh.tp * (in.mesh.dp_attention ? in.mesh.dp : 1);
@@ -120,9 +120,7 @@ constexpr std::array<Engine, 2> kEngines = {{
 std::span<const Engine> engines() { return kEngines; }
 
 const Engine* find_engine(std::string_view name) {
-  const auto found =
-      std::find_if(kEngines.begin(), kEngines.end(),
-                   [&](const Engine& engine) { return engine.name == name; });
+  const auto found = std::ranges::find(kEngines, name, &Engine::name);
   return found == kEngines.end() ? nullptr : &*found;
 }
 

@@ -94,12 +94,12 @@ int64_t block_beside_states(const std::vector<CacheLayer>& layers,
 }
 
 bool see_all(const std::vector<Bucket>& buckets) {
-  return std::all_of(buckets.begin(), buckets.end(),
-                     [](const Bucket& b) { return !b.state && b.window == 0; });
+  return std::ranges::all_of(
+      buckets, [](const Bucket& b) { return !b.state && b.window == 0; });
 }
 
 bool same_window(const std::vector<Bucket>& buckets) {
-  return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& b) {
+  return std::ranges::all_of(buckets, [&](const Bucket& b) {
     return !b.state && b.window == buckets.front().window;
   });
 }
@@ -149,8 +149,8 @@ std::optional<CachePool> block_pool(const std::vector<CacheLayer>& layers,
   std::vector<Bucket> buckets = buckets_of(layers);
   if (buckets.empty()) return std::nullopt;
   const int64_t block = block_beside_states(layers, request);
-  const bool tokens = std::any_of(buckets.begin(), buckets.end(),
-                                  [](const Bucket& b) { return !b.state; });
+  const bool tokens =
+      std::ranges::any_of(buckets, [](const Bucket& b) { return !b.state; });
   for (Bucket& b : buckets) {
     if (b.state && tokens) b.states = kStatesBesideTokens;
     b.block = b.state ? 1 : block;

@@ -275,8 +275,8 @@ std::optional<Serving> serve(const ServedWeights& model,
       answer.decides = i;
     }
   }
-  answer.without_cache = std::none_of(
-      answer.stages.begin(), answer.stages.end(),
+  answer.without_cache = std::ranges::none_of(
+      answer.stages,
       [](const ServedStage& stage) { return stage.pools[1].has_value(); });
   answer.problems = cut_problems(model, engine, input.mesh);
   for (std::string& remark : cut_remarks(model, engine, input.mesh)) {

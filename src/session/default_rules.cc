@@ -47,7 +47,7 @@ std::vector<std::string> names_without_rule(const std::string& set,
   for (const auto& [key, kind] : *manifest.kinds) {
     const auto& [folded, shape] = key;
     std::string name = folded;
-    std::replace(name.begin(), name.end(), '*', '0');
+    std::ranges::replace(name, '*', '0');
     matcher->find(name, found);
     if (!found.empty() || shape.empty()) continue;
     if (missed.empty() || missed.back() != folded) missed.push_back(folded);
@@ -78,7 +78,7 @@ DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,
   if (missed.empty() || !is_explained(manifest)) {
     return {named, "a " + in_backticks(manifest.model_type)};
   }
-  const auto others = static_cast<int64_t>(missed.size()) - 1;
+  const auto others = std::ssize(missed) - 1;
   return {kEveryModel,
           every + ": " + in_backticks(named) + " has no rule for " +
               in_backticks(missed.front()) +

@@ -32,15 +32,15 @@ Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
 bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
   if (rules.partition_axis) return true;  // semantic names stand for any
   const auto names_it = [&](const PartitionSpec& spec) {
-    return std::any_of(spec.dims.begin(), spec.dims.end(),
-                       [&](const auto& dim) { return contains(dim, axis); });
+    return std::ranges::any_of(
+        spec.dims, [&](const auto& dim) { return contains(dim, axis); });
   };
-  return std::any_of(rules.rules.begin(), rules.rules.end(),
-                     [&](const Rule& rule) { return names_it(rule.spec); }) ||
-         std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
-                     [&](const LogicalRule& rule) {
-                       return contains(rule.axes, axis);
-                     });
+  return std::ranges::any_of(
+             rules.rules,
+             [&](const Rule& rule) { return names_it(rule.spec); }) ||
+         std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
+           return contains(rule.axes, axis);
+         });
 }
 
 }  // namespace
@@ -70,9 +70,7 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
   std::vector<OtherMesh> meshes;
   const auto add = [&](bool more_devices, int64_t factor, Mesh other) {
     const auto of_kind =
-        std::count_if(meshes.begin(), meshes.end(), [&](const OtherMesh& each) {
-          return each.more_devices == more_devices;
-        });
+        std::ranges::count(meshes, more_devices, &OtherMesh::more_devices);
     const bool adds = other.axes().size() > mesh.axes().size();
     if (of_kind < most)
       meshes.push_back({more_devices, factor, std::move(other), adds});
@@ -106,7 +104,7 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
 }
 
 int64_t most_meshes(const Session& session) {
-  const auto size = static_cast<int64_t>(session.model.manifest.size());
+  const auto size = std::ssize(session.model.manifest);
   return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
 }
 
@@ -187,12 +185,11 @@ bool MeshTrials::leaves_idle(const Plan& plan) const {
   const std::vector<AxisSaving> savings = axis_savings(
       plan, staged_counts(plan.placement_of, plan.placements.size(),
                           session_.lint_how.stages.get()));
-  return std::any_of(
-      savings.begin(), savings.end(), [&](const AxisSaving& each) {
-        return each.size > 1 && each.sharded_tensors == 0 &&
-               each.size > session_.plan.mesh.size_of(each.axis) &&
-               !is_data_axis(each.axis) && !contains(used, each.axis);
-      });
+  return std::ranges::any_of(savings, [&](const AxisSaving& each) {
+    return each.size > 1 && each.sharded_tensors == 0 &&
+           each.size > session_.plan.mesh.size_of(each.axis) &&
+           !is_data_axis(each.axis) && !contains(used, each.axis);
+  });
 }
 
 namespace {
@@ -220,7 +217,7 @@ class JudgedMeshes {
                          meshes_[k].factor == meshes_[i].factor;
       if (alike && !known_[k]) asked.push_back(k);
     }
-    parallel_for(static_cast<int64_t>(asked.size()), threads_, [&](int64_t a) {
+    parallel_for(std::ssize(asked), threads_, [&](int64_t a) {
       const size_t k = asked[static_cast<size_t>(a)];
       known_[k] = one_(meshes_[k].mesh);
     });

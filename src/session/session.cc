@@ -86,8 +86,7 @@ class ReportingHost : public PassingHost {
 bool reads_stdin_twice(const PlanRequest& request) {
   const auto is_stdin = [](const std::string& path) { return path == "-"; };
   return is_stdin(request.model) +
-             std::count_if(request.rules.begin(), request.rules.end(),
-                           is_stdin) +
+             std::ranges::count_if(request.rules, is_stdin) +
              (request.saved_plan && is_stdin(*request.saved_plan)) >
          1;
 }
@@ -236,9 +235,7 @@ std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
 void declare_axes(const PlanRequest& request, RuleSet& rules) {
   for (const std::string& axis : request.axes) {
     AxisNames& declared = rules.declared_axes;
-    if (!contains(declared, axis)) {
-      declared.push_back(axis);
-    }
+    if (!contains(declared, axis)) declared.push_back(axis);
   }
 }
 
@@ -265,9 +262,7 @@ std::optional<SlicedMesh> read_mesh(const PlanRequest& request,
   if (request.mesh != nullptr) {
     return written_mesh(request.mesh, request, request.devices, diags);
   }
-  if (rules.mesh) {
-    return mesh_of_rules(rules, request, diags);
-  }
+  if (rules.mesh) return mesh_of_rules(rules, request, diags);
   if (!manifest.mesh.empty()) return recorded_mesh(request, manifest, diags);
   return diags.error(Code::InvalidMesh, {}, "no mesh was given")
       .help(
@@ -571,8 +566,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
                                                    const AxisNames& names,
                                                    Diagnostics& diags) {
   const std::string_view text = source.text();
-  const auto sizes =
-      static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+  const auto sizes = static_cast<size_t>(std::ranges::count(text, ',')) + 1;
   if (sizes == names.size()) return parse_mesh_dims(source, names, diags);
   const std::string count = plural(static_cast<int64_t>(sizes), "size");
   if (names.empty()) {
@@ -585,8 +579,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
   }
   return diags
       .error(Code::InvalidMesh, whole(source),
-             "there are " + count + " for " +
-                 plural(static_cast<int64_t>(names.size()), "name"))
+             "there are " + count + " for " + plural(std::ssize(names), "name"))
       .fact("the sizes are " + std::string(text))
       .fact("`--axes` names " + quoted_names(texts_of(names)))
       .help(

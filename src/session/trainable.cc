@@ -80,9 +80,7 @@ std::optional<TrainedParameters> find_trained(
       report_unfound("`--trainable` " + in_backticks(patterns[p]), patterns[p],
                      manifest, diags);
   }
-  if (contains(is_used, false)) {
-    return std::nullopt;
-  }
+  if (contains(is_used, false)) return std::nullopt;
   if (!any) {
     return diags
         .error(Code::Usage, {},
@@ -109,10 +107,10 @@ std::optional<GroupOfParameters> find_groups(
   std::vector<int> found;
   for (size_t i = 0; i < manifest.size(); ++i) {
     matcher->find(manifest.name(i), found);
-    const size_t group = found.empty() ? 0
-                                       : static_cast<size_t>(*std::min_element(
-                                             found.begin(), found.end())) +
-                                             1;
+    const size_t group =
+        found.empty()
+            ? 0
+            : static_cast<size_t>(*std::ranges::min_element(found)) + 1;
     group_of[i] = static_cast<uint8_t>(group);
     for (const int each : found) is_found[static_cast<size_t>(each) + 1] = true;
     if ((trained.empty() || trained[i]) &&

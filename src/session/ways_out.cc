@@ -47,9 +47,8 @@ constexpr int64_t kWorthTiling = 20;
 void add_loss(const WaysOutInput& in, const MemoryBracket& bracket,
               std::vector<Change>& changes) {
   const int64_t tiles = in.judge.memory().step.segments.loss_tiles;
-  const auto logits = std::find_if(
-      bracket.rows.begin(), bracket.rows.end(),
-      [](const BracketRow& row) { return row.category == "logits"; });
+  const auto logits =
+      std::ranges::find(bracket.rows, "logits", &BracketRow::category);
   if (logits == bracket.rows.end() ||
       logits->bytes[1] <= bracket.estimate() / kWorthTiling) {
     return;
@@ -229,8 +228,8 @@ struct Chosen {
 };
 
 bool any_fits(const std::vector<TriedChange>& tried) {
-  return std::any_of(tried.begin(), tried.end(),
-                     [](const TriedChange& one) { return one.fit.surely(); });
+  return std::ranges::any_of(
+      tried, [](const TriedChange& one) { return one.fit.surely(); });
 }
 
 // The smallest of a kind that fits, else the one that needs least. `one` tries
@@ -250,7 +249,7 @@ std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
   };
   if (options.empty()) return best;
   if (!is_ordered(options.front()->kind)) {
-    std::any_of(options.begin(), options.end(), fits);
+    std::ranges::any_of(options, fits);
     return best;
   }
   // What the last one does not do, none does.
@@ -572,10 +571,10 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
     if (!tried || !is_worth_it(*tried, budget)) continue;
     (tried->fit.surely() ? fitting : others).push_back(*std::move(tried));
   }
-  std::stable_sort(others.begin(), others.end(),
-                   [](const TriedChange& a, const TriedChange& b) {
-                     return a.fit.needed < b.fit.needed;
-                   });
+  std::ranges::stable_sort(others,
+                           [](const TriedChange& a, const TriedChange& b) {
+                             return a.fit.needed < b.fit.needed;
+                           });
   if (others.size() > 2) others.resize(2);
   fitting.insert(fitting.end(), others.begin(), others.end());
   return fitting;

@@ -51,11 +51,10 @@ void label_weight(const ModuleStep& step, DimKind& out, DimKind& in,
   out.axis = axis_label(out);
   in.axis = axis_label(in);
   // What two parts of the residual stream side by side are.
-  const bool of_hidden =
-      !in.parts.empty() &&
-      std::all_of(in.parts.begin(), in.parts.end(), [](const DimPart& part) {
-        return own_label(part.label) == kHidden;
-      });
+  const bool of_hidden = !in.parts.empty() &&
+                         std::ranges::all_of(in.parts, [](const DimPart& part) {
+                           return own_label(part.label) == kHidden;
+                         });
   if (of_hidden && in.label.empty()) in.axis = kHidden;
   if (out.axis == kPacked &&
       !own_label(out.parts.front().label).ends_with(kLatent)) {

@@ -26,8 +26,8 @@ class NameCheck {
     }
     for (const ConfigSection& section : all.sections) {
       for (const ValueRule& rule : section.architecture->values) {
-        const bool everywhere = std::all_of(
-            section.others.begin(), section.others.end(),
+        const bool everywhere = std::ranges::all_of(
+            section.others,
             [&](const auto& other) { return other->find_value(rule.name); });
         if (everywhere) global.insert(section.name + "." + rule.name);
       }
@@ -149,9 +149,8 @@ class NameCheck {
     }
     const auto& takes = block->second.takes;
     for (const auto& given : step.arguments) {
-      const bool is_taken = std::any_of(
-          takes.begin(), takes.end(),
-          [&](const BlockArgument& a) { return a.name == given.first; });
+      const bool is_taken = std::ranges::any_of(
+          takes, [&](const BlockArgument& a) { return a.name == given.first; });
       if (is_taken) continue;
       std::vector<std::string> names;
       for (const BlockArgument& argument : takes) {
@@ -161,19 +160,18 @@ class NameCheck {
       report_unknown_key(given.first, given.second.where, names, diags_);
     }
     for (const BlockArgument& argument : takes) {
-      const bool given =
-          std::any_of(step.arguments.begin(), step.arguments.end(),
-                      [&](const auto& a) { return a.first == argument.name; });
+      const bool given = std::ranges::any_of(
+          step.arguments,
+          [&](const auto& a) { return a.first == argument.name; });
       if (given) continue;
       if (argument.otherwise) {
         const auto names = argument.otherwise->names();
         const bool known_all =
-            std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+            std::ranges::all_of(names, [&](std::string_view name) {
               return known.contains(name) ||
-                     std::any_of(takes.begin(), takes.end(),
-                                 [&](const auto& a) {
-                                   return &a < &argument && a.name == name;
-                                 });
+                     std::ranges::any_of(takes, [&](const auto& a) {
+                       return &a < &argument && a.name == name;
+                     });
             });
         if (known_all) continue;
       }

@@ -149,8 +149,8 @@ class ForwardCheck {
                     const std::vector<ModuleStep>& modules,
                     const ModuleBlock& block, const Known& names,
                     Known& values) {
-    const auto repeated = std::find_if(
-        modules.begin(), modules.end(), [&](const ModuleStep& each) {
+    const auto repeated =
+        std::ranges::find_if(modules, [&](const ModuleStep& each) {
           return each.kind == ModuleStep::Kind::Repeat &&
                  each.name == step.what && !each.stacked;
         });
@@ -165,9 +165,7 @@ class ForwardCheck {
     Known own = values;
     own.insert(step.carried);
     check_steps(step.steps, repeated->steps, block, inner, own);
-    if (!own.contains(step.handed_on)) {
-      unknown(step.handed_on, step.where, own);
-    }
+    if (!own.contains(step.handed_on)) unknown(step.handed_on, step.where, own);
     values.insert(step.carried);
   }
 
@@ -279,10 +277,10 @@ class ForwardCheck {
         step.out.size() == forward.gives.size()) {
       return;
     }
-    refuse(step.where,
-           in_backticks(step.what) + " reads " +
-               plural(static_cast<int64_t>(forward.takes.size()), "value") +
-               " and gives " + std::to_string(forward.gives.size()));
+    refuse(step.where, in_backticks(step.what) + " reads " +
+                           plural(std::ssize(forward.takes), "value") +
+                           " and gives " +
+                           std::to_string(forward.gives.size()));
   }
 
   void check_arguments(const ForwardStep& step, const ModuleBlock& block,

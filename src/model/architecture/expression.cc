@@ -149,9 +149,8 @@ class Parser {
   int chain(const std::array<BinaryOperator, N>& operators, const Next& next) {
     int left = next();
     while (left >= 0) {
-      const auto found =
-          std::find_if(operators.begin(), operators.end(),
-                       [&](const BinaryOperator& o) { return take(o.text); });
+      const auto found = std::ranges::find_if(
+          operators, [&](const BinaryOperator& o) { return take(o.text); });
       if (found == operators.end()) break;
       left = add(found->kind, left, next());
     }
@@ -240,9 +239,7 @@ class Parser {
   }
 
   int call(const std::string& name) {
-    const auto function =
-        std::find_if(kFunctions.begin(), kFunctions.end(),
-                     [&](const Function& f) { return f.name == name; });
+    const auto function = std::ranges::find(kFunctions, name, &Function::name);
     if (function == kFunctions.end()) {
       return fail(
           "there is no function " + in_backticks(name) +
@@ -338,7 +335,7 @@ class Evaluator {
         ConfigValue hold;
         const auto* const of = list(node.first, hold);
         if (of == nullptr) return std::nullopt;
-        return ConfigValue::of(static_cast<int64_t>(of->size()));
+        return ConfigValue::of(std::ssize(*of));
       }
       case Operator::Item:
         return item(node);
@@ -399,7 +396,7 @@ class Evaluator {
     const auto* const of = list(node.first, hold);
     const auto at = of != nullptr ? integer_of(node.second) : std::nullopt;
     if (!at) return std::nullopt;
-    const auto size = static_cast<int64_t>(of->size());
+    const auto size = std::ssize(*of);
     if (*at >= 0 && *at < size) {
       return ConfigValue::of((*of)[static_cast<size_t>(*at)]);
     }
@@ -414,7 +411,7 @@ class Evaluator {
     const auto wanted = of != nullptr ? integer_of(node.second) : std::nullopt;
     const auto end = wanted ? integer_of(node.third) : std::nullopt;
     if (!end) return std::nullopt;
-    if (*end < 0 || *end > static_cast<int64_t>(of->size())) {
+    if (*end < 0 || *end > std::ssize(*of)) {
       return fail("there are no " + std::to_string(*end) + " items of " +
                   std::to_string(of->size()));
     }
@@ -538,7 +535,7 @@ class Evaluator {
       return fail("`in` is of an integer and a list of integers");
     }
     const std::vector<int64_t>& list = *of.b->integers;
-    const auto at = std::find(list.begin(), list.end(), of.a->integer);
+    const auto at = std::ranges::find(list, of.a->integer);
     look_at(static_cast<size_t>(at - list.begin()));
     return ConfigValue::flag(at != list.end());
   }
@@ -633,10 +630,9 @@ std::vector<std::string_view> Expression::names() const {
 }
 
 bool Expression::mentions(std::string_view name) const {
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](const ExpressionNode& node) {
-                       return node.kind == Operator::Name && node.name == name;
-                     });
+  return std::ranges::any_of(nodes, [&](const ExpressionNode& node) {
+    return node.kind == Operator::Name && node.name == name;
+  });
 }
 
 std::string_view Expression::leading_name() const {

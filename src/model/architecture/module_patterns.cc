@@ -242,8 +242,8 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
 
 bool ModulePatterns::is_all_of(std::string_view name) const {
   if (has(name)) return true;
-  compared_ += static_cast<int64_t>(patterns_.size());
-  return std::any_of(patterns_.begin(), patterns_.end(), [&](size_t i) {
+  compared_ += std::ssize(patterns_);
+  return std::ranges::any_of(patterns_, [&](size_t i) {
     const Entry& entry = entries_[i];
     return entry.regex != nullptr && !entry.text.starts_with(kRegexMark) &&
            RE2::FullMatch(piece(name), *entry.regex);
@@ -260,9 +260,9 @@ std::string_view ModulePatterns::unreadable() const {
 bool ModulePatterns::any_means(const std::vector<size_t>& entries,
                                std::string_view name,
                                PatternStyle style) const {
-  compared_ += static_cast<int64_t>(entries.size());
-  return std::any_of(entries.begin(), entries.end(),
-                     [&](size_t i) { return means(entries_[i], name, style); });
+  compared_ += std::ssize(entries);
+  return std::ranges::any_of(
+      entries, [&](size_t i) { return means(entries_[i], name, style); });
 }
 
 bool ModulePatterns::matches(std::string_view name, PatternStyle style) const {
@@ -291,7 +291,7 @@ bool ModulePatterns::matches(std::string_view name, PatternStyle style) const {
 
 bool ModulePatterns::has_paths() const {
   return !patterns_.empty() ||
-         std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+         std::ranges::any_of(entries_, [](const Entry& entry) {
            return contains(entry.text, ".");
          });
 }

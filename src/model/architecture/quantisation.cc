@@ -410,9 +410,7 @@ std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
   }
   const auto kept = mxfp4.find("modules_to_not_convert");
   for (size_t i = 0; kept && i < kept->size(); ++i) {
-    if (!contains(kept->item(i).text(), "experts")) {
-      continue;
-    }
+    if (!contains(kept->item(i).text(), "experts")) continue;
     return mxfp4.refuse("modules_to_not_convert",
                         "experts that are kept from MXFP4 are not known");
   }
@@ -577,9 +575,7 @@ std::vector<std::string> known_quantisations(const Architecture& architecture) {
   const auto& unknown = architecture.quantisations_unknown;
   std::vector<std::string> known;
   for (const auto& [name, method] : kMethodNames) {
-    if (!contains(unknown, name)) {
-      known.emplace_back(name);
-    }
+    if (!contains(unknown, name)) known.emplace_back(name);
   }
   return known;
 }
@@ -602,9 +598,7 @@ bool knows_keys(ConfigReader& section,
     const bool nothing =
         value.is_null() || value.boolean() == false ||
         ((value.is_list() || value.is_map()) && value.size() == 0);
-    if (nothing || contains(known, key)) {
-      continue;
-    }
+    if (nothing || contains(known, key)) continue;
     section
         .refuse(key, section.shown(key) + " of the quantisation is not known")
         .help(std::string(kUseTensors));

@@ -282,9 +282,7 @@ class Chooser {
       return kPlainWeight;
     }
     if (all_.only) {
-      if (is_named(*all_.only, PatternStyle::Suffix)) {
-        return scheme(0);
-      }
+      if (is_named(*all_.only, PatternStyle::Suffix)) return scheme(0);
       ++layers_.kept;
       return kPlainWeight;
     }
@@ -356,9 +354,7 @@ class Chooser {
       if (found != all_.named.end()) return named(found->second);
     }
     // Layers that do not consist of whole groups stay as they are.
-    if (linear_.in % all_.groups.front().scheme.group != 0) {
-      return kPlainWeight;
-    }
+    if (linear_.in % all_.groups.front().scheme.group != 0) return kPlainWeight;
     return scheme(0);
   }
 

@@ -379,7 +379,7 @@ class Writer {
     }
     state += "}";
     add_buffer("weight.quant_state.bitsandbytes__" + scheme_.quant_type,
-               DType::U8, {static_cast<int64_t>(state.size())});
+               DType::U8, {std::ssize(state)});
     return true;
   }
 
@@ -467,7 +467,7 @@ std::vector<LinearWeight> unstacked(const LinearWeight& linear) {
     for (const DimPart& part : rows) {
       LinearWeight one = linear;
       one.weight = "." + part.name + "_proj";
-      one.out = linear.out / static_cast<int64_t>(rows.size());
+      one.out = linear.out / std::ssize(rows);
       one.out_kind = {part.label, 0, {}, 0, part.label};
       one.in_kind.axis = one.in_kind.label;
       parts.push_back(std::move(one));

@@ -172,10 +172,9 @@ class ArchitectureReader {
 
   // One with a name replaces that of the architecture that this one is like.
   static void put(Requirement requirement, std::vector<Requirement>& all) {
-    const auto known =
-        std::find_if(all.begin(), all.end(), [&](const Requirement& other) {
-          return !other.name.empty() && other.name == requirement.name;
-        });
+    const auto known = std::ranges::find_if(all, [&](const Requirement& other) {
+      return !other.name.empty() && other.name == requirement.name;
+    });
     if (known == all.end()) {
       all.push_back(std::move(requirement));
     } else {
@@ -332,10 +331,7 @@ class ArchitectureReader {
 }  // namespace
 
 const ValueRule* Architecture::find_value(std::string_view wanted) const {
-  for (const ValueRule& rule : values) {
-    if (rule.name == wanted) return &rule;
-  }
-  return nullptr;
+  return find_named(values, wanted);
 }
 
 const ArchitectureClass* Architecture::find_class(
@@ -352,10 +348,7 @@ bool ConfigSection::is_flat(const Node& config) const {
 }
 
 const ConfigSection* Architecture::find_section(std::string_view wanted) const {
-  for (const ConfigSection& section : sections) {
-    if (section.name == wanted) return &section;
-  }
-  return nullptr;
+  return find_named(sections, wanted);
 }
 
 std::shared_ptr<const Architecture> read_architecture(
@@ -375,9 +368,7 @@ std::optional<ModuleBlocks> read_blocks(const SourcePtr& source,
   StepReader reader(diags);
   ModuleBlocks blocks;
   if (!reader.known_keys(*root, {"blocks"})) return std::nullopt;
-  if (const auto map = root->find("blocks")) {
-    reader.blocks(*map, blocks);
-  }
+  if (const auto map = root->find("blocks")) reader.blocks(*map, blocks);
   for (auto& [name, block] : blocks) block.shared = true;
   if (diags.count(Severity::Error) != errors) return std::nullopt;
   return blocks;

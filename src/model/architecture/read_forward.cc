@@ -91,13 +91,9 @@ class ForwardReader {
  private:
   std::optional<ForwardStep> step(const Node& node, int depth) {
     if (!require(node, NodeKind::Map, "a step", diags_)) return std::nullopt;
-    if (node.size() == 0) {
-      return reader_.refuse(node.span(), "a step is empty");
-    }
+    if (node.size() == 0) return reader_.refuse(node.span(), "a step is empty");
     const auto& kinds = step_kinds();
-    const auto kind = std::find_if(
-        kinds.begin(), kinds.end(),
-        [&](const StepKind& each) { return each.key == node.key(0); });
+    const auto kind = std::ranges::find(kinds, node.key(0), &StepKind::key);
     if (kind == kinds.end()) {
       Names known;
       for (const StepKind& each : kinds) known.emplace_back(each.key);
@@ -148,10 +144,9 @@ class ForwardReader {
   bool flow(const ForwardStep& step, size_t reads, size_t makes) {
     const auto wrong = [&](const Names& names, size_t wanted, const char* key) {
       if (names.size() == wanted) return false;
-      reader_.refuse(step.where,
-                     in_backticks(key) + " names " +
-                         plural(static_cast<int64_t>(names.size()), "value") +
-                         ", not " + std::to_string(wanted));
+      reader_.refuse(step.where, in_backticks(key) + " names " +
+                                     plural(std::ssize(names), "value") +
+                                     ", not " + std::to_string(wanted));
       return true;
     };
     return !wrong(step.in, reads, "in") && !wrong(step.out, makes, "out");
@@ -362,10 +357,7 @@ InputRule token_input() {
 }
 
 const InputRule* Architecture::find_input(std::string_view wanted) const {
-  for (const InputRule& each : inputs) {
-    if (each.name == wanted) return &each;
-  }
-  return nullptr;
+  return find_named(inputs, wanted);
 }
 
 void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {

@@ -83,9 +83,7 @@ bool StepReader::optional(const Node& map, std::string_view key,
   const auto at = map.find(key);
   if (!at) return true;
   value = find_dtype(at->text());
-  if (!value) {
-    refuse(at->span(), in_backticks(at->text()) + " is no dtype");
-  }
+  if (!value) refuse(at->span(), in_backticks(at->text()) + " is no dtype");
   return value.has_value();
 }
 
@@ -168,9 +166,7 @@ std::optional<Expression> StepReader::integers(const Node& list) {
   std::vector<int64_t> numbers;
   for (size_t i = 0; i < list.size(); ++i) {
     const auto number = list.item(i).integer();
-    if (!number) {
-      return refuse(list.item(i).span(), "a list has integers only");
-    }
+    if (!number) return refuse(list.item(i).span(), "a list has integers only");
     numbers.push_back(*number);
   }
   return constant_expression(ConfigValue::of(std::move(numbers)), list.span());
@@ -493,8 +489,9 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
     const bool taken =
         name == "repeat" || name == "switch" || name == "section" ||
         name == "when" || contains(kKeptSteps, name) ||
-        std::any_of(module_kinds().begin(), module_kinds().end(),
-                    [&](const ModuleKind& kind) { return kind.name == name; });
+        std::ranges::any_of(module_kinds(), [&](const ModuleKind& kind) {
+          return kind.name == name;
+        });
     if (taken) {
       refuse(map.key_span(i),
              in_backticks(name) + " cannot be the name of a block");

@@ -114,9 +114,7 @@ void read_section(const Node& map, const ValueSection& section, bool of_forward,
     rule.most = section.most;
     rule.of_forward = of_forward;
     if (!read_value(map.item(i), rule, reader, diags)) continue;
-    const auto known = std::find_if(
-        values.begin(), values.end(),
-        [&](const ValueRule& other) { return other.name == rule.name; });
+    const auto known = std::ranges::find(values, rule.name, &ValueRule::name);
     if (known == values.end()) {
       values.push_back(std::move(rule));
     } else {

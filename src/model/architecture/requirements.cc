@@ -58,8 +58,8 @@ std::vector<std::string> ConfigValues::left_out() const {
     const auto& sections = architecture_.sections;
     if (!key.ends_with("_config") || !map.item(i).is_map() ||
         known.contains(key) || contains(kNoParts, key) ||
-        std::any_of(sections.begin(), sections.end(),
-                    [&](const ConfigSection& s) { return s.key == key; })) {
+        std::ranges::any_of(
+            sections, [&](const ConfigSection& s) { return s.key == key; })) {
       continue;
     }
     all.push_back("the tensors of " + config_.shown(key) + by);
@@ -157,9 +157,8 @@ void ConfigValues::refuse_keys_of_all_models() {
   for (size_t i = 0; layers && layers->is_map() && i < layers->size(); ++i) {
     const Node layer = layers->item(i);
     for (size_t k = 0; layer.is_map() && k < layer.size(); ++k) {
-      const bool is_read = std::any_of(
-          architecture_.values.begin(), architecture_.values.end(),
-          [&](const ValueRule& rule) {
+      const bool is_read =
+          std::ranges::any_of(architecture_.values, [&](const ValueRule& rule) {
             return rule.entry == layer.key(k) && !rule.keys.empty() &&
                    rule.keys.front() == kLayers;
           });
@@ -273,9 +272,7 @@ void ConfigValues::warn_of_unread_keys() {
       std::string why;
       if (rule.kind == ValueRule::Kind::Table || rule.of_forward) continue;
       for (const std::string& key : rule.keys) {
-        if (!contains(unread, key)) {
-          continue;
-        }
+        if (!contains(unread, key)) continue;
         const Entry* const entry = text->entry_of(rule, why);
         if (entry == nullptr ||
             entry->value.kind != ConfigValue::Kind::Integer) {

@@ -24,12 +24,11 @@ const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
   const auto* const table = scope.values->find_table(name, why);
   if (table == nullptr) return nullptr;
   const int64_t layer = own->second.integer;
-  if (layer >= 0 && layer < static_cast<int64_t>(table->size())) {
+  if (layer >= 0 && layer < std::ssize(*table)) {
     return &(*table)[static_cast<size_t>(layer)];
   }
-  why = in_backticks(name) + " has " +
-        plural(static_cast<int64_t>(table->size()), "item") + ", for layer " +
-        std::to_string(layer);
+  why = in_backticks(name) + " has " + plural(std::ssize(*table), "item") +
+        ", for layer " + std::to_string(layer);
   return nullptr;
 }
 
@@ -50,7 +49,7 @@ void append_value(std::string& key, const std::optional<ConfigValue>& value,
          std::to_string(value->integer) + ":" + std::to_string(value->real) +
          ":" + std::to_string(value->text.size()) + ":" + value->text;
   if (value->integers != nullptr) {
-    work.spend(static_cast<int64_t>(value->integers->size()));
+    work.spend(std::ssize(*value->integers));
     for (const int64_t each : *value->integers) {
       key += "," + std::to_string(each);
     }
@@ -62,7 +61,7 @@ void append_value(std::string& key, const std::optional<ConfigValue>& value,
 
 const ConfigValue* ValueScope::find(std::string_view name,
                                     std::string& why) const {
-  values->work().spend(static_cast<int64_t>(own.size()) / 16);
+  values->work().spend(std::ssize(own) / 16);
   for (auto each = own.rbegin(); each != own.rend(); ++each) {
     if (each->first == name) return &each->second;
   }
@@ -130,9 +129,7 @@ std::optional<int64_t> ValueScope::integer(const Expression& expression,
                                            int64_t least, int64_t most) const {
   const auto found = of_kind(expression, ConfigValue::Kind::Integer);
   if (!found) return std::nullopt;
-  if (found->integer >= least && found->integer <= most) {
-    return found->integer;
-  }
+  if (found->integer >= least && found->integer <= most) return found->integer;
   return values->config()
       .refuse("", shown(expression, *this) + " is " +
                       std::to_string(found->integer))
@@ -181,9 +178,9 @@ std::optional<DimKind> ValueScope::kind(const DimTree& dim) const {
 bool ValueScope::varies(const Expression& expression,
                         const std::string& index) const {
   const Architecture& all = values->architecture();
-  values->work().spend(static_cast<int64_t>(expression.nodes.size()));
+  values->work().spend(std::ssize(expression.nodes));
   const auto names = expression.names();
-  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+  return std::ranges::any_of(names, [&](std::string_view name) {
     if (name == index) return true;
     const ValueRule* const rule = all.find_value(name);
     return rule != nullptr && rule->kind == ValueRule::Kind::Table;
@@ -209,10 +206,9 @@ std::optional<ValueScope> ValueScope::within(
     const std::vector<std::pair<std::string, Expression>>& given) const {
   ValueScope inner{values, is_shared, {}};
   for (const BlockArgument& argument : takes) {
-    values->work().spend(1 + static_cast<int64_t>(given.size()) / 8);
-    const auto one =
-        std::find_if(given.begin(), given.end(),
-                     [&](const auto& a) { return a.first == argument.name; });
+    values->work().spend(1 + std::ssize(given) / 8);
+    const auto one = std::ranges::find_if(
+        given, [&](const auto& a) { return a.first == argument.name; });
     std::optional<ConfigValue> found;
     if (one != given.end()) {
       found = value(one->second);

@@ -253,8 +253,7 @@ std::optional<ConfigValue> ConfigValues::read_value(const ValueRule& rule) {
   }
   if (const auto counted = config_.find(rule.counted);
       counted && (counted->is_map() || counted->is_list())) {
-    return checked(rule, rule.counted,
-                   ConfigValue::of(static_cast<int64_t>(counted->size())));
+    return checked(rule, rule.counted, ConfigValue::of(std::ssize(*counted)));
   }
   const std::string& key = rule.keys.front();
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
@@ -497,7 +496,7 @@ std::optional<ConfigValue> ConfigValues::in_layer(const Expression& expression,
         if (name == "i") return &index;
         const auto* const table = find_table(name, reason);
         if (table == nullptr) return find(name, reason);
-        if (layer < static_cast<int64_t>(table->size())) {
+        if (layer < std::ssize(*table)) {
           return &(*table)[static_cast<size_t>(layer)];
         }
         reason = in_backticks(name) + " has " + std::to_string(table->size()) +
@@ -517,7 +516,7 @@ bool ConfigValues::fits_layers(std::string_view key, const Node& list) {
   std::string why;
   const ConfigValue* const layers = find("layers", why);
   if (layers == nullptr) return false;
-  const auto items = static_cast<int64_t>(list.size());
+  const auto items = std::ssize(list);
   if (layers->integer == items) return true;
   config_
       .refuse(key, config_.shown(key) + " has " + plural(items, "item") +

@@ -69,7 +69,7 @@ class Walk {
   bool add(CheckpointTensor tensor) {
     if (into_ != nullptr) {
       into_->push_back(std::move(tensor));
-      return within(static_cast<int64_t>(into_->size()));
+      return within(std::ssize(*into_));
     }
     if (tensor.only_explained) return keep(tensor.name, tensor);
     return within(++written_) && put(tensor.name, tensor) &&
@@ -202,8 +202,7 @@ class Walk {
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
         const int64_t patterns = quantisation_.compared() - compared;
         Work& work = scope.values->work();
-        if (!work.spend(static_cast<int64_t>(quantisation_.groups.size()) +
-                        patterns)) {
+        if (!work.spend(std::ssize(quantisation_.groups) + patterns)) {
           scope.values->refuse_spent_work();
           return false;
         }
@@ -378,8 +377,7 @@ class Walk {
     std::unordered_map<std::string, size_t> known;
     std::vector<Tensors> classes;
     std::vector<size_t> class_of;
-    int64_t total =
-        into_ == nullptr ? written_ : static_cast<int64_t>(into_->size());
+    int64_t total = into_ == nullptr ? written_ : std::ssize(*into_);
     int64_t held = 0;
     for (int64_t i = start; i < start + *count; ++i) {
       inner.own.back().second = ConfigValue::of(i);
@@ -397,11 +395,11 @@ class Walk {
         around_ = around;
         into_ = outer;
         if (!good) return false;
-        held += static_cast<int64_t>(tensors.size());
+        held += std::ssize(tensors);
         classes.push_back(std::move(tensors));
       }
       class_of.push_back(place->second);
-      total += static_cast<int64_t>(classes[place->second].size());
+      total += std::ssize(classes[place->second]);
       if (total > kMaxTensors || held > kMaxDifferent) {
         return too_many(*count, classes[place->second]);
       }
@@ -421,7 +419,7 @@ class Walk {
   bool too_many(int64_t count, const Tensors& each) {
     config_.refuse("", "the model would have too many tensors")
         .fact(count_text(count) + " layers with up to " +
-              count_text(static_cast<int64_t>(each.size())) + " tensors each")
+              count_text(std::ssize(each)) + " tensors each")
         .fact("the limit is " + count_text(kMaxTensors));
     return false;
   }

@@ -47,9 +47,8 @@ std::optional<std::string_view> take_pieces(const NamePattern& pattern,
 }
 
 size_t find_any(const NamePattern& pattern) {
-  const auto at = std::find_if(
-      pattern.pieces.begin(), pattern.pieces.end(),
-      [](const NamePiece& piece) { return piece.kind == PieceKind::Any; });
+  const auto at =
+      std::ranges::find(pattern.pieces, PieceKind::Any, &NamePiece::kind);
   return static_cast<size_t>(at - pattern.pieces.begin());
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kMaxDims = 8;
 constexpr size_t kMaxLike = 16;
 
 bool is_word(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || c == '_';
   });
 }
@@ -54,12 +54,8 @@ class SchemeReader {
     }
     reader_.optional(*root, "scheme", result->name);
     reader_.optional(*root, "summary", result->summary);
-    if (const auto dtypes = root->find("dtypes")) {
-      read_dtypes(*dtypes, *result);
-    }
-    if (const auto labels = root->find("labels")) {
-      read_labels(*labels, *result);
-    }
+    if (const auto dtypes = root->find("dtypes")) read_dtypes(*dtypes, *result);
+    if (const auto labels = root->find("labels")) read_labels(*labels, *result);
     for (const auto& [key, axes] :
          {std::pair{"axes", &NameScheme::axes},
           std::pair{"stacked", &NameScheme::stacked}}) {
@@ -367,9 +363,9 @@ class SchemeReader {
   bool read_targets(const Node& node, NameRule& rule) {
     const Node to = *node.find("to");
     const auto& any = rule.from.front().pieces;
-    const bool has_any = std::any_of(
-        any.begin(), any.end(),
-        [](const NamePiece& piece) { return piece.kind == PieceKind::Any; });
+    const bool has_any = std::ranges::any_of(any, [](const NamePiece& piece) {
+      return piece.kind == PieceKind::Any;
+    });
     if (to.is_list() != rule.split.has_value()) {
       reader_.refuse(to.span(), "`to` is a list where there is a `split`");
       return false;
@@ -422,10 +418,9 @@ class SchemeReader {
         auto what = parse_expression(stack->key(i), stack->key_span(i), why);
         if (!at) return false;
         const bool of_numbers =
-            what && std::any_of(captured.begin(), captured.end(),
-                                [&](std::string_view number) {
-                                  return what->mentions(number);
-                                });
+            what && std::ranges::any_of(captured, [&](std::string_view number) {
+              return what->mentions(number);
+            });
         if (!of_numbers) {
           reader_.refuse(stack->key_span(i), in_backticks(stack->key(i)) +
                                                  " is no number of the names");
@@ -433,9 +428,9 @@ class SchemeReader {
         }
         rule.stack.emplace_back(*std::move(what), *at);
       }
-      std::sort(
-          rule.stack.begin(), rule.stack.end(),
-          [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::ranges::sort(rule.stack, [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      });
       for (size_t i = 1; i < rule.stack.size(); ++i) {
         if (rule.stack[i].second != rule.stack[i - 1].second) continue;
         reader_.refuse(stack->span(), "two numbers become the same dimension");
@@ -444,17 +439,15 @@ class SchemeReader {
     }
     // A number that is lost would make several tensors of one name.
     for (const std::string_view number : captured) {
-      const bool stacked = std::any_of(
-          rule.stack.begin(), rule.stack.end(),
+      const bool stacked = std::ranges::any_of(
+          rule.stack,
           [&](const auto& each) { return each.first.mentions(number); });
-      const bool named =
-          std::all_of(rule.to.begin(), rule.to.end(), [&](const auto& target) {
-            return std::any_of(
-                target.name.pieces.begin(), target.name.pieces.end(),
-                [&](const NamePiece& piece) {
-                  return piece.value && piece.value->mentions(number);
-                });
-          });
+      const bool named = std::ranges::all_of(rule.to, [&](const auto& target) {
+        return std::ranges::any_of(
+            target.name.pieces, [&](const NamePiece& piece) {
+              return piece.value && piece.value->mentions(number);
+            });
+      });
       if (stacked || named) continue;
       reader_.refuse(rule.where, in_backticks(number) +
                                      " is neither in `to` nor in `stack`");

@@ -109,7 +109,7 @@ class Renaming {
     const auto known = candidates_.find(folded);
     if (known != candidates_.end()) return known->second;
     std::vector<Candidate> found;
-    scope_.values->work().spend(static_cast<int64_t>(rules_.size()));
+    scope_.values->work().spend(std::ssize(rules_));
     for (const NameRule* rule : rules_) {
       for (size_t i = 0; i < rule->from.size(); ++i) {
         if (may_match_folded(rule->from[i], folded)) found.push_back({rule, i});
@@ -196,8 +196,7 @@ class Renaming {
     if (order.empty()) return true;
     if (order.size() != tensor.type.shape.size()) {
       return misfit(rule, tensor,
-                    "an order has " + plural(static_cast<int64_t>(order.size()),
-                                             "dimension"));
+                    "an order has " + plural(std::ssize(order), "dimension"));
     }
     tensor.type.shape = in_order(tensor.type.shape, order);
     tensor.kind = in_order(tensor.kind, order);
@@ -341,7 +340,7 @@ class Renaming {
   // Splits and added tensors may make any number of one.
   bool add(Renamed tensor) {
     results_.push_back(std::move(tensor));
-    if (static_cast<int64_t>(results_.size()) <= kMaxTensors) return true;
+    if (std::ssize(results_) <= kMaxTensors) return true;
     config_
         .refuse("", "names of " + in_backticks(scheme_.name) +
                         " would make too many tensors")
@@ -363,16 +362,16 @@ class Renaming {
   // there, and each once.
   bool complete(const TensorStack& stack, const std::string& name) {
     const NameRule& rule = *stack.rule;
-    int64_t expected = static_cast<int64_t>(rule.from.size());
+    int64_t expected = std::ssize(rule.from);
     for (size_t i = 0; i < rule.stack.size(); ++i) {
       expected *= distinct(stack, i);
-      if (expected > static_cast<int64_t>(stack.members.size())) break;
+      if (expected > std::ssize(stack.members)) break;
     }
     std::set<std::pair<std::vector<int64_t>, size_t>> places;
     for (const StackMember& member : stack.members) {
       places.emplace(member.at, member.part);
     }
-    const auto found = static_cast<int64_t>(stack.members.size());
+    const auto found = std::ssize(stack.members);
     if (found == expected && places.size() == stack.members.size()) return true;
     return misfit(rule, stack.members.front().tensor,
                   in_backticks(name) +
@@ -386,7 +385,7 @@ class Renaming {
     for (const StackMember& member : stack.members) {
       values.insert(member.at[which]);
     }
-    return static_cast<int64_t>(values.size());
+    return std::ssize(values);
   }
 
   bool join_all(const TensorStack& stack, Renamed& result) {
@@ -472,8 +471,7 @@ class Renaming {
     if (unnamed_.empty()) return true;
     auto report = config_.refuse(
         "", "names of " + in_backticks(scheme_.name) + " are not known for " +
-                plural(static_cast<int64_t>(unnamed_.size()), "kind") +
-                " of tensors");
+                plural(std::ssize(unnamed_), "kind") + " of tensors");
     size_t shown = 0;
     for (const auto& [name, count] : unnamed_) {
       if (shown++ == kShownNames) {
@@ -562,8 +560,7 @@ class Renaming {
     const auto is_named = [&](const NamedAxes& each) {
       return is_like(each.name, tensor.name);
     };
-    const auto stack =
-        std::find_if(scheme_.stacked.begin(), scheme_.stacked.end(), is_named);
+    const auto stack = std::ranges::find_if(scheme_.stacked, is_named);
     for (const NamedAxes& each : scheme_.axes) {
       if (!is_named(each)) continue;
       AxisLabels labels;

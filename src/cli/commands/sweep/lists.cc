@@ -21,9 +21,7 @@ namespace {
 constexpr size_t kMaxMeshes = 10'000;
 
 void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
-  if (!contains(meshes, mesh)) {
-    meshes.push_back(std::move(mesh));
-  }
+  if (!contains(meshes, mesh)) meshes.push_back(std::move(mesh));
 }
 
 // `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis

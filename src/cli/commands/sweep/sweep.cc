@@ -278,9 +278,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     }
   });
   for (size_t i = 0; i < meshes.size() && swept[i]; ++i) {
-    if (!take(*std::move(swept[i]), sweep, context.diags)) {
-      return false;
-    }
+    if (!take(*std::move(swept[i]), sweep, context.diags)) return false;
   }
   return true;
 }
