@@ -14,9 +14,8 @@ namespace {
 
 class Grouping {
  public:
-  Grouping(const Graph& graph, const PerValue<bool>& weights, bool biased_flash)
+  Grouping(const Graph& graph, bool biased_flash)
       : graph_(graph),
-        weights_(weights),
         biased_flash_(biased_flash),
         group_of_(graph.nodes.size(), -1),
         readers_(graph.values.size()) {
@@ -62,7 +61,7 @@ class Grouping {
     groups_.push_back(std::move(group));
   }
 
-  bool is_weight(ValueId value) const { return weights_[value]; }
+  bool is_weight(ValueId value) const { return graph_.values[value].is_weight; }
 
   // A product of two activations.
   bool is_product_of_values(NodeId node) const {
@@ -161,7 +160,6 @@ class Grouping {
   }
 
   const Graph& graph_;
-  const PerValue<bool>& weights_;
   bool biased_flash_;
   PerNode<int> group_of_;
   PerValue<std::vector<NodeId>> readers_;
@@ -171,10 +169,9 @@ class Grouping {
 }  // namespace
 
 std::vector<FusedGroup> fused_groups(const Graph& graph,
-                                     const PerValue<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash) {
-  return Grouping(graph, weights, biased_flash).run(attention);
+  return Grouping(graph, biased_flash).run(attention);
 }
 
 bool is_one_kernel(const FusedGroup& group, bool native) {

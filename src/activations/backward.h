@@ -55,7 +55,6 @@ bool is_one_kernel(const FusedGroup& group, bool native);
 // `biased_flash`: flash attention also where a bias is trained that is added to
 // the scores, whose gradient few kernels give.
 std::vector<FusedGroup> fused_groups(const Graph& graph,
-                                     const PerValue<bool>& weights,
                                      AttentionKind attention,
                                      bool biased_flash = true);
 

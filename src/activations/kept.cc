@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "graph/op.h"
-#include "spmd/propagate.h"
 
 namespace shardplan {
 namespace {
@@ -27,8 +26,8 @@ class Reading {
       : view_(view),
         options_(options),
         keeping_(keeping),
-        groups_(fused_groups(*view.program->graph, view.weights, attention,
-                             keeping != Keeping::Eager)),
+        groups_(
+            fused_groups(view.graph(), attention, keeping != Keeping::Eager)),
         group_at_(view.program->graph->nodes.size()),
         inputs_(groups_.size()),
         rows_(groups_.size()) {

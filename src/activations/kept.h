@@ -38,7 +38,6 @@ struct HeldRegister {
 // The program must outlive it.
 struct ProgramView {
   const Program* program = nullptr;
-  PerValue<bool> weights;
   // Whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
   PerValue<bool> flows;

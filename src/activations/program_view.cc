@@ -53,8 +53,7 @@ int64_t unit_of(const SegmentOptions& options, NumberType type,
 // Per value, how many experts it is of, where each has a part of it that no
 // other expert's needs: between where tokens are dealt out and where answers
 // are, and weights there; else 1.
-PerValue<int64_t> experts_of_values(const Graph& graph,
-                                    const PerValue<bool>& weights) {
+PerValue<int64_t> experts_of_values(const Graph& graph) {
   PerValue<int64_t> experts(graph.values.size(), 1);
   std::vector<ValueId> answers;
   for (const GraphNode& node : graph.nodes) {
@@ -73,7 +72,7 @@ PerValue<int64_t> experts_of_values(const Graph& graph,
     }
     if (of == 1) continue;
     for (const ValueId v : node.operands) {
-      if (weights[v]) experts[v] = of;
+      if (graph.values[v].is_weight) experts[v] = of;
     }
   }
   for (const ValueId value : answers) experts[value] = 1;
@@ -84,7 +83,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const PerValue<Share> shares = expert_shares(graph, options.expert_factor);
   const PerValue<int64_t> experts =
-      options.experts_apart ? experts_of_values(graph, view.weights)
+      options.experts_apart ? experts_of_values(graph)
                             : PerValue<int64_t>(graph.values.size(), 1);
   const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
@@ -97,7 +96,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
     reg.segment = std::max(view.segment(i), 0);
     reg.loaded = made.kind == Instruction::Kind::Load;
     const ValueId v = reg.value;
-    reg.weight = view.weights[v];
+    reg.weight = graph.values[v].is_weight;
     reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
                  graph.values[v].kind == Value::Kind::Result;
     const Int128 elements = local_elements(view, made.result);
@@ -171,13 +170,13 @@ void find_gradients(ProgramView& view) {
 bool ProgramView::multiplies_values(InstructionId i) const {
   if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
-  return !weights[operands[0]] && !weights[operands[1]];
+  return !graph().values[operands[0]].is_weight &&
+         !graph().values[operands[1]].is_weight;
 }
 
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;
   view.program = &program;
-  view.weights = program.weights;
   find_gradients(view);
   find_segments(view);
   describe_registers(view, options);

@@ -415,8 +415,7 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   if (options.attention != AttentionKind::Scores) return;
   const Graph& graph = *view.program->graph;
   std::set<NodeId> scores;
-  for (const FusedGroup& group :
-       fused_groups(graph, view.weights, AttentionKind::Scores)) {
+  for (const FusedGroup& group : fused_groups(graph, AttentionKind::Scores)) {
     if (group.mixes) scores.insert(group.nodes.back());
   }
   for (const InstructionId i : view.instructions()) {

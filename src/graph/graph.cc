@@ -78,7 +78,9 @@ const std::string& output_name(const Graph& graph, ValueId value) {
 
 ValueId append_value(Graph& graph, Value value) {
   if (value.integers_below > 0) value.type = NumberType::Integer;
-  value.learned = value.learned || value.kind == Value::Kind::Parameter;
+  if (value.kind == Value::Kind::Parameter) {
+    value.learned = value.is_weight = true;
+  }
   value.step_at = value.name.find(':');
   return graph.values.push_back(std::move(value));
 }
@@ -110,8 +112,10 @@ std::optional<ValueId> append_node(Graph& graph, NewNode node,
   Value result;
   result.name = std::move(node.name);
   result.type = type_of(graph, added, shapes, *shape);
+  result.is_weight = true;
   for (const ValueId operand : added.operands) {
     result.learned = result.learned || graph.values[operand].learned;
+    result.is_weight = result.is_weight && graph.values[operand].is_weight;
   }
   result.shape = *std::move(shape);
   result.axes = labels_of(graph, added);

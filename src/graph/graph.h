@@ -63,6 +63,8 @@ struct Value {
   NumberType type = NumberType::Activation;
   // The value depends on a parameter. A mask or a table of positions does not.
   bool learned = false;
+  // It is a parameter, or computed from parameters alone.
+  bool is_weight = false;
   NodeId node;  // that computes it, of a result
 
   // "layers.3.attn.query"

@@ -65,8 +65,9 @@ Isolated isolate(const Program& program, NodeId node,
       continue;
     }
     one.operands.push_back(operand);
-    operand = add(operand, program.weights[operand] ? Value::Kind::Parameter
-                                                    : Value::Kind::Input);
+    operand =
+        add(operand, whole.values[operand].is_weight ? Value::Kind::Parameter
+                                                     : Value::Kind::Input);
   }
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};
