@@ -415,8 +415,8 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   if (options.attention != AttentionKind::Scores) return;
   const Graph& graph = *view.program->graph;
   std::set<NodeId> scores;
-  for (const FusedGroup& group : fused_groups(graph, AttentionKind::Scores)) {
-    if (group.mixes) scores.insert(group.nodes.back());
+  for (const Region& region : graph.regions) {
+    if (region.weights) scores.insert(region.nodes.back());
   }
   for (const InstructionId i : view.instructions()) {
     const RegisterId result = view.at(i).result;

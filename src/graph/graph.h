@@ -21,6 +21,7 @@
 #include "core/spec.h"
 #include "graph/ids.h"
 #include "graph/op.h"
+#include "graph/regions.h"
 #include "graph/tensor.h"
 
 namespace shardplan {
@@ -88,7 +89,6 @@ struct GraphNode {
   ValueId result;
   // What the graph file calls the operation that this is part of.
   std::string label;
-  int region = -1;  // of the graph, that it is a part of; -1: none
   OpPart part = OpPart::Other;
   int layer = -1;  // of the graph; -1: outside of layers
   Span where;
@@ -97,15 +97,6 @@ struct GraphNode {
   // Under shard_map, the operand (by its place) that the same body has just
   // computed: it is read as the devices hold it, sums not taken.
   std::optional<size_t> inner_operand;
-};
-
-// The operations that one of graph/composites.h became: `first` to `last`,
-// which gives its (last) result.
-struct Region {
-  enum class Kind : uint8_t { Linear, Product, Norm, Softmax, Split };
-  Kind kind = Kind::Linear;
-  NodeId first;
-  NodeId last;
 };
 
 struct Graph {

@@ -47,7 +47,6 @@ Isolated isolate(const Program& program, NodeId node,
   // afresh: only the whole graph shows what is done with it.
   if (only.inner_operand) only.shard_map.reset();
   only.inner_operand.reset();
-  only.region = -1;
   only.layer = -1;
   WantedLayouts wanted;
   const auto add = [&](ValueId value, Value::Kind kind) {
