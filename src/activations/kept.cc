@@ -246,33 +246,35 @@ class Reading {
     found.extra_of = view_.reg(result).value;
   }
 
-  // What operations keep on the way that are several in a framework: the tanh
-  // of a GELU (transformers' NewGELUActivation: its cube, tanh, half, one
-  // more), the tables of cosines and sines.
+  // What is kept on the way of operations that are several in a framework.
   void keep_steps(InstructionId i, BackwardReads& found) const {
+    const auto keep = [&](RegisterId reg, int64_t times) {
+      found.extra +=
+          times * view_.reg(reg).bytes[static_cast<size_t>(keeping_)];
+      found.extra_of = view_.reg(reg).value;
+    };
     const RegisterId result = view_.at(i).result;
-    const std::string_view op = view_.op(i).name;
-    if (op == "gelu" &&
-        text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
-      found.extra += options_.gelu_steps *
-                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(result).value;
-    } else if (op == "silu" && options_.silu_steps > 0) {
-      found.extra += options_.silu_steps *
-                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(result).value;
-    } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
-      const RegisterId input = view_.at(i).operands[1];
-      found.extra += (groups_of_heads(i) - 1) *
-                     view_.reg(input).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(input).value;
-    } else if (op == "rope") {
-      const Shape& shape = view_.program->registers[result].local_shape;
-      const int dim =
-          dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
-      found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
-                     shape.back() * options_.element_bytes;
-      found.extra_of = view_.reg(result).value;
+    const auto inner_steps = view_.op(i).inner_steps;
+    const Attributes& attributes = view_.node(i).attributes;
+    switch (inner_steps != nullptr ? inner_steps(attributes)
+                                   : InnerSteps::None) {
+      case InnerSteps::Tanh:
+        return keep(result, options_.gelu_steps);
+      case InnerSteps::Sigmoid:
+        return keep(result, options_.silu_steps);
+      case InnerSteps::Angles: {
+        const Shape& shape = view_.program->registers[result].local_shape;
+        const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
+        found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
+                       shape.back() * options_.element_bytes;
+        found.extra_of = view_.reg(result).value;
+        return;
+      }
+      case InnerSteps::None:
+        break;
+    }
+    if (options_.repeats_heads && groups_of_heads(i) > 1) {
+      keep(view_.at(i).operands[1], groups_of_heads(i) - 1);
     }
   }
 

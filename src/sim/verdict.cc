@@ -254,7 +254,7 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
   const Value& less = graph.values[node.operands[1]];
   if (!less.node) return false;
   const GraphNode& by = graph.nodes[less.node];
-  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
+  return by.op->reduces_to && by.operands[0] == node.operands[0] &&
          element_count(less.shape) ==
              element_count(graph.values[node.operands[0]].shape);
 }
@@ -343,7 +343,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
 
 bool takes_unsent(const GraphNode& node,
                   const std::map<ValueId, std::vector<bool>>& used) {
-  if (node.op->name != "slice") return false;
+  if (!node.op->is_slice) return false;
   const auto sent = used.find(node.operands[0]);
   if (sent == used.end() || number_of(node.attributes, "dim", 0) != 0) {
     return false;
