@@ -38,6 +38,7 @@ class Reading {
       for (const SharedHeads& heads : region.shared_heads) {
         shared_heads_[heads.product] = heads.dim;
       }
+      routers_.insert(region.routers.begin(), region.routers.end());
       if (!may_be_kernel(region)) continue;
       for (const NodeId n : region.nodes) {
         const ValueId result = view.graph().nodes[n].result;
@@ -161,7 +162,7 @@ class Reading {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           !view_.part(view_.at(i).result).ends_with("logits");
+           routers_.count(view_.at(i).node) == 0;
   }
 
   // Products that read the same share what is made of it.
@@ -350,6 +351,7 @@ class Reading {
   AttentionKind attention_;
   PerNode<const Region*> region_at_;       // null: in none
   std::map<NodeId, size_t> shared_heads_;  // SharedHeads
+  std::set<NodeId> routers_;
   // Per region, what it reads, and the numbers of its rows.
   std::vector<std::vector<RegisterId>> inputs_;
   std::vector<Int128> rows_;

@@ -159,6 +159,26 @@ class AttentionFinder {
   PerValue<NodeId> reader_;  // the last
 };
 
+// The products that a value is computed from, through whatever else.
+std::vector<NodeId> products_of(const Graph& graph, ValueId value) {
+  std::vector<NodeId> products;
+  std::set<ValueId> seen = {value};
+  std::vector<ValueId> open = {value};
+  while (!open.empty()) {
+    const NodeId made = graph.values[open.back()].node;
+    open.pop_back();
+    if (!made) continue;
+    if (graph.nodes[made].op->is_product) {
+      products.push_back(made);
+      continue;
+    }
+    for (const ValueId operand : graph.nodes[made].operands) {
+      if (seen.insert(operand).second) open.push_back(operand);
+    }
+  }
+  return products;
+}
+
 // What is made of tokens that were dealt out, until answers are brought back.
 void find_experts(Graph& graph) {
   PerValue<int> region_of(graph.values.size(), -1);
@@ -175,6 +195,7 @@ void find_experts(Graph& graph) {
       region.places = sent[sent.size() - 2];
       region.tokens = choices[choices.size() - 2];
       region.choices = choices.back();
+      region.routers = products_of(graph, node.operands[1]);
     } else {
       for (const ValueId operand : node.operands) {
         at = std::max(at, region_of[operand]);
@@ -196,6 +217,7 @@ void find_experts(Graph& graph) {
     added.places = region.places;
     added.tokens = region.tokens;
     added.choices = region.choices;
+    added.routers = std::move(region.routers);
   }
 }
 

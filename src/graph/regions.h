@@ -62,6 +62,8 @@ struct Region {
   int64_t places = 0;
   int64_t tokens = 0;
   int64_t choices = 0;
+  // The products with weights from which a token's experts follow: the router.
+  std::vector<NodeId> routers;
 };
 
 // Adds a region of these nodes, which are in order, with its inputs. REQUIRES:
