@@ -174,7 +174,7 @@ void find_gradients(ProgramView& view) {
   }
   for (const GraphNode& node : graph.nodes) {
     const ValueId result = node.result;
-    flows[result] = graph.values[result].type != NumberType::Integer &&
+    flows[result] = !graph.values[result].is_integer() &&
                     std::any_of(node.operands.begin(), node.operands.end(),
                                 [&](ValueId v) { return flows[v]; });
   }

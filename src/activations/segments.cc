@@ -165,7 +165,7 @@ class Sweep {
   }
   bool has_gradient(RegisterId root) const {
     return is_stored(root) && view_.has_gradient(root) &&
-           view_.value(root).type != NumberType::Integer;
+           !view_.value(root).is_integer();
   }
   bool is_read_later(RegisterId reg) const {
     const InstructionId last = view_.reg(reg).last_read;

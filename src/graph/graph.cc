@@ -52,9 +52,7 @@ NumberType type_of(const Graph& graph, const GraphNode& node,
   const bool moves_integers =
       !node.operands.empty() &&
       std::all_of(node.operands.begin(), node.operands.end(),
-                  [&](ValueId v) {
-                    return graph.values[v].type == NumberType::Integer;
-                  }) &&
+                  [&](ValueId v) { return graph.values[v].is_integer(); }) &&
       node.op->flops(shapes, result, node.attributes) == 0;
   return moves_integers ? NumberType::Integer : NumberType::Activation;
 }
@@ -257,14 +255,6 @@ void evaluate_node(Evaluation& run, NodeId node) {
   const RunContext context{run.arithmetic, &at.rule, {}, run.threads};
   run.results.resize(run.graph->values.size());
   run.results[at.result] = at.op->run(operands, at.attributes, context);
-}
-
-PerValue<bool> integer_values(const Graph& graph) {
-  PerValue<bool> integers;
-  for (const Value& value : graph.values) {
-    integers.push_back(value.type == NumberType::Integer);
-  }
-  return integers;
 }
 
 }  // namespace shardplan

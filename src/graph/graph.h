@@ -79,6 +79,7 @@ struct Value {
     return std::string_view(name).substr(part_at);
   }
   bool is_step() const { return step_at < name.size(); }
+  bool is_integer() const { return type == NumberType::Integer; }
 };
 
 // Named apart from the nodes of documents (syntax/document.h).
@@ -180,8 +181,5 @@ struct Evaluation {
 void evaluate_node(Evaluation& run, NodeId node);
 // A result that is there, or an input or parameter, which is read.
 Tensor whole_of(const Evaluation& run, ValueId value);
-
-// Whether a value's type is integers.
-PerValue<bool> integer_values(const Graph& graph);
 
 }  // namespace shardplan

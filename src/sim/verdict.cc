@@ -304,9 +304,9 @@ bool is_seen(const Tensor& part, const Tensor& sum) {
 bool selects(const OpDef& op) { return op.indices != nullptr; }
 
 // Few integers may be alike by chance.
-bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
+bool may_be_alike(const Value& value, const Tensor& shard) {
   constexpr double kBits = 20;
-  if (!integers) return false;
+  if (!value.is_integer()) return false;
   if (value.integers_below == 0) return true;
   return static_cast<double>(shard.elements()) *
              std::log2(static_cast<double>(value.integers_below)) <
@@ -317,14 +317,14 @@ bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
 
 std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
-                                     const std::vector<NumberKinds>& kinds,
-                                     const PerValue<bool>& integers) {
+                                     const std::vector<NumberKinds>& kinds) {
   const GraphNode& node = graph.nodes[n];
-  if (integers[node.result]) return std::nullopt;
+  if (graph.values[node.result].is_integer()) return std::nullopt;
   bool zero_operand = false;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     zero_operand =
-        zero_operand || (kinds[i].all_zero && !integers[node.operands[i]]);
+        zero_operand ||
+        (kinds[i].all_zero && !graph.values[node.operands[i]].is_integer());
   }
   // What follows of zeros was found where they are.
   if (zero_operand || is_zero_by_definition(graph, node)) return std::nullopt;
@@ -441,8 +441,7 @@ std::optional<Unseen> unseen_parts(const Program& program,
 
 std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
-                                    const DeviceTensors& made,
-                                    const PerValue<bool>& integers) {
+                                    const DeviceTensors& made) {
   const Register& result = program.registers[at.result];
   const bool loads = at.kind == Instruction::Kind::Load;
   const ValueId v = result.value;
@@ -455,7 +454,7 @@ std::optional<Unseen> unseen_shards(const Program& program,
       !result.layout.partial.empty() || made[0].elements() == 0) {
     return std::nullopt;
   }
-  if (may_be_alike(program.graph->values[v], integers[v], made[0])) {
+  if (may_be_alike(program.graph->values[v], made[0])) {
     return std::nullopt;
   }
   AxisNames alike;

@@ -270,9 +270,8 @@ TEST_CASE("integers are ids and choices, and what moves them") {
       "  - {op: add, in: [ids, y], out: z}\n"
       "outputs: [rows, z]\n");
   REQUIRE_MESSAGE(built->graph, built->messages);
-  const PerValue<bool> integers = integer_values(*built->graph);
   const auto is_integer = [&](const char* name) {
-    return integers[built->value(name)];
+    return built->at(name).is_integer();
   };
   for (const char* name : {"ids", "flat"}) CHECK(is_integer(name));
   for (const char* name : {"x", "w", "rows", "y", "z"}) {
