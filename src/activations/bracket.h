@@ -11,7 +11,7 @@
 
 namespace shardplan {
 
-// How much of what backward may read is kept (activations/backward.h).
+// How much of what backward may read is kept (activations/kept.h).
 enum class Keeping : uint8_t { Least, Fused, Eager };
 inline constexpr size_t kKeepings = 3;
 

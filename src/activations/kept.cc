@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "graph/op.h"
-#include "spmd/propagate.h"
 
 namespace shardplan {
 namespace {
@@ -27,31 +26,42 @@ class Reading {
       : view_(view),
         options_(options),
         keeping_(keeping),
-        groups_(fused_groups(*view.program->graph, view.weights, attention,
-                             keeping != Keeping::Eager)),
-        group_at_(view.program->graph->nodes.size()),
-        inputs_(groups_.size()),
-        rows_(groups_.size()) {
+        attention_(attention),
+        region_at_(view.graph().nodes.size()),
+        inputs_(view.graph().regions.size()),
+        rows_(view.graph().regions.size()) {
     const size_t count = view.program->instructions.size();
     reads.resize(count);
     inner.resize(count);
     differentiates.resize(count);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      for (const NodeId n : groups_[g].nodes) group_at_[n] = &groups_[g];
+    for (const Region& region : view.graph().regions) {
+      for (const SharedHeads& heads : region.shared_heads) {
+        shared_heads_[heads.product] = heads.dim;
+      }
+      routers_.insert(region.routers.begin(), region.routers.end());
+      if (!may_be_kernel(region)) continue;
+      for (const NodeId n : region.nodes) {
+        const ValueId result = view.graph().nodes[n].result;
+        if (!view.graph().values[result].is_weight) region_at_[n] = &region;
+      }
     }
     for (const InstructionId i : view.instructions()) read(i);
   }
 
-  // The group that an instruction computes a part of; null: none.
-  const FusedGroup* group_of(InstructionId i) const {
-    return view_.computes(i) ? group_at_[view_.at(i).node] : nullptr;
+  // The region that may be one kernel of which an instruction computes a part;
+  // null: none.
+  const Region* region_of(InstructionId i) const {
+    return view_.computes(i) ? region_at_[view_.at(i).node] : nullptr;
+  }
+  bool is_of(InstructionId i, Region::Kind kind) const {
+    const Region* region = region_of(i);
+    return region != nullptr && region->kind == kind;
   }
   bool is_attention(InstructionId i) const {
-    const FusedGroup* group = group_of(i);
-    return group != nullptr && group->kind == FusedGroup::Kind::Attention;
+    return is_of(i, Region::Kind::Attention);
   }
   bool is_alone_pointwise(InstructionId i) const {
-    return view_.computes(i) && group_of(i) == nullptr &&
+    return view_.computes(i) && region_of(i) == nullptr &&
            view_.op(i).repeat == Repeat::Pointwise;
   }
 
@@ -60,9 +70,27 @@ class Reading {
   PerInstruction<std::vector<RegisterId>> differentiates;
 
  private:
-  bool is_fused(const FusedGroup& group) const {
+  // Attention that holds scores is several, and a trained bias among them needs
+  // a gradient that few kernels give.
+  bool may_be_kernel(const Region& region) const {
+    if (region.kind == Region::Kind::Attention) {
+      return attention_ == AttentionKind::Flash &&
+             (keeping_ != Keeping::Eager || !region.has_trained_bias);
+    }
+    return region.kind == Region::Kind::Norm ||
+           region.kind == Region::Kind::Softmax;
+  }
+
+  // Operation by operation, a framework's own softmax and layer_norm are
+  // kernels all the same (PyTorch's).
+  bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
-           is_one_kernel(group, options_.native_kernels);
+           region.kind == Region::Kind::Attention ||
+           (options_.native_kernels &&
+            (region.kind == Region::Kind::Softmax || subtracts_mean(region)));
+  }
+  static bool subtracts_mean(const Region& region) {
+    return region.numbers_per_row == 2;
   }
 
   void read(InstructionId i) {
@@ -72,16 +100,16 @@ class Reading {
     const bool flows = view_.has_gradient(at.result);
     if (flows) differentiates[i] = with_gradients(at.operands);
     if (!view_.computes(i)) {
-      inner[i] = is_within_group(i);
+      inner[i] = is_within_region(i);
       if (inner[i]) differentiates[i].clear();
       return;
     }
-    const FusedGroup* group = group_of(i);
+    const Region* region = region_of(i);
     if (options_.dropout && flows) keep_mask(i);
-    if (group != nullptr && is_fused(*group)) return read_fused(i, *group);
+    if (region != nullptr && is_fused(*region)) return read_fused(i, *region);
     if (!flows) return;
     read_alone(i);
-    if (group != nullptr) copy_as_float(i, *group);
+    if (region != nullptr) copy_as_float(i, *region);
   }
 
   std::vector<RegisterId> with_gradients(
@@ -91,13 +119,12 @@ class Reading {
     return registers;
   }
 
-  // Moves what one group makes for the same group.
-  bool is_within_group(InstructionId i) const {
+  // Moves what one region makes for the same region.
+  bool is_within_region(InstructionId i) const {
     const NodeId node = view_.at(i).node;
-    const InstructionId maker = view_.reg(view_.at(i).operands[0]).maker;
-    const FusedGroup* from = group_of(maker);
+    const Region* from = region_of(view_.reg(view_.at(i).operands[0]).maker);
     return from != nullptr && is_fused(*from) && node &&
-           is_in(from->nodes, node) && is_in(from->nodes, view_.at(maker).node);
+           region_at_[node] == from;
   }
 
   void read_alone(InstructionId i) {
@@ -135,7 +162,7 @@ class Reading {
     return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
-           !view_.part(view_.at(i).result).ends_with("logits");
+           routers_.count(view_.at(i).node) == 0;
   }
 
   // Products that read the same share what is made of it.
@@ -206,10 +233,9 @@ class Reading {
     if (keeping_ == Keeping::Least) return;
     const RegisterId result = view_.at(i).result;
     const std::string_view part = view_.part(result);
-    const FusedGroup* group = group_of(i);
-    const bool probabilities =
-        group != nullptr && group->kind == FusedGroup::Kind::Softmax &&
-        group->mixes && view_.at(i).node == group->nodes.back();
+    const bool probabilities = is_of(i, Region::Kind::Softmax) &&
+                               region_of(i)->weights &&
+                               view_.at(i).node == region_of(i)->nodes.back();
     if (view_.value(result).is_step() ||
         !(probabilities || part == "attn.output" || part == "cross.output" ||
           part == "mlp.output" || part.ends_with("embedded"))) {
@@ -221,62 +247,60 @@ class Reading {
     found.extra_of = view_.reg(result).value;
   }
 
-  // What operations keep on the way that are several in a framework: the tanh
-  // of a GELU (transformers' NewGELUActivation: its cube, tanh, half, one
-  // more), the tables of cosines and sines.
+  // What is kept on the way of operations that are several in a framework.
   void keep_steps(InstructionId i, BackwardReads& found) const {
+    const auto keep = [&](RegisterId reg, int64_t times) {
+      found.extra +=
+          times * view_.reg(reg).bytes[static_cast<size_t>(keeping_)];
+      found.extra_of = view_.reg(reg).value;
+    };
     const RegisterId result = view_.at(i).result;
-    const std::string_view op = view_.op(i).name;
-    if (op == "gelu" &&
-        text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
-      found.extra += options_.gelu_steps *
-                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(result).value;
-    } else if (op == "silu" && options_.silu_steps > 0) {
-      found.extra += options_.silu_steps *
-                     view_.reg(result).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(result).value;
-    } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
-      const RegisterId input = view_.at(i).operands[1];
-      found.extra += (groups_of_heads(i) - 1) *
-                     view_.reg(input).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(input).value;
-    } else if (op == "rope") {
-      const Shape& shape = view_.program->registers[result].local_shape;
-      const int dim =
-          dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
-      found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
-                     shape.back() * options_.element_bytes;
-      found.extra_of = view_.reg(result).value;
+    const auto inner_steps = view_.op(i).inner_steps;
+    const Attributes& attributes = view_.node(i).attributes;
+    switch (inner_steps != nullptr ? inner_steps(attributes)
+                                   : InnerSteps::None) {
+      case InnerSteps::Tanh:
+        return keep(result, options_.gelu_steps);
+      case InnerSteps::Sigmoid:
+        return keep(result, options_.silu_steps);
+      case InnerSteps::Angles: {
+        const Shape& shape = view_.program->registers[result].local_shape;
+        const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
+        found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
+                       shape.back() * options_.element_bytes;
+        found.extra_of = view_.reg(result).value;
+        return;
+      }
+      case InnerSteps::None:
+        break;
+    }
+    if (options_.repeats_heads && groups_of_heads(i) > 1) {
+      keep(view_.at(i).operands[1], groups_of_heads(i) - 1);
     }
   }
 
-  // How many query heads share a key's, in products of attention as
-  // rules/architectures/blocks.yaml has them; 1 in all else.
+  // How many query heads share a key's, in products of attention; 1 in all
+  // else.
   int64_t groups_of_heads(InstructionId i) const {
-    if (!view_.multiplies_values(i)) return 1;
-    const std::string_view equation =
-        text_of(view_.node(i).attributes, "equation", "");
-    const size_t dim = equation == "bqhgd,bkhd->bhgqk"   ? 3
-                       : equation == "bhgqk,bkhd->bqhgd" ? 2
-                                                         : 0;
-    if (dim == 0) return 1;
-    return view_.program->registers[view_.at(i).operands[0]].local_shape[dim];
+    const auto found = shared_heads_.find(view_.at(i).node);
+    if (found == shared_heads_.end()) return 1;
+    return view_.program->registers[view_.at(i).operands[0]]
+        .local_shape[found->second];
   }
 
-  void read_fused(InstructionId i, const FusedGroup& group) {
-    const auto g = static_cast<size_t>(&group - groups_.data());
+  void read_fused(InstructionId i, const Region& region) {
+    const auto g = static_cast<size_t>(&region - view_.graph().regions.data());
     for (const RegisterId operand : view_.at(i).operands) {
-      if (is_in(group.inputs, view_.reg(operand).value) &&
+      if (is_in(region.inputs, view_.reg(operand).value) &&
           !is_in(inputs_[g], operand)) {
         inputs_[g].push_back(operand);
       }
     }
     const RegisterId result = view_.at(i).result;
-    if (view_.reg(result).value == group.row) {
+    if (view_.reg(result).value == region.row) {
       rows_[g] = local_elements(view_, result);
     }
-    if (view_.at(i).node != group.nodes.back()) {
+    if (view_.at(i).node != region.nodes.back()) {
       inner[i] = true;
       differentiates[i].clear();
       return;
@@ -285,15 +309,15 @@ class Reading {
     // The last one speaks for all.
     differentiates[i] = with_gradients(inputs_[g]);
     BackwardReads& found = reads[i];
-    found.attention = group.kind == FusedGroup::Kind::Attention;
+    found.attention = region.kind == Region::Kind::Attention;
     found.in_place =
-        options_.softmax_in_place && group.kind == FusedGroup::Kind::Softmax;
-    if (group.kind != FusedGroup::Kind::Softmax) {
+        options_.softmax_in_place && region.kind == Region::Kind::Softmax;
+    if (region.kind != Region::Kind::Softmax) {
       found.registers = inputs_[g];
-      found.extra += rows_[g] * kFloatBytes * group.numbers;
+      found.extra += rows_[g] * kFloatBytes * region.numbers_per_row;
       found.extra_of = view_.reg(result).value;
     }
-    if (group.kind != FusedGroup::Kind::Norm) found.registers.push_back(result);
+    if (region.kind != Region::Kind::Norm) found.registers.push_back(result);
     if (found.attention && keeping_ == Keeping::Eager) {
       // Keys and values are repeated for all heads.
       const auto k = static_cast<size_t>(keeping_);
@@ -307,11 +331,10 @@ class Reading {
 
   // Norms that are computed in float32 step by step keep a copy of their input,
   // those that subtract a mean in any case (transformers' CohereLayerNorm).
-  void copy_as_float(InstructionId i, const FusedGroup& group) {
-    const bool subtracts_mean = group.numbers == 2;
-    if (group.kind != FusedGroup::Kind::Norm ||
-        (options_.element_bytes >= kFloatBytes && !subtracts_mean) ||
-        view_.at(i).node != group.nodes.front()) {
+  void copy_as_float(InstructionId i, const Region& region) {
+    if (region.kind != Region::Kind::Norm ||
+        (options_.element_bytes >= kFloatBytes && !subtracts_mean(region)) ||
+        view_.at(i).node != region.nodes.front()) {
       return;
     }
     BackwardReads& found = reads[i];
@@ -325,10 +348,13 @@ class Reading {
   const ProgramView& view_;
   const SegmentOptions& options_;
   Keeping keeping_;
-  std::vector<FusedGroup> groups_;
-  PerNode<const FusedGroup*> group_at_;  // null: in none
+  AttentionKind attention_;
+  PerNode<const Region*> region_at_;       // null: in none
+  std::map<NodeId, size_t> shared_heads_;  // SharedHeads
+  std::set<NodeId> routers_;
+  // Per region, what it reads, and the numbers of its rows.
   std::vector<std::vector<RegisterId>> inputs_;
-  std::vector<Int128> rows_;        // numbers
+  std::vector<Int128> rows_;
   std::set<RegisterId> quantised_;  // of which a copy in 8 bits is kept
 };
 
@@ -564,8 +590,7 @@ class Marking {
   bool is_mixed(InstructionId i) const {
     if (!view_.multiplies_values(i)) return false;
     for (const RegisterId operand : view_.at(i).operands) {
-      const FusedGroup* group = reading_.group_of(view_.root(operand).maker);
-      if (group != nullptr && group->kind == FusedGroup::Kind::Softmax) {
+      if (reading_.is_of(view_.root(operand).maker, Region::Kind::Softmax)) {
         return true;
       }
     }

@@ -1,5 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values are kept for backward, under one way of keeping and a policy of
+// What backward reads of a forward pass, operation by operation.
+//
+// The gradient of an operation reads some of its operands, its result, or
+// neither: that of a product reads both factors, that of a sum nothing. What it
+// reads must be kept from forward to backward, or computed again. How much that
+// is depends on who runs it, so it is told three times:
+//
+//   Least  operations that are cheap to repeat (element by element, norms) are
+//          repeated from products, as a compiler may do (min-cut partitioner of
+//          torch.compile, XLA's rematerialisation)
+//   Fused  what kernels for norms, activations and attention keep (Transformer
+//          Engine, Apex, torch's own norms): inputs and one number per row
+//   Eager  every operation by itself, norms and softmax in float32 (PyTorch
+//          without compilation, jax.grad of plain jax.numpy)
+//
+// A product reads an operand for the gradient of the other one alone, so that
+// with a frozen weight its input need not be kept: PyTorch's autograd saves
+// what the gradients that are asked for read (should_compute_output), and a
+// compiler removes what nobody reads. What the gradient of each operation reads
+// is in its row (graph/op.h). FlashAttention (Dao et al., 2022) keeps
+// q, k, v, the result and one number per query, whatever the length.
+//
+// Which values are kept then, under one of these ways and a policy of
 // rematerialisation.
 #pragma once
 
@@ -9,7 +31,7 @@
 #include <string_view>
 #include <vector>
 
-#include "activations/backward.h"
+#include "activations/bracket.h"
 #include "activations/options.h"
 #include "activations/remat.h"
 #include "base/checked.h"
@@ -38,7 +60,6 @@ struct HeldRegister {
 // The program must outlive it.
 struct ProgramView {
   const Program* program = nullptr;
-  PerValue<bool> weights;
   // Whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
   PerValue<bool> flows;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ProgramView (activations/kept.h): what registers take, and where they are.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -50,42 +51,55 @@ int64_t unit_of(const SegmentOptions& options, NumberType type,
              : options.element_bytes;
 }
 
-// Per value, how many experts it is of, where each has a part of it that no
-// other expert's needs: between where tokens are dealt out and where answers
-// are, and weights there; else 1.
-PerValue<int64_t> experts_of_values(const Graph& graph,
-                                    const PerValue<bool>& weights) {
-  PerValue<int64_t> experts(graph.values.size(), 1);
-  std::vector<ValueId> answers;
-  for (const GraphNode& node : graph.nodes) {
-    if (node.op->exchange == TokenExchange::ToExperts) continue;
-    if (node.op->exchange == TokenExchange::FromExperts) {
-      answers.push_back(node.operands[0]);
-      continue;
+// What there is of a value at its experts. Of its places, which are as many as
+// there are tokens (graph/ops/experts.cc) and which nobody allocates, tokens
+// take `part` where every expert has as many, times the factor. Every one of
+// `experts` has a part that no other's needs: between where tokens are dealt
+// out and where answers are, and of weights there.
+struct AtExperts {
+  int64_t part = 1;
+  int64_t of = 1;
+  int64_t experts = 1;
+};
+
+PerValue<AtExperts> values_at_experts(const Graph& graph,
+                                      const SegmentOptions& options) {
+  PerValue<AtExperts> values(graph.values.size());
+  for (const Region& region : graph.regions) {
+    if (region.kind != Region::Kind::Experts) continue;
+    AtExperts at;
+    const double wanted =
+        std::ceil(options.expert_factor * static_cast<double>(region.tokens) *
+                  static_cast<double>(region.choices) /
+                  std::max(static_cast<double>(region.experts), 1.0));
+    if (region.places > 0 && wanted < static_cast<double>(region.places)) {
+      at.part = static_cast<int64_t>(wanted);
+      at.of = region.places;
     }
-    int64_t& of = experts[node.result];
-    for (const ValueId operand : node.operands) {
-      const Value& value = graph.values[operand];
-      const bool is_dealt =
-          value.node &&
-          graph.nodes[value.node].op->exchange == TokenExchange::ToExperts;
-      of = std::max(of, is_dealt ? value.shape.front() : experts[operand]);
+    std::vector<ValueId> answers;
+    for (const NodeId n : region.nodes) {
+      const GraphNode& node = graph.nodes[n];
+      if (node.op->exchange == TokenExchange::FromExperts) {
+        answers.push_back(node.operands[0]);
+        continue;
+      }
+      values[node.result] = at;
+      if (node.op->exchange == TokenExchange::ToExperts) {
+        if (options.experts_apart) at.experts = region.experts;
+        continue;
+      }
+      for (const ValueId v : node.operands) {
+        if (graph.values[v].is_weight) values[v].experts = at.experts;
+      }
     }
-    if (of == 1) continue;
-    for (const ValueId v : node.operands) {
-      if (weights[v]) experts[v] = of;
-    }
+    for (const ValueId value : answers) values[value].experts = 1;
   }
-  for (const ValueId value : answers) experts[value] = 1;
-  return experts;
+  return values;
 }
 
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
-  const PerValue<Share> shares = expert_shares(graph, options.expert_factor);
-  const PerValue<int64_t> experts =
-      options.experts_apart ? experts_of_values(graph, view.weights)
-                            : PerValue<int64_t>(graph.values.size(), 1);
+  const PerValue<AtExperts> at_experts = values_at_experts(graph, options);
   const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
   for (const InstructionId i : view.instructions()) {
@@ -97,16 +111,16 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
     reg.segment = std::max(view.segment(i), 0);
     reg.loaded = made.kind == Instruction::Kind::Load;
     const ValueId v = reg.value;
-    reg.weight = view.weights[v];
+    reg.weight = graph.values[v].is_weight;
     reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
                  graph.values[v].kind == Value::Kind::Result;
     const Int128 elements = local_elements(view, made.result);
     for (size_t k = 0; k < kKeepings; ++k) {
       const auto keeping = static_cast<Keeping>(k);
       const int64_t unit = unit_of(options, graph.values[v].type, keeping);
-      reg.bytes[k] =
-          (elements * unit * shares[v].part + shares[v].of - 1) / shares[v].of;
-      reg.moment[k] = (reg.bytes[k] + experts[v] - 1) / experts[v];
+      const AtExperts& at = at_experts[v];
+      reg.bytes[k] = (elements * unit * at.part + at.of - 1) / at.of;
+      reg.moment[k] = (reg.bytes[k] + at.experts - 1) / at.experts;
     }
     if (view.computes(i) && !made.operands.empty() &&
         view.op(i).repeat == Repeat::View) {
@@ -160,7 +174,7 @@ void find_gradients(ProgramView& view) {
   }
   for (const GraphNode& node : graph.nodes) {
     const ValueId result = node.result;
-    flows[result] = graph.values[result].type != NumberType::Integer &&
+    flows[result] = !graph.values[result].is_integer() &&
                     std::any_of(node.operands.begin(), node.operands.end(),
                                 [&](ValueId v) { return flows[v]; });
   }
@@ -171,13 +185,13 @@ void find_gradients(ProgramView& view) {
 bool ProgramView::multiplies_values(InstructionId i) const {
   if (!computes(i) || !op(i).is_product) return false;
   const auto& operands = node(i).operands;
-  return !weights[operands[0]] && !weights[operands[1]];
+  return !graph().values[operands[0]].is_weight &&
+         !graph().values[operands[1]].is_weight;
 }
 
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;
   view.program = &program;
-  view.weights = program.weights;
   find_gradients(view);
   find_segments(view);
   describe_registers(view, options);

@@ -165,7 +165,7 @@ class Sweep {
   }
   bool has_gradient(RegisterId root) const {
     return is_stored(root) && view_.has_gradient(root) &&
-           view_.value(root).type != NumberType::Integer;
+           !view_.value(root).is_integer();
   }
   bool is_read_later(RegisterId reg) const {
     const InstructionId last = view_.reg(reg).last_read;
@@ -415,9 +415,8 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   if (options.attention != AttentionKind::Scores) return;
   const Graph& graph = *view.program->graph;
   std::set<NodeId> scores;
-  for (const FusedGroup& group :
-       fused_groups(graph, view.weights, AttentionKind::Scores)) {
-    if (group.mixes) scores.insert(group.nodes.back());
+  for (const Region& region : graph.regions) {
+    if (region.weights) scores.insert(region.nodes.back());
   }
   for (const InstructionId i : view.instructions()) {
     const RegisterId result = view.at(i).result;

@@ -21,7 +21,6 @@
 #include <string_view>
 #include <vector>
 
-#include "activations/backward.h"
 #include "activations/kept.h"
 #include "activations/options.h"
 #include "activations/remat.h"

@@ -306,14 +306,23 @@ bool is_parameter(const Graph& graph, ValueId value) {
   return graph.values[value].kind == Value::Kind::Parameter;
 }
 
+// Whether the result is all of the operand, perhaps in another shape.
+bool is_same_numbers(const Graph& graph, const GraphNode& node) {
+  const Shape& operand = graph.values[node.operands.front()].shape;
+  return node.op->repeat == Repeat::View &&
+         element_count(operand) ==
+             element_count(graph.values[node.result].shape);
+}
+
 // The bias that `value` is the sum of, over its first dimension; else nothing.
 std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
   const GraphNode* node = maker(graph, value);
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
-    if (node->op->name != "reshape" && !node->op->is_constraint) break;
+    if (!is_same_numbers(graph, *node)) break;
     node = maker(graph, node->operands.front());
   }
-  if (node == nullptr || node->op->name != "sum") return std::nullopt;
+  if (node == nullptr || node->op->reduces_to != ReducedTo::Sum)
+    return std::nullopt;
   const ValueId bias = node->operands.front();
   const auto dims = integers_of(node->attributes, "dims");
   const Shape& shape = graph.values[bias].shape;
@@ -346,8 +355,8 @@ bool is_product_over(const Graph& graph, ValueId value, int64_t size) {
   for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
     const OpDef& op = *node->op;
     if (op.is_product) return contracts_first_dim(graph, *node, size);
-    if (!op.is_multiple && op.second_sign != 1 && !op.is_constraint &&
-        op.name != "reshape") {
+    if (!op.is_multiple && op.second_sign != 1 &&
+        !is_same_numbers(graph, *node)) {
       return false;
     }
     node = maker(graph, node->operands.front());

@@ -107,6 +107,7 @@ class Builder {
       if (value != kBroken) graph_.probes.push_back(value);
     }
     if (errors() > 0) return std::nullopt;
+    find_regions(graph_);
     return std::move(graph_);
   }
 

@@ -419,18 +419,21 @@ std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
   const NodeId first(graph.nodes.size());
   auto results = composite.expand(use, graph, diags);
   if (!results) return std::nullopt;
-  const NodeId last(graph.nodes.size() - 1);
+  const auto added = graph.nodes.ids(first);
+  Region& region = add_region(graph, composite.region,
+                              {added.begin(), added.end()}, *results);
   const bool is_kernel = composite.region == Region::Kind::Norm ||
                          composite.region == Region::Kind::Softmax;
-  for (const NodeId n : graph.nodes.ids(first)) {
-    GraphNode& node = graph.nodes[n];
-    node.region = static_cast<int>(graph.regions.size());
+  for (const NodeId n : region.nodes) {
+    const GraphNode& node = graph.nodes[n];
+    if (node.part == OpPart::Mean) region.numbers_per_row = 2;
+    if (node.part == OpPart::RowNumbers) region.row = node.result;
     NumberType& type = graph.values[node.result].type;
-    if (is_kernel && n < last && type == NumberType::Activation) {
+    if (is_kernel && n < region.nodes.back() &&
+        type == NumberType::Activation) {
       type = NumberType::Internal;
     }
   }
-  graph.regions.push_back({composite.region, first, last});
   return results;
 }
 

@@ -52,9 +52,7 @@ NumberType type_of(const Graph& graph, const GraphNode& node,
   const bool moves_integers =
       !node.operands.empty() &&
       std::all_of(node.operands.begin(), node.operands.end(),
-                  [&](ValueId v) {
-                    return graph.values[v].type == NumberType::Integer;
-                  }) &&
+                  [&](ValueId v) { return graph.values[v].is_integer(); }) &&
       node.op->flops(shapes, result, node.attributes) == 0;
   return moves_integers ? NumberType::Integer : NumberType::Activation;
 }
@@ -78,7 +76,9 @@ const std::string& output_name(const Graph& graph, ValueId value) {
 
 ValueId append_value(Graph& graph, Value value) {
   if (value.integers_below > 0) value.type = NumberType::Integer;
-  value.learned = value.learned || value.kind == Value::Kind::Parameter;
+  if (value.kind == Value::Kind::Parameter) {
+    value.learned = value.is_weight = true;
+  }
   value.step_at = value.name.find(':');
   return graph.values.push_back(std::move(value));
 }
@@ -110,8 +110,10 @@ std::optional<ValueId> append_node(Graph& graph, NewNode node,
   Value result;
   result.name = std::move(node.name);
   result.type = type_of(graph, added, shapes, *shape);
+  result.is_weight = true;
   for (const ValueId operand : added.operands) {
     result.learned = result.learned || graph.values[operand].learned;
+    result.is_weight = result.is_weight && graph.values[operand].is_weight;
   }
   result.shape = *std::move(shape);
   result.axes = labels_of(graph, added);
@@ -253,14 +255,6 @@ void evaluate_node(Evaluation& run, NodeId node) {
   const RunContext context{run.arithmetic, &at.rule, {}, run.threads};
   run.results.resize(run.graph->values.size());
   run.results[at.result] = at.op->run(operands, at.attributes, context);
-}
-
-PerValue<bool> integer_values(const Graph& graph) {
-  PerValue<bool> integers;
-  for (const Value& value : graph.values) {
-    integers.push_back(value.type == NumberType::Integer);
-  }
-  return integers;
 }
 
 }  // namespace shardplan

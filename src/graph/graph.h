@@ -21,6 +21,7 @@
 #include "core/spec.h"
 #include "graph/ids.h"
 #include "graph/op.h"
+#include "graph/regions.h"
 #include "graph/tensor.h"
 
 namespace shardplan {
@@ -63,6 +64,8 @@ struct Value {
   NumberType type = NumberType::Activation;
   // The value depends on a parameter. A mask or a table of positions does not.
   bool learned = false;
+  // It is a parameter, or computed from parameters alone.
+  bool is_weight = false;
   NodeId node;  // that computes it, of a result
 
   // "layers.3.attn.query"
@@ -76,6 +79,7 @@ struct Value {
     return std::string_view(name).substr(part_at);
   }
   bool is_step() const { return step_at < name.size(); }
+  bool is_integer() const { return type == NumberType::Integer; }
 };
 
 // Named apart from the nodes of documents (syntax/document.h).
@@ -86,7 +90,6 @@ struct GraphNode {
   ValueId result;
   // What the graph file calls the operation that this is part of.
   std::string label;
-  int region = -1;  // of the graph, that it is a part of; -1: none
   OpPart part = OpPart::Other;
   int layer = -1;  // of the graph; -1: outside of layers
   Span where;
@@ -95,15 +98,6 @@ struct GraphNode {
   // Under shard_map, the operand (by its place) that the same body has just
   // computed: it is read as the devices hold it, sums not taken.
   std::optional<size_t> inner_operand;
-};
-
-// The operations that one of graph/composites.h became: `first` to `last`,
-// which gives its (last) result.
-struct Region {
-  enum class Kind : uint8_t { Linear, Product, Norm, Softmax, Split };
-  Kind kind = Kind::Linear;
-  NodeId first;
-  NodeId last;
 };
 
 struct Graph {
@@ -187,8 +181,5 @@ struct Evaluation {
 void evaluate_node(Evaluation& run, NodeId node);
 // A result that is there, or an input or parameter, which is read.
 Tensor whole_of(const Evaluation& run, ValueId value);
-
-// Whether a value's type is integers.
-PerValue<bool> integer_values(const Graph& graph);
 
 }  // namespace shardplan

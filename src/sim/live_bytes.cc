@@ -16,7 +16,7 @@ LiveBytes::LiveBytes(const Program& program, PerRegister<Storage> types)
       bytes_(static_cast<size_t>(program.mesh.devices())) {}
 
 bool LiveBytes::counts(RegisterId number) const {
-  return !program_.weights[program_.registers[number].value];
+  return !program_.graph->values[program_.registers[number].value].is_weight;
 }
 
 void LiveBytes::made(const Instruction& at, const DeviceTensors& result) {

@@ -48,7 +48,6 @@ Isolated isolate(const Program& program, NodeId node,
   // afresh: only the whole graph shows what is done with it.
   if (only.inner_operand) only.shard_map.reset();
   only.inner_operand.reset();
-  only.region = -1;
   only.layer = -1;
   WantedLayouts wanted;
   const auto add = [&](ValueId value, Value::Kind kind) {
@@ -66,8 +65,9 @@ Isolated isolate(const Program& program, NodeId node,
       continue;
     }
     one.operands.push_back(operand);
-    operand = add(operand, program.weights[operand] ? Value::Kind::Parameter
-                                                    : Value::Kind::Input);
+    operand =
+        add(operand, whole.values[operand].is_weight ? Value::Kind::Parameter
+                                                     : Value::Kind::Input);
   }
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};

@@ -197,12 +197,12 @@ class Simulator {
     values.push_back(node.result);
     for (const ValueId v : values) {
       whole.push_back(whole_of(exact.unsharded, v));
-      if (!kinds_[v]) look_at_value(exact, node, v, whole.back());
+      if (!kinds_[v]) look_at_value(node, v, whole.back());
       kinds.push_back(*kinds_[v]);
       finite = finite && !is_odd_[v];
     }
     if (!finite || comes_of_unsent(node, kinds.back())) return;
-    if (auto found = unseen_in_node(graph_, n, whole, kinds, exact.integers)) {
+    if (auto found = unseen_in_node(graph_, n, whole, kinds)) {
       result_.unseen.push_back(*std::move(found));
       return;
     }
@@ -210,7 +210,7 @@ class Simulator {
     const bool compared = is_among(graph_.outputs, node.result) ||
                           is_among(graph_.probes, node.result);
     if (compared && result_.unseen.empty() && kinds.back().all_zero &&
-        !exact.integers[node.result]) {
+        !graph_.values[node.result].is_integer()) {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
@@ -224,8 +224,7 @@ class Simulator {
     if (is_so) unsent_.insert(node.result);
     return is_so;
   }
-  void look_at_value(const PairedRuns& exact, const GraphNode& node, ValueId v,
-                     const Tensor& whole) {
+  void look_at_value(const GraphNode& node, ValueId v, const Tensor& whole) {
     const bool is_result = graph_.values[v].kind == Value::Kind::Result;
     const NumberKinds kinds = kinds_of(whole);
     kinds_[v] = kinds;
@@ -234,7 +233,7 @@ class Simulator {
     const auto odd = non_finite_of(kinds, v, -1, masked_[v]);
     is_odd_[v] = odd.has_value();
     if (odd && !result_.non_finite) result_.non_finite = odd;
-    if (!is_result && kinds.all_zero && !exact.integers[v]) {
+    if (!is_result && kinds.all_zero && !graph_.values[v].is_integer()) {
       result_.unseen.push_back({Unseen::Kind::ZeroInput, v});
     }
   }
@@ -252,7 +251,7 @@ class Simulator {
     std::optional<Unseen> found;
     if (!zero) {
       if (of.layout.partial.empty() && first_odd(at, made)) agree_ = false;
-      found = unseen_shards(program_, at, made, exact.integers);
+      found = unseen_shards(program_, at, made);
     }
     if (!found && at.kind == Instruction::Kind::Compute) {
       found =
@@ -648,7 +647,6 @@ PairedRuns::PairedRuns(const Program& of, const Lifetimes& of_values,
       options(how),
       unsharded{of.graph, reader(values, how.arithmetic), how.arithmetic,
                 how.threads},
-      integers(integer_values(*of.graph)),
       sharded(of, of_values, reader(values, how.arithmetic), how) {}
 
 void advance_unsharded(PairedRuns& runs, int phase) {
@@ -657,7 +655,8 @@ void advance_unsharded(PairedRuns& runs, int phase) {
   if (!graph.nodes.has(n)) return;
   evaluate_node(runs.unsharded, n);
   const ValueId result = graph.nodes[n].result;
-  if (runs.integers[result] || runs.options.storage == Storage::F32) return;
+  if (graph.values[result].is_integer() || runs.options.storage == Storage::F32)
+    return;
   std::vector<Tensor> operands;
   for (const ValueId operand : graph.nodes[n].operands) {
     operands.push_back(whole_of(runs.unsharded, operand));

@@ -199,7 +199,6 @@ struct PairedRuns {
   ValueCache& cache;
   ExecuteOptions options;
   Evaluation unsharded;
-  PerValue<bool> integers;  // integer_values
   ShardedRun sharded;
   // Results of the unsharded run that are held, of the nodes before `seen`.
   std::vector<ValueId> present = {};

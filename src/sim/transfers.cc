@@ -440,13 +440,13 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
 
 PerRegister<Storage> register_types(const Program& program,
                                     const KeptTypes& precision) {
-  const PerValue<bool> integers = integer_values(*program.graph);
   PerRegister<Storage> types;
   for (const Register& one : program.registers) {
     const bool parts =
         !one.layout.partial.empty() && one.layout.reduction == Reduction::Sum;
     const Storage type = parts ? precision.reduce : precision.storage;
-    types.push_back(integers[one.value] ? Storage::F32 : type);
+    const bool integers = program.graph->values[one.value].is_integer();
+    types.push_back(integers ? Storage::F32 : type);
   }
   return types;
 }

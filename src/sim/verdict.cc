@@ -255,7 +255,7 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
   const Value& less = graph.values[node.operands[1]];
   if (!less.node) return false;
   const GraphNode& by = graph.nodes[less.node];
-  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
+  return by.op->reduces_to && by.operands[0] == node.operands[0] &&
          element_count(less.shape) ==
              element_count(graph.values[node.operands[0]].shape);
 }
@@ -305,9 +305,9 @@ bool is_seen(const Tensor& part, const Tensor& sum) {
 bool selects(const OpDef& op) { return op.indices != nullptr; }
 
 // Few integers may be alike by chance.
-bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
+bool may_be_alike(const Value& value, const Tensor& shard) {
   constexpr double kBits = 20;
-  if (!integers) return false;
+  if (!value.is_integer()) return false;
   if (value.integers_below == 0) return true;
   return static_cast<double>(shard.elements()) *
              std::log2(static_cast<double>(value.integers_below)) <
@@ -318,14 +318,14 @@ bool may_be_alike(const Value& value, bool integers, const Tensor& shard) {
 
 std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
-                                     const std::vector<NumberKinds>& kinds,
-                                     const PerValue<bool>& integers) {
+                                     const std::vector<NumberKinds>& kinds) {
   const GraphNode& node = graph.nodes[n];
-  if (integers[node.result]) return std::nullopt;
+  if (graph.values[node.result].is_integer()) return std::nullopt;
   bool zero_operand = false;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     zero_operand =
-        zero_operand || (kinds[i].all_zero && !integers[node.operands[i]]);
+        zero_operand ||
+        (kinds[i].all_zero && !graph.values[node.operands[i]].is_integer());
   }
   // What follows of zeros was found where they are.
   if (zero_operand || is_zero_by_definition(graph, node)) return std::nullopt;
@@ -344,7 +344,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
 
 bool takes_unsent(const GraphNode& node,
                   const std::map<ValueId, std::vector<bool>>& used) {
-  if (node.op->name != "slice") return false;
+  if (!node.op->is_slice) return false;
   const auto sent = used.find(node.operands[0]);
   if (sent == used.end() || number_of(node.attributes, "dim", 0) != 0) {
     return false;
@@ -442,8 +442,7 @@ std::optional<Unseen> unseen_parts(const Program& program,
 
 std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
-                                    const DeviceTensors& made,
-                                    const PerValue<bool>& integers) {
+                                    const DeviceTensors& made) {
   const Register& result = program.registers[at.result];
   const bool loads = at.kind == Instruction::Kind::Load;
   const ValueId v = result.value;
@@ -456,7 +455,7 @@ std::optional<Unseen> unseen_shards(const Program& program,
       !result.layout.partial.empty() || made[0].elements() == 0) {
     return std::nullopt;
   }
-  if (may_be_alike(program.graph->values[v], integers[v], made[0])) {
+  if (may_be_alike(program.graph->values[v], made[0])) {
     return std::nullopt;
   }
   AxisNames alike;

@@ -131,11 +131,10 @@ struct Unseen {
 };
 
 // Of node `n` of the unsharded run. `whole`: its operands, then its result;
-// `kinds` alike, all finite; `integers`: integer_values of the graph.
+// `kinds` alike, all finite.
 std::optional<Unseen> unseen_in_node(const Graph& graph, NodeId n,
                                      const std::vector<Tensor>& whole,
-                                     const std::vector<NumberKinds>& kinds,
-                                     const PerValue<bool>& integers);
+                                     const std::vector<NumberKinds>& kinds);
 
 // Whether a node takes the tokens of experts that got none. `used`: by value
 // that is sent to experts, which of them got one.
@@ -151,7 +150,6 @@ std::optional<Unseen> unseen_parts(const Program& program,
                                    const Tensor& whole);
 std::optional<Unseen> unseen_shards(const Program& program,
                                     const Instruction& at,
-                                    const DeviceTensors& made,
-                                    const PerValue<bool>& integers);
+                                    const DeviceTensors& made);
 
 }  // namespace shardplan

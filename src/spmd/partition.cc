@@ -21,10 +21,10 @@ class Partitioner {
       : graph_(graph),
         wanted_(wanted),
         options_(options),
-        program_{.mesh = mesh, .graph = &graph, .weights = find_weights(graph)},
+        program_{.mesh = mesh, .graph = &graph},
         reshards_(program_.mesh),
         suggested_(suggest(graph, mesh, wanted)),
-        batch_dims_(find_batch_dims(graph, program_.weights)),
+        batch_dims_(find_batch_dims(graph)),
         versions_(graph.values.size()) {
     program_.layouts.resize(graph.values.size());
   }
@@ -66,12 +66,12 @@ class Partitioner {
     const bool keeps_batch =
         node.op->exchange != TokenExchange::None ||
         std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](ValueId v) { return program_.weights[v]; });
+                    [&](ValueId v) { return graph_.values[v].is_weight; });
     std::vector<OperandChoice> operands;
     for (const ValueId v : node.operands) {
       OperandChoice& operand = operands.emplace_back();
       operand.shape = &graph_.values[v].shape;
-      operand.is_weight = program_.weights[v];
+      operand.is_weight = graph_.values[v].is_weight;
       operand.available.push_back(program_.layouts[v]);
       for (const RegisterId number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
@@ -191,7 +191,7 @@ class Partitioner {
       return Cause::PartialSum;
     }
     if (choice == nullptr) return Cause::Declared;
-    if (!program_.weights[value]) return Cause::Implicit;
+    if (!graph_.values[value].is_weight) return Cause::Implicit;
     // The axes that the weight gives up are those of the batch.
     const bool all = std::all_of(step.axes.begin(), step.axes.end(),
                                  [&](const AxisName& axis) {

@@ -87,8 +87,6 @@ struct Program {
   std::vector<RegisterId> outputs = {};  // one per output of the graph
   // The layout in which a value is handed on.
   PerValue<Layout> layouts = {};
-  // Whether a value follows from parameters alone (find_weights).
-  PerValue<bool> weights = {};
 };
 
 }  // namespace shardplan

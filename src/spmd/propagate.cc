@@ -125,26 +125,12 @@ PerValue<PartitionSpec> suggest(const Graph& graph, const Mesh& mesh,
   return specs;
 }
 
-PerValue<bool> find_weights(const Graph& graph) {
-  PerValue<bool> weights(graph.values.size());
-  for (const ValueId v : weights.ids()) {
-    weights[v] = graph.values[v].kind == Value::Kind::Parameter;
-  }
-  for (const GraphNode& node : graph.nodes) {
-    weights[node.result] =
-        std::all_of(node.operands.begin(), node.operands.end(),
-                    [&](ValueId v) { return weights[v]; });
-  }
-  return weights;
-}
-
-PerValue<std::vector<bool>> find_batch_dims(const Graph& graph,
-                                            const PerValue<bool>& weights) {
+PerValue<std::vector<bool>> find_batch_dims(const Graph& graph) {
   PerValue<std::vector<bool>> batch(graph.values.size());
   for (const ValueId v : batch.ids()) {
     const Value& value = graph.values[v];
     batch[v].assign(value.shape.size(), false);
-    if (weights[v]) continue;
+    if (value.is_weight) continue;
     for (size_t dim = 0; dim < value.axes.size(); ++dim) {
       batch[v][dim] = is_batch_label(value.axes[dim]);
     }
@@ -155,7 +141,7 @@ PerValue<std::vector<bool>> find_batch_dims(const Graph& graph,
   }
   for (const GraphNode& node : graph.nodes) {
     const ValueId result = node.result;
-    if (weights[result]) continue;
+    if (graph.values[result].is_weight) continue;
     std::vector<bool> factors(node.rule.factors.size());
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId operand = node.operands[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the declared layouts suggest for values that have none, and which
-// values are weights and which dimensions are a batch.
+// dimensions are a batch.
 #pragma once
 
 #include <optional>
@@ -18,14 +18,10 @@ namespace shardplan {
 PerValue<PartitionSpec> suggest(const Graph& graph, const Mesh& mesh,
                                 const PerValue<std::optional<Layout>>& wanted);
 
-// Parameters, and what is computed from parameters alone.
-PerValue<bool> find_weights(const Graph& graph);
-
 // Per value and dimension: labelled BATCH or, of an input that has no labels,
 // the first of two or more; and what follows from these through the factors of
 // operations. Weights have none.
-PerValue<std::vector<bool>> find_batch_dims(const Graph& graph,
-                                            const PerValue<bool>& weights);
+PerValue<std::vector<bool>> find_batch_dims(const Graph& graph);
 
 // Which axes shard which factor of one operation.
 //

@@ -11,7 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include "activations/backward.h"
 #include "activations/segments.h"
 #include "graph/op.h"
 #include "tests/support/hf_config.h"

@@ -56,6 +56,19 @@ TEST_CASE("the first operand that has a label gives it") {
   CHECK(graph.values[*sum].axes == std::vector<std::string>{"batch", "first"});
 }
 
+TEST_CASE("weights are parameters, and what is made of them alone") {
+  const auto built = testing::built_graph(
+      "graph: g\ninputs: {x: [4, 8]}\nparameters: {w: [8, 8]}\nops:\n"
+      "  - {op: transpose, in: w, out: turned, order: [1, 0]}\n"
+      "  - {op: matmul, in: [x, turned], out: y}\n");
+  REQUIRE_MESSAGE(built->graph, built->messages);
+  const auto is_weight = [&](const char* name) {
+    return built->graph->values[built->value(name)].is_weight;
+  };
+  for (const char* name : {"w", "turned"}) CHECK(is_weight(name));
+  for (const char* name : {"x", "y"}) CHECK_FALSE(is_weight(name));
+}
+
 TEST_CASE("what does not fit adds nothing") {
   Graph graph;
   Diagnostics diags;
@@ -257,9 +270,8 @@ TEST_CASE("integers are ids and choices, and what moves them") {
       "  - {op: add, in: [ids, y], out: z}\n"
       "outputs: [rows, z]\n");
   REQUIRE_MESSAGE(built->graph, built->messages);
-  const PerValue<bool> integers = integer_values(*built->graph);
   const auto is_integer = [&](const char* name) {
-    return integers[built->value(name)];
+    return built->at(name).is_integer();
   };
   for (const char* name : {"ids", "flat"}) CHECK(is_integer(name));
   for (const char* name : {"x", "w", "rows", "y", "z"}) {

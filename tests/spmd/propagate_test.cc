@@ -52,22 +52,8 @@ TEST_CASE("propagate: what does not divide is not suggested") {
   CHECK(suggestion(g, y) == spec("None, None"));
 }
 
-TEST_CASE("propagate: weights are parameters, and what is made of them alone") {
-  SmallGraph g("tp=2");
-  const ValueId x = g.input({4, 8}, "None, None");
-  const ValueId w = g.parameter({8, 8}, "None, None");
-  const ValueId turned =
-      g.node("transpose", {w}, {{"order", std::vector<int64_t>{1, 0}}});
-  const ValueId y = g.einsum("bd,df->bf", x, turned);
-  const PerValue<bool> weights = find_weights(g.graph);
-  CHECK_FALSE(weights[x]);
-  CHECK(weights[w]);
-  CHECK(weights[turned]);
-  CHECK_FALSE(weights[y]);
-}
-
 std::vector<bool> batch_of(const SmallGraph& g, ValueId value) {
-  return find_batch_dims(g.graph, find_weights(g.graph))[value];
+  return find_batch_dims(g.graph)[value];
 }
 
 TEST_CASE(

@@ -442,6 +442,7 @@ OpDef rope_op() {
   op.flops = flops_per_element<3>;
   op.run = run_rotated;
   op.repeat = Repeat::Cheap;
+  op.inner_steps = [](const Attributes&) { return InnerSteps::Angles; };
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }

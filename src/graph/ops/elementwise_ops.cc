@@ -298,12 +298,16 @@ struct Relu {
   double field(double x) const { return field_cubic(x, {7, 5, 11, 2}); }
 };
 
+bool is_by_tanh(const Attributes& attributes) {
+  return text_of(attributes, "approximate", "tanh") == "tanh";
+}
+
 // Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016): x Phi(x), or with
 // the approximation by tanh, which is jax.nn.gelu's default.
 class Gelu {
  public:
   explicit Gelu(const Attributes& attributes)
-      : by_tanh_(text_of(attributes, "approximate", "tanh") == "tanh") {}
+      : by_tanh_(is_by_tanh(attributes)) {}
   template <typename T>
   T real(T x) const {
     if (!by_tanh_) {
@@ -435,6 +439,9 @@ OpDef gelu_op() {
                     "`tanh` (default) or `none`, as in PyTorch"}};
   op.infer = infer_gelu;
   op.gradient = {.operands = ReadOperands::All};
+  op.inner_steps = [](const Attributes& attributes) {
+    return is_by_tanh(attributes) ? InnerSteps::Tanh : InnerSteps::None;
+  };
   return op;
 }
 
@@ -452,6 +459,7 @@ OpDef clamp_op() {
 OpDef silu_op() {
   OpDef op = activation<Silu, 5>("silu", "x sigmoid(x)");
   op.gradient = {.operands = ReadOperands::All};
+  op.inner_steps = [](const Attributes&) { return InnerSteps::Sigmoid; };
   return op;
 }
 

@@ -246,6 +246,7 @@ OpDef slice_op() {
   op.run = run_sliced;
   op.shares_storage = true;
   op.local_attributes = local_slice;
+  op.is_slice = true;
   return op;
 }
 

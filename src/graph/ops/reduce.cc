@@ -274,7 +274,8 @@ Tensor run_max(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-OpDef reduction(std::string_view name, std::string_view summary) {
+OpDef reduction(std::string_view name, std::string_view summary,
+                ReducedTo reduces_to) {
   OpDef op;
   op.name = name;
   op.summary = summary;
@@ -287,7 +288,7 @@ OpDef reduction(std::string_view name, std::string_view summary) {
   op.infer = infer_reduced;
   op.rule = reduction_rule<FactorKind::Sum>;
   op.flops = reduction_flops;
-  op.is_reduction = true;
+  op.reduces_to = reduces_to;
   op.repeat = Repeat::Cheap;
   return op;
 }
@@ -295,21 +296,21 @@ OpDef reduction(std::string_view name, std::string_view summary) {
 }  // namespace
 
 OpDef sum_op() {
-  OpDef op = reduction("sum", "sum over dimensions");
+  OpDef op = reduction("sum", "sum over dimensions", ReducedTo::Sum);
   op.run = run_sum;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef mean_op() {
-  OpDef op = reduction("mean", "mean over dimensions");
+  OpDef op = reduction("mean", "mean over dimensions", ReducedTo::Mean);
   op.run = run_mean;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef max_op() {
-  OpDef op = reduction("max", "maximum over dimensions");
+  OpDef op = reduction("max", "maximum over dimensions", ReducedTo::Maximum);
   op.linearity = Linearity::None;
   op.factors = "every dimension; those reduced give partial maxima";
   op.infer = infer_max;
