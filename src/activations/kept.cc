@@ -35,10 +35,9 @@ class Reading {
     inner.resize(count);
     differentiates.resize(count);
     for (const Region& region : view.graph().regions) {
-      for (const SharedHeads& heads : region.shared_heads) {
-        shared_heads_[heads.product] = heads.dim;
-      }
-      routers_.insert(region.routers.begin(), region.routers.end());
+      shared_heads_.insert(region.shared_heads.begin(),
+                           region.shared_heads.end());
+      if (region.router) routers_.insert(region.router);
       if (!may_be_kernel(region)) continue;
       for (const NodeId n : region.nodes) {
         const ValueId result = view.graph().nodes[n].result;
@@ -73,12 +72,10 @@ class Reading {
   // Attention that holds scores is several, and a trained bias among them needs
   // a gradient that few kernels give.
   bool may_be_kernel(const Region& region) const {
-    if (region.kind == Region::Kind::Attention) {
-      return attention_ == AttentionKind::Flash &&
-             (keeping_ != Keeping::Eager || !region.has_trained_bias);
-    }
-    return region.kind == Region::Kind::Norm ||
-           region.kind == Region::Kind::Softmax;
+    return region.is_norm_or_softmax() ||
+           (region.kind == Region::Kind::Attention &&
+            attention_ == AttentionKind::Flash &&
+            (keeping_ != Keeping::Eager || !region.has_trained_bias));
   }
 
   // Operation by operation, a framework's own softmax and layer_norm are
@@ -91,6 +88,10 @@ class Reading {
   }
   static bool subtracts_mean(const Region& region) {
     return region.numbers_per_row == 2;
+  }
+
+  Int128 bytes(RegisterId reg) const {
+    return view_.reg(reg).bytes[static_cast<size_t>(keeping_)];
   }
 
   void read(InstructionId i) {
@@ -169,10 +170,9 @@ class Reading {
   void keep_quantised(RegisterId reg, BackwardReads& found) {
     const RegisterId root = view_.reg(reg).root;
     if (!quantised_.insert(root).second) return;
-    const Int128 bytes = view_.reg(root).bytes[static_cast<size_t>(keeping_)];
     const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
-    found.extra += (bytes * options_.fp8->input + unit - 1) / unit;
-    found.extra_of = view_.reg(root).value;
+    found.extra.add((bytes(root) * options_.fp8->input + unit - 1) / unit,
+                    view_.reg(root));
   }
 
   // Shares are multiplied with what the last product of an expert reads, so
@@ -192,8 +192,7 @@ class Reading {
     if (!is_alone_pointwise(maker) ||
         view_.op(maker).gradient.operands == ReadOperands::OfOthers)
       return;
-    found.extra += view_.reg(hidden).bytes[static_cast<size_t>(keeping_)];
-    found.extra_of = view_.reg(hidden).value;
+    found.extra.add(bytes(hidden), view_.reg(hidden));
   }
 
   // The first product of an adapter reads its input as PEFT makes it, for each
@@ -210,8 +209,8 @@ class Reading {
     if (!wider && !options_.dropout) return;
     const int64_t copied = wider && (eager || !options_.dropout) ? unit : 0;
     const int64_t dropped = options_.dropout ? unit + 1 : 0;
-    found.extra += local_elements(view_, operands[0]) * (copied + dropped);
-    found.extra_of = view_.reg(operands[0]).value;
+    found.extra.add(local_elements(view_, operands[0]) * (copied + dropped),
+                    view_.reg(operands[0]));
     if (!eager) std::erase(found.registers, operands[0]);
   }
 
@@ -241,41 +240,30 @@ class Reading {
           part == "mlp.output" || part.ends_with("embedded"))) {
       return;
     }
-    BackwardReads& found = reads[i];
-    found.extra += local_elements(view_, result) *
-                   (probabilities ? 1 + options_.element_bytes : 1);
-    found.extra_of = view_.reg(result).value;
+    reads[i].extra.add(local_elements(view_, result) *
+                           (probabilities ? 1 + options_.element_bytes : 1),
+                       view_.reg(result));
   }
 
   // What is kept on the way of operations that are several in a framework.
   void keep_steps(InstructionId i, BackwardReads& found) const {
-    const auto keep = [&](RegisterId reg, int64_t times) {
-      found.extra +=
-          times * view_.reg(reg).bytes[static_cast<size_t>(keeping_)];
-      found.extra_of = view_.reg(reg).value;
-    };
     const RegisterId result = view_.at(i).result;
-    const auto inner_steps = view_.op(i).inner_steps;
     const Attributes& attributes = view_.node(i).attributes;
-    switch (inner_steps != nullptr ? inner_steps(attributes)
-                                   : InnerSteps::None) {
-      case InnerSteps::Tanh:
-        return keep(result, options_.gelu_steps);
-      case InnerSteps::Sigmoid:
-        return keep(result, options_.silu_steps);
-      case InnerSteps::Angles: {
-        const Shape& shape = view_.program->registers[result].local_shape;
-        const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
-        found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
-                       shape.back() * options_.element_bytes;
-        found.extra_of = view_.reg(result).value;
-        return;
-      }
-      case InnerSteps::None:
-        break;
-    }
-    if (options_.repeats_heads && groups_of_heads(i) > 1) {
-      keep(view_.at(i).operands[1], groups_of_heads(i) - 1);
+    const InnerSteps steps = view_.op(i).inner_steps(attributes);
+    if (steps == InnerSteps::Tanh) {
+      found.extra.add(options_.gelu_steps * bytes(result), view_.reg(result));
+    } else if (steps == InnerSteps::Sigmoid) {
+      found.extra.add(options_.silu_steps * bytes(result), view_.reg(result));
+    } else if (steps == InnerSteps::Angles) {
+      const Shape& shape = view_.program->registers[result].local_shape;
+      const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
+      found.extra.add(Int128{2} * shape[static_cast<size_t>(dim)] *
+                          shape.back() * options_.element_bytes,
+                      view_.reg(result));
+    } else if (options_.repeats_heads && groups_of_heads(i) > 1) {
+      const RegisterId input = view_.at(i).operands[1];
+      found.extra.add((groups_of_heads(i) - 1) * bytes(input),
+                      view_.reg(input));
     }
   }
 
@@ -314,17 +302,14 @@ class Reading {
         options_.softmax_in_place && region.kind == Region::Kind::Softmax;
     if (region.kind != Region::Kind::Softmax) {
       found.registers = inputs_[g];
-      found.extra += rows_[g] * kFloatBytes * region.numbers_per_row;
-      found.extra_of = view_.reg(result).value;
+      found.extra.add(rows_[g] * kFloatBytes * region.numbers_per_row,
+                      view_.reg(result));
     }
     if (region.kind != Region::Kind::Norm) found.registers.push_back(result);
     if (found.attention && keeping_ == Keeping::Eager) {
       // Keys and values are repeated for all heads.
-      const auto k = static_cast<size_t>(keeping_);
-      const Int128 whole = view_.reg(result).bytes[k];
       for (const RegisterId input : inputs_[g]) {
-        const Int128 own = view_.reg(input).bytes[k];
-        if (own < whole) found.extra += whole - own;
+        found.extra.bytes += std::max<Int128>(bytes(result) - bytes(input), 0);
       }
     }
   }
@@ -337,11 +322,10 @@ class Reading {
         view_.at(i).node != region.nodes.front()) {
       return;
     }
-    BackwardReads& found = reads[i];
     for (const RegisterId operand : view_.at(i).operands) {
       if (view_.reg(operand).weight || !view_.has_gradient(operand)) continue;
-      found.extra += local_elements(view_, operand) * kFloatBytes;
-      found.extra_of = view_.reg(operand).value;
+      reads[i].extra.add(local_elements(view_, operand) * kFloatBytes,
+                         view_.reg(operand));
     }
   }
 
@@ -350,7 +334,7 @@ class Reading {
   Keeping keeping_;
   AttentionKind attention_;
   PerNode<const Region*> region_at_;       // null: in none
-  std::map<NodeId, size_t> shared_heads_;  // SharedHeads
+  std::map<NodeId, size_t> shared_heads_;  // of all regions
   std::set<NodeId> routers_;
   // Per region, what it reads, and the numbers of its rows.
   std::vector<std::vector<RegisterId>> inputs_;
@@ -370,7 +354,10 @@ class ModuleValues {
     for (const HeldRegister& of : view.registers) {
       if (!is_of_layer(of)) continue;
       const auto segment = static_cast<size_t>(of.segment);
-      if (is_sent_to_experts(of)) has_experts_[segment] = true;
+      if (view.computes(of.maker) &&
+          view.op(of.maker).exchange == TokenExchange::ToExperts) {
+        has_experts_[segment] = true;
+      }
       if (view.graph().values[of.value].part() == "attn.latent") {
         is_latent_[segment] = true;
       }
@@ -416,12 +403,6 @@ class ModuleValues {
   }
 
  private:
-  bool is_sent_to_experts(const HeldRegister& of) const {
-    const NodeId node = view_.graph().values[of.value].node;
-    return node &&
-           view_.graph().nodes[node].op->exchange == TokenExchange::ToExperts;
-  }
-
   const ProgramView& view_;
   std::vector<bool> has_experts_;  // per segment
   std::vector<bool> is_latent_;    // per segment
@@ -656,15 +637,15 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   const ModuleValues modules(view, remat.is_none() ? kNone : *remat.policy);
   const auto extra = [&](const Reading& reading, InstructionId i) -> KeptExtra {
     const BackwardReads& reads = reading.reads[i];
-    if (reads.extra == 0 ||
+    if (reads.extra.bytes == 0 ||
         (modules.any() &&
-         modules.has_value(view.reg(view.at(i).result), reads.extra_of))) {
+         modules.has_value(view.reg(view.at(i).result), reads.extra.of))) {
       return {};
     }
     const bool stays = !is_repeated(view, remat, view.segment(i)) ||
                        remat.policy->by_modules() ||
                        (reads.attention && remat.policy->attention);
-    return stays ? KeptExtra{reads.extra, reads.extra_of} : KeptExtra{};
+    return stays ? reads.extra : KeptExtra{};
   };
   if (remat.is_none()) {
     for (const InstructionId i : view.instructions()) {

@@ -104,7 +104,9 @@ struct ProgramView {
     return layer_of_segment[static_cast<size_t>(segment)] >= 0;
   }
   // A product of two activations.
-  bool multiplies_values(InstructionId i) const;
+  bool multiplies_values(InstructionId i) const {
+    return computes(i) && shardplan::multiplies_values(graph(), at(i).node);
+  }
 };
 
 ProgramView view_of(const Program& program, const SegmentOptions& options);
@@ -112,19 +114,24 @@ ProgramView view_of(const Program& program, const SegmentOptions& options);
 // On a device, of one number each.
 Int128 local_elements(const ProgramView& view, RegisterId number);
 
-// What backward of one instruction reads.
-struct BackwardReads {
-  std::vector<RegisterId> registers;
-  Int128 extra = 0;  // bytes: numbers of rows, copies in float32
-  ValueId extra_of;
-  bool attention = false;  // they are of attention
-  // The gradient that it gives takes the place of the one that it reads.
-  bool in_place = false;
-};
-
+// Numbers of rows, copies in float32.
 struct KeptExtra {
   Int128 bytes = 0;
   ValueId of = {};
+
+  void add(Int128 more, const HeldRegister& reg) {
+    bytes += more;
+    of = reg.value;
+  }
+};
+
+// What backward of one instruction reads.
+struct BackwardReads {
+  std::vector<RegisterId> registers;
+  KeptExtra extra;
+  bool attention = false;  // they are of attention
+  // The gradient that it gives takes the place of the one that it reads.
+  bool in_place = false;
 };
 
 struct KeptValues {

@@ -71,16 +71,15 @@ PerValue<AtExperts> values_at_experts(const Graph& graph,
     const double wanted =
         std::ceil(options.expert_factor * static_cast<double>(region.tokens) *
                   static_cast<double>(region.choices) /
-                  std::max(static_cast<double>(region.experts), 1.0));
+                  static_cast<double>(region.experts));
     if (region.places > 0 && wanted < static_cast<double>(region.places)) {
       at.part = static_cast<int64_t>(wanted);
       at.of = region.places;
     }
-    std::vector<ValueId> answers;
     for (const NodeId n : region.nodes) {
       const GraphNode& node = graph.nodes[n];
       if (node.op->exchange == TokenExchange::FromExperts) {
-        answers.push_back(node.operands[0]);
+        values[node.operands[0]].experts = 1;
         continue;
       }
       values[node.result] = at;
@@ -92,7 +91,6 @@ PerValue<AtExperts> values_at_experts(const Graph& graph,
         if (graph.values[v].is_weight) values[v].experts = at.experts;
       }
     }
-    for (const ValueId value : answers) values[value].experts = 1;
   }
   return values;
 }
@@ -181,13 +179,6 @@ void find_gradients(ProgramView& view) {
 }
 
 }  // namespace
-
-bool ProgramView::multiplies_values(InstructionId i) const {
-  if (!computes(i) || !op(i).is_product) return false;
-  const auto& operands = node(i).operands;
-  return !graph().values[operands[0]].is_weight &&
-         !graph().values[operands[1]].is_weight;
-}
 
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;

@@ -65,7 +65,7 @@ class Sweep {
           return kept[reg] ? bytes(reg) : moment(reg);
         },
         [&](RegisterId reg) { return holds_all || kept[reg]; },
-        [&](InstructionId i) { return values_.reads[i].extra; },
+        [&](InstructionId i) { return values_.reads[i].extra.bytes; },
         [&](InstructionId, Int128 held) { most = std::max(most, held); });
     return most;
   }
@@ -202,7 +202,7 @@ class Sweep {
       released[need].push_back(r);
     }
     for (const InstructionId i : own_) {
-      extra += values_.reads[i].extra;
+      extra += values_.reads[i].extra.bytes;
       const RegisterId result = view_.at(i).result;
       if (is_read_later(result)) gradients.add(result, bytes(result));
     }
@@ -226,7 +226,7 @@ class Sweep {
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
       if (view_.reg(result).root == result) gradients.drop(result);
-      extra -= values_.reads[i].extra;
+      extra -= values_.reads[i].extra.bytes;
       const auto over = released.find(i);
       if (over == released.end()) continue;
       for (const RegisterId reg : over->second) registers.drop(reg);

@@ -321,8 +321,7 @@ std::optional<ValueId> summed_bias(const Graph& graph, ValueId value) {
     if (!is_same_numbers(graph, *node)) break;
     node = maker(graph, node->operands.front());
   }
-  if (node == nullptr || node->op->reduces_to != ReducedTo::Sum)
-    return std::nullopt;
+  if (node == nullptr || !node->op->is_sum) return std::nullopt;
   const ValueId bias = node->operands.front();
   const auto dims = integers_of(node->attributes, "dims");
   const Shape& shape = graph.values[bias].shape;

@@ -419,21 +419,21 @@ std::optional<std::vector<ValueId>> expand(const CompositeDef& composite,
   const NodeId first(graph.nodes.size());
   auto results = composite.expand(use, graph, diags);
   if (!results) return std::nullopt;
-  const auto added = graph.nodes.ids(first);
-  Region& region = add_region(graph, composite.region,
-                              {added.begin(), added.end()}, *results);
-  const bool is_kernel = composite.region == Region::Kind::Norm ||
-                         composite.region == Region::Kind::Softmax;
-  for (const NodeId n : region.nodes) {
+  Region region;
+  region.kind = composite.region;
+  region.results = *results;
+  for (const NodeId n : graph.nodes.ids(first)) {
     const GraphNode& node = graph.nodes[n];
+    region.nodes.push_back(n);
     if (node.part == OpPart::Mean) region.numbers_per_row = 2;
     if (node.part == OpPart::RowNumbers) region.row = node.result;
     NumberType& type = graph.values[node.result].type;
-    if (is_kernel && n < region.nodes.back() &&
+    if (region.is_norm_or_softmax() && node.result != results->back() &&
         type == NumberType::Activation) {
       type = NumberType::Internal;
     }
   }
+  add_region(graph, std::move(region));
   return results;
 }
 

@@ -181,10 +181,6 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
   return false;
 }
 
-}  // namespace
-
-namespace {
-
 bool is_constraint(const DescribedOp& op) {
   const OpDef* const primitive = find_op(op.op);
   return primitive != nullptr && primitive->is_constraint;

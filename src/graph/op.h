@@ -148,9 +148,6 @@ enum class InnerSteps : uint8_t {
   Angles,   // of a rotation: tables of cosines and sines
 };
 
-// How a reduction returns the numbers along a dimension as one.
-enum class ReducedTo : uint8_t { Sum, Mean, Maximum };
-
 // Whether an operation sends tokens to experts, or brings answers back. A
 // device does either for the batch that it has, as where there is a weight:
 // tokens are exchanged with other devices' experts, not gathered for them.
@@ -201,8 +198,8 @@ struct OpDef {
   // counted as held takes it to be one.
   Repeat repeat = Repeat::Unsaid;
   GradientReads gradient;
-  // Null: it has no steps in between.
-  InnerSteps (*inner_steps)(const Attributes& attributes) = nullptr;
+  InnerSteps (*inner_steps)(const Attributes& attributes) =
+      [](const Attributes& /*attributes*/) { return InnerSteps::None; };
   // What `run` gives may be the operand's storage, which takes no memory.
   bool shares_storage = false;
   // Adds up products over the factors that the result lacks, as matrix units
@@ -213,8 +210,9 @@ struct OpDef {
   int second_sign = 0;
   // The result is operand 0 times the number of attribute `by`.
   bool is_multiple = false;
-  // Given for reductions, which return a single number unchanged.
-  std::optional<ReducedTo> reduces_to;
+  // A sum, mean or maximum: it returns a single number unchanged.
+  bool is_reduction = false;
+  bool is_sum = false;  // over dimensions
   // The result is `begin` to `end` of dimension `dim` of the operand.
   bool is_slice = false;
   // The result is a selection of an operand's numbers.

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "graph/ids.h"
@@ -17,13 +18,6 @@
 namespace shardplan {
 
 struct Graph;
-
-// A product of attention in which several heads of operand 0 share one of
-// operand 1, which is keys or values.
-struct SharedHeads {
-  NodeId product;
-  size_t dim = 0;  // of operand 0, that counts them
-};
 
 struct Region {
   enum class Kind : uint8_t {
@@ -54,7 +48,9 @@ struct Region {
   // Attention: a trained table is added to its scores, whose gradient few
   // kernels give.
   bool has_trained_bias = false;
-  std::vector<SharedHeads> shared_heads;
+  // Its products in which several heads of operand 0 share one of operand 1,
+  // keys or values, with the dimension of operand 0 that counts them.
+  std::map<NodeId, size_t> shared_heads;
 
   // Experts: how many there are, and the places that each has of a sequence;
   // the tokens of a sequence, and how many experts each of them goes to.
@@ -62,14 +58,20 @@ struct Region {
   int64_t places = 0;
   int64_t tokens = 0;
   int64_t choices = 0;
-  // The products with weights from which a token's experts follow: the router.
-  std::vector<NodeId> routers;
+  // The product from which a token's experts follow; none where no product
+  // says.
+  NodeId router;
+
+  bool is_norm_or_softmax() const {
+    return kind == Kind::Norm || kind == Kind::Softmax;
+  }
 };
 
-// Adds a region of these nodes, which are in order, with its inputs. REQUIRES:
-// there are some.
-Region& add_region(Graph& graph, Region::Kind kind, std::vector<NodeId> nodes,
-                   std::vector<ValueId> results);
+// Whether it is a product of two activations.
+bool multiplies_values(const Graph& graph, NodeId node);
+
+// Adds a region, whose inputs follow from the rest. REQUIRES: it has nodes.
+Region& add_region(Graph& graph, Region region);
 
 // Adds those of attention and experts. REQUIRES: all operations are there.
 void find_regions(Graph& graph);

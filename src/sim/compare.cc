@@ -20,12 +20,6 @@ namespace {
 // of them is not rounding: the middle, so that chance decides neither.
 constexpr double kRoundingPart = 0x1p-14;
 
-Layout without_sums(Layout layout) {
-  layout.partial.clear();
-  layout.reduction = Reduction::Sum;
-  return layout;
-}
-
 // What devices have of a value once its partial sums are added up.
 DeviceTensors added_up(const Program& program, const Layout& layout,
                        const DeviceTensors& made, Arithmetic arithmetic) {
@@ -114,7 +108,7 @@ void Comparison::look(const PairedRuns& runs, const Instruction& at,
     if (wrong) candidates_.push_back({*std::move(wrong), false, kInfinity});
     return;
   }
-  const Layout layout = without_sums(of.layout);
+  const Layout layout = of.layout.settled();
   const DeviceTensors sums = added_up(program_, of.layout, made, arithmetic);
   auto parted =
       difference_of(program_, at.result, layout, sums, whole, arithmetic);
@@ -139,7 +133,7 @@ void Comparison::look_working(const PairedRuns& exact,
       largest_difference(whole, whole_of(working.unsharded, of.value),
                          NotFinite::PassedOver),
       largest_difference(
-          program_, without_sums(of.layout), whole,
+          program_, of.layout.settled(), whole,
           added_up(program_, of.layout, made, working.options.arithmetic),
           NotFinite::PassedOver));
   if (found->size <= kRoundingPart * error) candidates_.erase(found);

@@ -17,12 +17,6 @@
 namespace shardplan {
 namespace {
 
-Layout settled(Layout layout) {
-  layout.partial.clear();
-  layout.reduction = Reduction::Sum;
-  return layout;
-}
-
 // How many indices mean something to an operation that selects by its second
 // operand; 0 for others. Fresh indices beyond them would select nothing.
 int64_t index_limit(const Graph& graph, const GraphNode& node) {
@@ -55,7 +49,7 @@ Isolated isolate(const Program& program, NodeId node,
     graph.values.back().kind = kind;
     graph.values.back().node =
         kind == Value::Kind::Result ? NodeId(0) : NodeId();
-    return wanted.push_back(settled(program.layouts[value]));
+    return wanted.push_back(program.layouts[value].settled());
   };
   for (ValueId& operand : only.operands) {
     const auto known =

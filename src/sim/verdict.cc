@@ -255,7 +255,7 @@ bool is_zero_by_definition(const Graph& graph, const GraphNode& node) {
   const Value& less = graph.values[node.operands[1]];
   if (!less.node) return false;
   const GraphNode& by = graph.nodes[less.node];
-  return by.op->reduces_to && by.operands[0] == node.operands[0] &&
+  return by.op->is_reduction && by.operands[0] == node.operands[0] &&
          element_count(less.shape) ==
              element_count(graph.values[node.operands[0]].shape);
 }

@@ -32,6 +32,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
   auto tie() const { return std::tie(spec.dims, partial, reduction); }
   bool operator<(const Layout& other) const { return tie() < other.tie(); }
+  // Once its partial sums are added up.
+  Layout settled() const { return {spec, {}, Reduction::Sum}; }
 };
 
 // Unsharded, of a rank.

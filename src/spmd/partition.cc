@@ -203,9 +203,7 @@ class Partitioner {
   void output(ValueId v) {
     Layout layout = program_.layouts[v];
     if (!layout.partial.empty()) {
-      Layout settled = layout;
-      settled.partial.clear();
-      settled.reduction = Reduction::Sum;
+      const Layout settled = layout.settled();
       // Parts are summed where nothing needs them whole but the caller.
       Layout hinted{suggested_[v], {}, Reduction::Sum};
       layout = reshards_.find(shape_of(v), layout, hinted).bytes <

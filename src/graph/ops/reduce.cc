@@ -274,8 +274,7 @@ Tensor run_max(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-OpDef reduction(std::string_view name, std::string_view summary,
-                ReducedTo reduces_to) {
+OpDef reduction(std::string_view name, std::string_view summary) {
   OpDef op;
   op.name = name;
   op.summary = summary;
@@ -288,7 +287,7 @@ OpDef reduction(std::string_view name, std::string_view summary,
   op.infer = infer_reduced;
   op.rule = reduction_rule<FactorKind::Sum>;
   op.flops = reduction_flops;
-  op.reduces_to = reduces_to;
+  op.is_reduction = true;
   op.repeat = Repeat::Cheap;
   return op;
 }
@@ -296,21 +295,22 @@ OpDef reduction(std::string_view name, std::string_view summary,
 }  // namespace
 
 OpDef sum_op() {
-  OpDef op = reduction("sum", "sum over dimensions", ReducedTo::Sum);
+  OpDef op = reduction("sum", "sum over dimensions");
+  op.is_sum = true;
   op.run = run_sum;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef mean_op() {
-  OpDef op = reduction("mean", "mean over dimensions", ReducedTo::Mean);
+  OpDef op = reduction("mean", "mean over dimensions");
   op.run = run_mean;
   op.gradient = {.operands = ReadOperands::None};
   return op;
 }
 
 OpDef max_op() {
-  OpDef op = reduction("max", "maximum over dimensions", ReducedTo::Maximum);
+  OpDef op = reduction("max", "maximum over dimensions");
   op.linearity = Linearity::None;
   op.factors = "every dimension; those reduced give partial maxima";
   op.infer = infer_max;
