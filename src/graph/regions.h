@@ -30,8 +30,8 @@ struct Region {
     Experts,    // from where tokens are dealt out to where answers come back
   };
   Kind kind = Kind::Linear;
-  // In order, with others between them; the last gives the (last) result, but
-  // where more is made of dealt tokens than answers.
+  // In order, with others between them; but for experts, whose values others
+  // may read, the last gives the (last) result.
   std::vector<NodeId> nodes;
   std::vector<ValueId> inputs;   // read from outside, but for weights
   std::vector<ValueId> results;  // several of a split, or a linear layer
