@@ -83,11 +83,8 @@ class Reading {
   bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
            region.kind == Region::Kind::Attention ||
-           (options_.native_kernels &&
-            (region.kind == Region::Kind::Softmax || subtracts_mean(region)));
-  }
-  static bool subtracts_mean(const Region& region) {
-    return region.numbers_per_row == 2;
+           (options_.native_kernels && (region.kind == Region::Kind::Softmax ||
+                                        region.numbers_per_row == 2));
   }
 
   Int128 bytes(RegisterId reg) const {
@@ -318,7 +315,8 @@ class Reading {
   // those that subtract a mean in any case (transformers' CohereLayerNorm).
   void copy_as_float(InstructionId i, const Region& region) {
     if (region.kind != Region::Kind::Norm ||
-        (options_.element_bytes >= kFloatBytes && !subtracts_mean(region)) ||
+        (options_.element_bytes >= kFloatBytes &&
+         region.numbers_per_row == 1) ||
         view_.at(i).node != region.nodes.front()) {
       return;
     }

@@ -495,20 +495,20 @@ StepLayers step_layers(const ForwardGraphs& model,
 StepLayers step_layers(const ForwardGraphs& model,
                        const RepeatedProgram& program,
                        const StepOptions& options, std::vector<Segment> plain) {
+  const auto repeated = [&](const SegmentOptions& segments,
+                            const std::vector<Segment>& all_kept) {
+    return options.remat.is_plain()
+               ? all_kept
+               : segments_of(program.program, segments, options.remat);
+  };
   StepLayers layers;
   layers.plain = std::move(plain);
-  layers.repeated =
-      options.remat.is_plain()
-          ? layers.plain
-          : segments_of(program.program, options.segments, options.remat);
+  layers.repeated = repeated(options.segments, layers.plain);
   bound_least(layers.repeated, layers.plain);
   if (options.segments.is_widened()) {
     const SegmentOptions wide = options.segments.widened();
     layers.wide_plain = segments_of(program.program, wide, {});
-    layers.wide_repeated =
-        options.remat.is_plain()
-            ? layers.wide_plain
-            : segments_of(program.program, wide, options.remat);
+    layers.wide_repeated = repeated(wide, layers.wide_plain);
   }
   layers.cycle = program.cycle;
   layers.layers = model.layers;
