@@ -166,7 +166,15 @@ void blame(const Session& before, const Placement& a, const Session& after,
     }
     return;
   }
-  if (is == nullptr) {
+  if (is == nullptr && was == nullptr) {
+    change.text = b.requested
+                      ? "its axes " + spec_text(*b.requested) + " place it now"
+                  : names_no_axis(b.spec) ? "nothing places it any more"
+                                          : "it is placed by its size now";
+    if (a.requested) {
+      change.text += "; its axes " + spec_text(*a.requested) + " did";
+    }
+  } else if (is == nullptr) {
     change.text = "no rule matches it any more; " + rule_text(a, *was) + " was";
   } else if (was == nullptr) {
     change.text = rule_text(b, *is) + " matches it now";
