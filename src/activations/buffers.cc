@@ -189,16 +189,41 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
     }
     groups.push_back(largest_trained(manifest, plan, others));
     groups.back().optimizer = optimizer_of(options.state, group);
+    if (options.state.moment_dtype) {
+      groups.back().moment_bytes =
+          byte_count(1, *options.state.moment_dtype).value_or(4);
+    }
   }
   return groups;
 }
 
+namespace {
+
+// What torch.optim.AdamW makes of its second moments: their roots, of all
+// parameters that a list has, or of one, which it divides into another place.
+Int128 roots_of(const OptimizerInput& input, Update update, Keeping answer) {
+  const Int128 steps = answer == Keeping::Eager
+                           ? kUpdateBytes * input.parameters + kScalarBytes
+                           : Int128{0};
+  switch (update) {
+    case Update::Foreach:
+      return steps + input.numbers * input.moment_bytes;
+    case Update::Fused:
+      return steps;
+    case Update::Loop:
+      break;
+  }
+  return steps + 2 * input.largest * input.moment_bytes;
+}
+
+}  // namespace
+
 Int128 update_temporaries(std::span<const OptimizerInput> groups,
-                          const FrameworkDef& framework, Int128 state,
+                          const FrameworkDef& framework,
+                          std::optional<Update> update, Int128 state,
                           Int128 numbers, Keeping answer) {
   Int128 elements = 0;
   for (const OptimizerInput& each : groups) elements += each.elements;
-  const bool at_once = framework.updates_at_once && answer == Keeping::Fused;
   Int128 most = 0;
   for (OptimizerInput each : groups) {
     if (framework.updates_in_place ||
@@ -210,8 +235,9 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
     if (answer == Keeping::Fused && elements > 0) {
       each.numbers = numbers * each.elements / elements;
     }
-    most = std::max(
-        most, optimizer_temporaries(each, at_once ? Keeping::Eager : answer));
+    const bool is_torch = update && each.optimizer == Optimizer::AdamW;
+    most = std::max(most, is_torch ? roots_of(each, *update, answer)
+                                   : optimizer_temporaries(each, answer));
   }
   return most;
 }
@@ -306,6 +332,8 @@ LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
       const Int128 numbers = local_numbers(plan, i);
       of.matrices += numbers;
       weights.largest_matrix = std::max(weights.largest_matrix, numbers);
+    } else if (multiplied[i]) {
+      weights.matrices_outside += local_numbers(plan, i);
     }
     if (!frozen.empty() && frozen[i]) continue;  // it has no gradient
     of.trained += bytes;

@@ -111,11 +111,12 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer);
 
 struct OptimizerInput {
   Optimizer optimizer = Optimizer::None;
-  Int128 state = 0;        // bytes of a device
-  Int128 numbers = 0;      // that are trained, on a device
-  Int128 largest = 0;      // of these, of one parameter
-  int64_t parameters = 0;  // that are trained
-  Int128 elements = 0;     // of these, whole
+  Int128 state = 0;          // bytes of a device
+  Int128 numbers = 0;        // that are trained, on a device
+  Int128 largest = 0;        // of these, of one parameter
+  int64_t moment_bytes = 4;  // of a number of its state
+  int64_t parameters = 0;    // that are trained
+  Int128 elements = 0;       // of these, whole
   // Of the largest matrix that is trained, whole: rows and columns.
   Int128 rows = 0;
   Int128 columns = 0;
@@ -137,7 +138,8 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
 // holds this state and gradients of so many numbers. What of these belongs to
 // a group is estimated by its part of the model; the most takes all.
 Int128 update_temporaries(std::span<const OptimizerInput> groups,
-                          const FrameworkDef& framework, Int128 state,
+                          const FrameworkDef& framework,
+                          std::optional<Update> update, Int128 state,
                           Int128 numbers, Keeping answer);
 
 // Per parameter, whether tokens are multiplied with it: a matrix, or experts'
@@ -153,9 +155,10 @@ struct LayerWeight {
 };
 struct LayerWeights {
   std::map<int64_t, LayerWeight> layers;
-  Int128 others = 0;          // bytes that are trained outside of layers
-  Int128 largest = 0;         // bytes of one weight that is trained
-  Int128 largest_matrix = 0;  // numbers of one of a layer
+  Int128 others = 0;            // bytes that are trained outside of layers
+  Int128 largest = 0;           // bytes of one weight that is trained
+  Int128 largest_matrix = 0;    // numbers of one of a layer
+  Int128 matrices_outside = 0;  // numbers of products outside of layers
   // The trained part of the layer that trains most; in a model without layers,
   // of the whole model.
   struct Share {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "activations/framework.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace shardplan {
@@ -58,11 +59,12 @@ std::vector<FrameworkDef> make_frameworks() {
   torch.summary = "PyTorch without compilation";
   torch.kernels = Kernels::Eager;
   torch.loss = {{{2, 0}, {0, 3}, {1, 3}}};
-  torch.workspaces = {2 * (8 * kMiB + kMiB / 8), 64 * kMiB, 64 * kMiB};
+  torch.workspaces = {0, 64 * kMiB, 64 * kMiB};
   torch.native_kernels = true;
+  torch.runs_classes = true;
   torch.runs_fsdp2 = true;
   torch.gathers_outside = true;
-  torch.updates_at_once = true;
+  torch.update = Update::Foreach;
   torch.keeps_stages = {false, true, true};
   torch.allocator = Allocator::TorchCaching;
 
@@ -136,6 +138,20 @@ std::span<const Fp8Recipe> fp8_recipes() {
   static const std::vector<Fp8Recipe> kAll = make_recipes();
   return kAll;
 }
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kUpdates = {"foreach", "fused",
+                                                      "loop"};
+
+}  // namespace
+
+std::optional<Update> find_update(std::string_view name) {
+  const auto* const found = std::ranges::find(kUpdates, name);
+  if (found == kUpdates.end()) return std::nullopt;
+  return static_cast<Update>(found - kUpdates.begin());
+}
+std::span<const std::string_view> update_names() { return kUpdates; }
 
 const Fp8Recipe* find_fp8_recipe(std::string_view name) {
   for (const Fp8Recipe& each : fp8_recipes()) {

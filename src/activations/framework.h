@@ -74,6 +74,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -101,6 +102,12 @@ enum class Kernels : uint8_t {
 };
 // How activations are kept in each of the three answers.
 std::array<Keeping, kKeepings> ways_of(Kernels kernels);
+
+// How PyTorch runs an optimizer: over lists of all parameters at once, in one
+// kernel, or a parameter at a time.
+enum class Update : uint8_t { Foreach, Fused, Loop };
+std::optional<Update> find_update(std::string_view name);
+std::span<const std::string_view> update_names();
 
 // How products of layers with their weights are computed in 8 bits, and what is
 // held for that. Weights, gradients and state stay as they are (fp8 weights are
@@ -154,6 +161,9 @@ struct FrameworkDef {
   Ends<bool> whole_gradients{};
   // Those of all layers are, while one runs: stacks that a loop writes into.
   bool stacks_gradients = false;
+  // Classes of transformers are known by what they run
+  // (evaluate/torch_class.h).
+  bool runs_classes = false;
   bool softmax_in_place = false;
   bool weighs_in_experts = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
@@ -164,10 +174,10 @@ struct FrameworkDef {
   // What stands outside of layers may be gathered as one, throughout a step.
   bool gathers_outside = false;
   // The optimizer's step has no temporaries; of updates element by element
-  // none; by default those of all parameters at once, in the estimate too.
+  // none.
   bool updates_in_place = false;
   bool fuses_updates = false;
-  bool updates_at_once = false;
+  std::optional<Update> update;  // where it is PyTorch's
   // Tensors that SiLU keeps for backward beside its input, operation by
   // operation.
   int64_t silu_steps = 0;

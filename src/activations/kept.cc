@@ -75,7 +75,9 @@ class Reading {
     return region.is_norm_or_softmax() ||
            (region.kind == Region::Kind::Attention &&
             attention_ == AttentionKind::Flash &&
-            (keeping_ != Keeping::Eager || !region.has_trained_bias));
+            (keeping_ != Keeping::Eager ||
+             !(region.has_trained_bias || (options_.scores_of_grouped_heads &&
+                                           !region.shared_heads.empty()))));
   }
 
   // Operation by operation, a framework's own softmax and layer_norm are
@@ -138,6 +140,9 @@ class Reading {
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
         keep_quantised(operands[o], found);
+      } else if (view_.op(i).is_product &&
+                 view_.is_wide(view_.reg(operands[o]).value)) {
+        keep_cast(operands[o], options_.element_bytes, found);
       } else {
         found.registers.push_back(operands[o]);
       }
@@ -161,6 +166,12 @@ class Reading {
            keeping_ == Keeping::Fused && view_.op(i).is_product &&
            !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
            routers_.count(view_.at(i).node) == 0;
+  }
+
+  // torch.autocast casts what an operation reads, for each anew, and that is
+  // what is kept.
+  void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
+    found.extra.add(local_elements(view_, reg) * unit, view_.reg(reg));
   }
 
   // Products that read the same share what is made of it.
@@ -237,8 +248,10 @@ class Reading {
           part == "mlp.output" || part.ends_with("embedded"))) {
       return;
     }
+    // torch.autocast rounds what is left, and that is counted as a cast.
+    const bool keeps_rest = probabilities && view_.wide.empty();
     reads[i].extra.add(local_elements(view_, result) *
-                           (probabilities ? 1 + options_.element_bytes : 1),
+                           (keeps_rest ? 1 + options_.element_bytes : 1),
                        view_.reg(result));
   }
 
@@ -247,7 +260,15 @@ class Reading {
     const RegisterId result = view_.at(i).result;
     const Attributes& attributes = view_.node(i).attributes;
     const InnerSteps steps = view_.op(i).inner_steps(attributes);
-    if (steps == InnerSteps::Tanh) {
+    if (steps == InnerSteps::Tanh && !view_.wide.empty() &&
+        options_.gelu_steps > 0) {
+      // Its cube is computed in float32, and so what follows: the input, tanh
+      // and one more than that are kept so, and half of the input.
+      std::erase(found.registers, view_.at(i).operands[0]);
+      found.extra.add(local_elements(view_, result) *
+                          (3 * kFloatBytes + options_.element_bytes),
+                      view_.reg(result));
+    } else if (steps == InnerSteps::Tanh) {
       found.extra.add(options_.gelu_steps * bytes(result), view_.reg(result));
     } else if (steps == InnerSteps::Sigmoid) {
       found.extra.add(options_.silu_steps * bytes(result), view_.reg(result));
@@ -298,12 +319,30 @@ class Reading {
     found.in_place =
         options_.softmax_in_place && region.kind == Region::Kind::Softmax;
     if (region.kind != Region::Kind::Softmax) {
-      found.registers = inputs_[g];
+      for (const RegisterId input : inputs_[g]) {
+        const bool is_norm = region.kind == Region::Kind::Norm;
+        if (view_.wide.empty() ||
+            view_.is_wide(view_.reg(input).value) == is_norm) {
+          found.registers.push_back(input);
+        } else {
+          keep_cast(input, is_norm ? kFloatBytes : options_.element_bytes,
+                    found);
+        }
+      }
       found.extra.add(rows_[g] * kFloatBytes * region.numbers_per_row,
                       view_.reg(result));
     }
-    if (region.kind != Region::Kind::Norm) found.registers.push_back(result);
-    if (found.attention && keeping_ == Keeping::Eager) {
+    if (options_.softmax_in_float32 && region.weights && view_.wide.empty() &&
+        region.kind == Region::Kind::Softmax) {
+      // What dropout leaves of the rounded ones stands in their place.
+      const int64_t unit =
+          options_.dropout ? kFloatBytes - options_.element_bytes : kFloatBytes;
+      found.extra.add(local_elements(view_, result) * unit, view_.reg(result));
+    } else if (region.kind != Region::Kind::Norm) {
+      found.registers.push_back(result);
+    }
+    if (found.attention && keeping_ == Keeping::Eager &&
+        options_.kernels_repeat_heads) {
       // Keys and values are repeated for all heads.
       for (const RegisterId input : inputs_[g]) {
         found.extra.bytes += std::max<Int128>(bytes(result) - bytes(input), 0);
@@ -316,12 +355,21 @@ class Reading {
   void copy_as_float(InstructionId i, const Region& region) {
     if (region.kind != Region::Kind::Norm ||
         (options_.element_bytes >= kFloatBytes &&
-         region.numbers_per_row == 1) ||
-        view_.at(i).node != region.nodes.front()) {
+         region.numbers_per_row == 1)) {
       return;
     }
+    if (options_.norms_read_copies) {
+      std::erase_if(reads[i].registers, [&](RegisterId reg) {
+        const ValueId value = view_.reg(reg).value;
+        return is_in(region.inputs, value) && !view_.is_wide(value);
+      });
+    }
+    if (view_.at(i).node != region.nodes.front()) return;
     for (const RegisterId operand : view_.at(i).operands) {
-      if (view_.reg(operand).weight || !view_.has_gradient(operand)) continue;
+      if (view_.reg(operand).weight || !view_.has_gradient(operand) ||
+          view_.is_wide(view_.reg(operand).value)) {
+        continue;
+      }
       reads[i].extra.add(local_elements(view_, operand) * kFloatBytes,
                          view_.reg(operand));
     }

@@ -64,6 +64,7 @@ struct ProgramView {
   // of all that is made of that. Of a model without frozen parameters, all.
   PerValue<bool> flows;
   bool any_frozen = false;
+  PerValue<bool> wide;  // in float32 beside narrower products; empty: none
   PerRegister<HeldRegister> registers;
   // Segments (activations/segments.h): the layer of the graph that each is, -1
   // for what stands around layers; and per instruction which segment it is in,
@@ -89,6 +90,7 @@ struct ProgramView {
   const HeldRegister& root(RegisterId number) const {
     return reg(reg(number).root);
   }
+  bool is_wide(ValueId value) const { return wide.has(value) && wide[value]; }
   bool has_gradient(RegisterId number) const {
     return flows[reg(number).value];
   }

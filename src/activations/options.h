@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "activations/framework.h"
 #include "activations/remat.h"
@@ -40,8 +41,23 @@ struct SegmentOptions {
   // The same of a GELU that is computed with a tanh, beside its result too.
   int64_t gelu_steps = 3;
   // Products of grouped heads, operation by operation, keep keys and values
-  // repeated for all heads.
+  // repeated for all heads; so does one kernel of attention.
   bool repeats_heads = false;
+  bool kernels_repeat_heads = true;
+  // No kernel of attention takes grouped heads in this dtype, operation by
+  // operation: its scores are held.
+  bool scores_of_grouped_heads = false;
+  // Norms read the copy in float32 that they make of their input, and not the
+  // input.
+  bool norms_read_copies = false;
+  // Norms round to the dtype of activations before they multiply with their
+  // weight.
+  bool norms_round_first = false;
+  // Products alone are computed in the dtype of activations, all else in
+  // float32 (torch.autocast).
+  bool autocast = false;
+  // Softmax of scores that are held is computed in float32, and rounded.
+  bool softmax_in_float32 = false;
   // What experts say is weighed before their last product, rather than as it is
   // added up.
   bool weighs_in_experts = false;
@@ -80,7 +96,10 @@ struct StepOptions {
   // many as there are stages.
   int64_t group = 0;
   Kernels kernels = Kernels::Any;
+  // Each operation is known to run by itself: that is the least, too.
+  bool is_eager = false;
   const FrameworkDef* framework = &frameworks().front();
+  std::optional<Update> update;  // default: the framework's
 };
 
 }  // namespace shardplan

@@ -35,12 +35,46 @@ void find_segments(ProgramView& view) {
   }
 }
 
+// Per value, whether torch.autocast has it in float32: products give narrow
+// numbers, softmax and what is made with weights besides wide ones, and all
+// else the wider of what it reads. Rotations read tables in float32.
+PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several) {
+  PerNode<bool> is_softmax(graph.nodes.size());
+  for (const Region& region : graph.regions) {
+    if (region.kind != Region::Kind::Softmax) continue;
+    for (const NodeId n : region.nodes) is_softmax[n] = true;
+  }
+  PerValue<bool> wide(graph.values.size());
+  for (const ValueId v : wide.ids()) {
+    const Value& value = graph.values[v];
+    wide[v] = value.kind != Value::Kind::Result && !value.is_integer();
+  }
+  for (const NodeId n : graph.nodes.ids()) {
+    const GraphNode& node = graph.nodes[n];
+    const bool reads_wide =
+        std::any_of(node.operands.begin(), node.operands.end(),
+                    [&](ValueId v) { return wide[v]; });
+    const InnerSteps steps = node.op->inner_steps(node.attributes);
+    const bool makes_wide = is_softmax[n] || steps == InnerSteps::Angles ||
+                            (steps == InnerSteps::Tanh && gelu_is_several);
+    // One kernel multiplies and adds a bias.
+    const bool is_linear =
+        node.op->is_product ||
+        (node.op->second_sign == 1 &&
+         graph.values[node.operands[1]].is_weight && !wide[node.operands[0]]);
+    wide[node.result] = !graph.values[node.result].is_integer() && !is_linear &&
+                        (reads_wide || makes_wide);
+  }
+  return wide;
+}
+
 // Bytes of one number of a value.
-int64_t unit_of(const SegmentOptions& options, NumberType type,
+int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
                 Keeping keeping) {
   const bool eager = keeping == Keeping::Eager;
   if (type == NumberType::Integer) return eager ? 2 * kFloatBytes : kFloatBytes;
-  if (eager && type == NumberType::Internal) {
+  if (wide) return std::max(options.element_bytes, kFloatBytes);
+  if (eager && type == NumberType::Internal && !options.norms_round_first) {
     return std::max(options.element_bytes, kFloatBytes);
   }
   // Whatever a product keeps in 8 bits need not be there otherwise.
@@ -99,6 +133,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const PerValue<AtExperts> at_experts = values_at_experts(graph, options);
   const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
+  if (options.autocast) view.wide = wide_values(graph, options.gelu_steps > 0);
   view.registers.resize(view.program->registers.size());
   for (const InstructionId i : view.instructions()) {
     const Instruction& made = view.at(i);
@@ -115,7 +150,8 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
     const Int128 elements = local_elements(view, made.result);
     for (size_t k = 0; k < kKeepings; ++k) {
       const auto keeping = static_cast<Keeping>(k);
-      const int64_t unit = unit_of(options, graph.values[v].type, keeping);
+      const int64_t unit =
+          unit_of(options, graph.values[v].type, view.is_wide(v), keeping);
       const AtExperts& at = at_experts[v];
       reg.bytes[k] = (elements * unit * at.part + at.of - 1) / at.of;
       reg.moment[k] = (reg.bytes[k] + at.experts - 1) / at.experts;

@@ -30,6 +30,9 @@ std::vector<std::string> words(std::span<const std::string_view> names) {
 std::vector<std::string> optimizer_choices() {
   return words(optimizer_names());
 }
+std::vector<std::string> precision_choices() {
+  return words(step_precision_names());
+}
 std::vector<std::string> style_choices() { return words(zero_style_names()); }
 
 template <std::optional<DType> StateOptions::*member>
@@ -162,6 +165,14 @@ const std::vector<Flag>& state_flags() {
       {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
        "another optimizer for what PATTERN is found in; may repeat", kBudgeting,
        add_optimizer_group, true},
+      {"precision", Takes::Choice, "NAME", "Memory",
+       "dtypes of weights, gradients, state and products together (default "
+       "mixed beside 16-bit weights, else f32)",
+       kBudgeting,
+       [](auto& s, auto& o, auto&) {
+         o.memory.precision = find_step_precision(s.value);
+       },
+       false, true, precision_choices},
       {"param-dtype", Takes::Text, "DTYPE", "Memory",
        "dtype of stored weights (default their own)", kBudgeting,
        set_dtype<&StateOptions::param_dtype>},

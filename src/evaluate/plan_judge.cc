@@ -212,7 +212,8 @@ StepOptions PlanJudge::step_of(const Candidate& candidate) const {
   return asked_.step->sized(
       candidate.step ? *candidate.step : asked.step,
       candidate.state ? *candidate.state : asked.options.state,
-      candidate.device ? candidate.device->hardware : asked.hardware);
+      candidate.device ? candidate.device->hardware : asked.hardware,
+      asked.options.stages.has_value());
 }
 
 Steps& PlanJudge::steps() {

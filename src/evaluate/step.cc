@@ -15,6 +15,7 @@
 #include "core/facts.h"
 #include "core/partition_axis.h"
 #include "evaluate/fit.h"
+#include "evaluate/torch_class.h"
 #include "model/forward/parameter_names.h"
 #include "model/quantised_weight.h"
 #include "model/units.h"
@@ -89,23 +90,6 @@ RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes) {
   return changed;
 }
 
-// The dtype of most numbers of a model, as it is computed with.
-DType most_stored_dtype(const Manifest& manifest) {
-  std::map<DType, Int128> elements;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    elements[manifest.type(i).dtype] += manifest.type(i).elements();
-  }
-  const auto most = std::ranges::max_element(
-      elements,
-      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == elements.end()) return DType::F32;
-  const DType dtype = most->first;
-  const bool known =
-      dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
-  // Quantised weights are multiplied with activations of 16 bits.
-  return known ? dtype : DType::BF16;
-}
-
 std::vector<std::pair<TensorType, bool>> adapters_of(
     const Manifest& manifest, const TrainedParameters& trained) {
   std::vector<std::pair<TensorType, bool>> adapters;
@@ -171,6 +155,22 @@ void report_unknown(const Diagnostics& recognised, const std::string& why,
 
 }  // namespace
 
+DType most_stored_dtype(const Manifest& manifest) {
+  std::map<DType, Int128> elements;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    elements[manifest.type(i).dtype] += manifest.type(i).elements();
+  }
+  const auto most = std::ranges::max_element(
+      elements,
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == elements.end()) return DType::F32;
+  const DType dtype = most->first;
+  const bool known =
+      dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
+  // Quantised weights are multiplied with activations of 16 bits.
+  return known ? dtype : DType::BF16;
+}
+
 bool is_tensor_axis(std::string_view axis) {
   return axis == "tp" || axis == "tensor" || axis == "model";
 }
@@ -180,6 +180,7 @@ std::string_view bracket_source_name(BracketSource from) {
 }
 
 DType StepModel::activation_dtype(const StateOptions& state) const {
+  if (state.autocast) return state.compute_dtype.value_or(DType::BF16);
   if (state.compute_dtype) return *state.compute_dtype;
   // Frozen parameters, which are most of them, keep their own dtype.
   if (state.param_dtype && frozen.empty()) return *state.param_dtype;
@@ -187,7 +188,8 @@ DType StepModel::activation_dtype(const StateOptions& state) const {
 }
 
 StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
-                             const std::optional<std::string>& hardware) const {
+                             const std::optional<std::string>& hardware,
+                             bool has_stages) const {
   const FrameworkDef& framework = *step.framework;
   // Bytes of a number; all that are computed with have whole ones.
   step.segments.element_bytes =
@@ -198,6 +200,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
     step.segments.adapter_bytes =
         std::max(step.segments.adapter_bytes, byte_count(1, dtype).value_or(0));
   }
+  step.segments.autocast = state.autocast;
   step.segments.loss = framework.loss;
   step.segments.softmax_in_place = framework.softmax_in_place;
   step.segments.native_kernels = framework.native_kernels;
@@ -212,6 +215,10 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
     step.segments.in_float32 = {false, is_cpu, true};
   }
   if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
+  if (framework.runs_classes && step.kernels == Kernels::Eager &&
+      runnable != nullptr && !has_stages) {
+    run_torch_class(*runnable, is_cpu, step);
+  }
   return step;
 }
 

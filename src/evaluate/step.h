@@ -79,7 +79,8 @@ struct StepModel {
   // With the bytes of this model's activations, and what is known of the
   // framework on this hardware (a profile's name; empty: nobody says).
   StepOptions sized(StepOptions step, const StateOptions& state,
-                    const std::optional<std::string>& hardware) const;
+                    const std::optional<std::string>& hardware,
+                    bool has_stages) const;
 };
 // Nothing where all are trained. What has no gradient, such as packed weights,
 // counts as frozen where anything does.
@@ -104,6 +105,9 @@ struct WorkloadAxes {
 // tokens instead). `rules` is null for a saved plan.
 AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
                           const Mesh& mesh);
+
+// The dtype of most numbers of what can be trained.
+DType most_stored_dtype(const Manifest& manifest);
 
 // Whether the axis is called as those of tensor parallelism are.
 bool is_tensor_axis(std::string_view axis);

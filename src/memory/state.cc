@@ -20,6 +20,9 @@ constexpr std::array<std::string_view, 7> kOptimizers = {
 constexpr std::array<std::string_view, 4> kZeroStyles = {"jax", "deepspeed",
                                                          "fsdp2", "megatron"};
 
+constexpr std::array<std::string_view, 5> kPrecisions = {"f32", "bf16", "f16",
+                                                         "autocast", "mixed"};
+
 template <typename T, size_t N>
 std::optional<T> find(const std::array<std::string_view, N>& names,
                       std::string_view name) {
@@ -91,6 +94,37 @@ DType moment_dtype(DType stored, const StateOptions& options) {
 }
 
 }  // namespace
+
+std::string_view step_precision_name(StepPrecision precision) {
+  return kPrecisions.at(static_cast<size_t>(precision));
+}
+std::optional<StepPrecision> find_step_precision(std::string_view name) {
+  return find<StepPrecision>(kPrecisions, name);
+}
+std::span<const std::string_view> step_precision_names() { return kPrecisions; }
+
+StateOptions with_precision(StateOptions options, StepPrecision precision,
+                            DType stored) {
+  const bool narrow = stored == DType::BF16 || stored == DType::F16;
+  DType weights = precision == StepPrecision::BF16  ? DType::BF16
+                  : precision == StepPrecision::F16 ? DType::F16
+                                                    : DType::F32;
+  DType moments = weights;
+  if (precision == StepPrecision::Mixed) {
+    weights = narrow ? stored : DType::BF16;
+  }
+  const auto give = [](std::optional<DType>& dtype, DType otherwise) {
+    dtype = dtype.value_or(otherwise);
+  };
+  give(options.param_dtype, weights);
+  give(options.grad_dtype, weights);
+  give(options.moment_dtype, moments);
+  options.autocast = precision == StepPrecision::Autocast;
+  const bool is_narrow =
+      precision == StepPrecision::BF16 || precision == StepPrecision::F16;
+  if (is_narrow && !options.master_dtype) options.no_master = true;
+  return options;
+}
 
 Optimizer optimizer_of(const StateOptions& options, size_t group) {
   return group == 0 ? options.optimizer : options.groups[group - 1].optimizer;

@@ -60,6 +60,18 @@ std::string_view zero_style_name(ZeroStyle style);
 std::optional<ZeroStyle> find_zero_style(std::string_view name);
 std::span<const std::string_view> zero_style_names();
 
+// Dtypes of a training step as people name them together.
+enum class StepPrecision : uint8_t {
+  F32,       // all of it
+  BF16,      // all of it
+  F16,       // all of it
+  Autocast,  // PyTorch's: weights and state in f32, products in bf16
+  Mixed,     // 16-bit weights and gradients beside f32 master weights and state
+};
+std::string_view step_precision_name(StepPrecision precision);
+std::optional<StepPrecision> find_step_precision(std::string_view name);
+std::span<const std::string_view> step_precision_names();
+
 // Parameters with an optimizer of their own: those in whose names the pattern
 // is found.
 struct OptimizerGroup {
@@ -82,6 +94,8 @@ struct StateOptions {
   // is narrower. By default f32, when there is an optimizer.
   bool no_master = false;
   std::optional<DType> master_dtype;
+  // Products are computed in a narrower dtype than all else (torch.autocast).
+  bool autocast = false;
   // 1: optimizer state and master weights; 2: gradients too; 3: weights too.
   int zero = 0;
   AxisNames zero_axes;
@@ -90,6 +104,11 @@ struct StateOptions {
   AxisNames token_axes = {};
   ZeroStyle zero_style = ZeroStyle::Jax;
 };
+
+// The options with the dtypes of a precision where none are given. `stored` is
+// the dtype of most weights.
+StateOptions with_precision(StateOptions options, StepPrecision precision,
+                            DType stored);
 
 // Groups of parameters by number: 0 has `optimizer`, 1 the first of `groups`.
 Optimizer optimizer_of(const StateOptions& options, size_t group);

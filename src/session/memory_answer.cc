@@ -40,7 +40,9 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
   if (!axes.sequence.empty()) {
     text += ", tokens over " + axes_text(mesh, axes.sequence);
   }
-  text += "; activations in " + std::string(dtype_name(dtype)) + "; remat " +
+  text += step.segments.autocast ? "; products in " : "; activations in ";
+  text += std::string(dtype_name(dtype)) +
+          (step.segments.autocast ? " (autocast)" : "") + "; remat " +
           remat_text(step.remat) + "; " +
           (step.segments.attention == AttentionKind::Flash
                ? "flash attention"
@@ -49,6 +51,10 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
     text += "; " + std::string(step.framework->summary);
   }
   if (step.kernels == Kernels::Fused) text += "; fused kernels";
+  if (step.update) {
+    text += "; optimizer " +
+            std::string(update_names()[static_cast<size_t>(*step.update)]);
+  }
   if (step.kernels == Kernels::Eager) text += "; operation by operation";
   if (step.segments.fp8 != nullptr) {
     text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "evaluate/step.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "session/trainable.h"
@@ -77,6 +78,7 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
   return {{"--grad-dtype", s.grad_dtype.has_value()},
           {"--moment-dtype", s.moment_dtype.has_value()},
           {"--master-dtype", s.no_master || s.master_dtype.has_value()},
+          {"--precision", memory.precision.has_value()},
           {"--state-rules", !memory.state_rules.empty()},
           {"--trainable", !memory.trainable.empty()},
           {"--optimizer-of", !s.groups.empty()},
@@ -253,6 +255,10 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   AskedMemory asked;
   BudgetOptions& options = asked.options;
   options.state = memory.state;
+  if (memory.precision) {
+    options.state = with_precision(memory.state, *memory.precision,
+                                   most_stored_dtype(manifest));
+  }
   options.stages = memory.stages;
   options.live_layers = memory.live_layers;
   options.fragmentation = memory.fragmentation;

@@ -27,6 +27,7 @@ struct MemoryRequest {
   double fragmentation = 0;
   std::optional<Stages> stages;
   StateOptions state;
+  std::optional<StepPrecision> precision;
   std::vector<std::string> state_rules;  // as `rules`
   // Patterns of names (session/trainable.h); none: all are trained.
   std::vector<std::string> trainable;

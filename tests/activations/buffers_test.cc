@@ -172,7 +172,8 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
   const FrameworkDef& any = *find_framework("any");
   const FrameworkDef& torch = *find_framework("torch");
   const auto held = [&](const FrameworkDef& framework, Keeping answer) {
-    return update_temporaries(groups, framework, 80'000, 10'000, answer);
+    return update_temporaries(groups, framework, framework.update, 80'000,
+                              10'000, answer);
   };
   const Int128 muon = optimizer_temporaries(groups[0], Keeping::Fused);
   CHECK(muon > 0);
@@ -182,6 +183,18 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
   CHECK(held(any, Keeping::Eager) >= 40'000);
   CHECK(held(torch, Keeping::Fused) >= muon);
   CHECK(held(torch, Keeping::Fused) <= held(any, Keeping::Eager));
+  // PyTorch's AdamW: roots of a list's second moments, of none, or of one
+  // parameter and what these are divided into.
+  const auto adamw = [&](Update update, int64_t moment_bytes) {
+    OptimizerInput one = groups[1];
+    one.moment_bytes = moment_bytes;
+    return update_temporaries(std::span(&one, 1), torch, update, 80'000, 10'000,
+                              Keeping::Fused);
+  };
+  CHECK(adamw(Update::Foreach, 4) == 40'000);
+  CHECK(adamw(Update::Foreach, 2) == 20'000);
+  CHECK(adamw(Update::Fused, 4) == 0);
+  CHECK(adamw(Update::Loop, 4) == 2 * 2500 * 4);
   // One group is as the optimizer alone.
   groups.pop_back();
   OptimizerInput alone = groups[0];

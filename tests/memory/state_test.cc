@@ -52,6 +52,11 @@ TEST_CASE("every optimizer and style is found by the name it is given") {
     CHECK(found);
     CHECK(zero_style_name(*found) == name);
   }
+  for (const std::string_view name : step_precision_names()) {
+    const auto found = find_step_precision(name);
+    CHECK(found);
+    CHECK(step_precision_name(*found) == name);
+  }
   CHECK_FALSE(find_optimizer("adam"));
   CHECK_FALSE(find_zero_style("torch"));
 }
@@ -91,6 +96,33 @@ TEST_CASE("dtypes of weights, gradients, master and moments can be chosen") {
         Lines{"param f16[8] P() 16", "grad f32[8] P() 32",
               "master f64[8] P() 64", "mu bf16[8] P() 16",
               "nu bf16[8] P() 16"});
+}
+
+TEST_CASE("a precision is several dtypes, of which each may be given") {
+  const auto leaves = [](StepPrecision precision, DType stored,
+                         StateOptions options) {
+    return leaves_text(stored == DType::F32 ? "f32[8]" : "bf16[8]", "",
+                       with_precision(options, precision, stored));
+  };
+  const StateOptions adamw = with(Optimizer::AdamW);
+  CHECK(leaves(StepPrecision::F32, DType::BF16, adamw) ==
+        Lines{"param f32[8] P() 32", "grad f32[8] P() 32", "mu f32[8] P() 32",
+              "nu f32[8] P() 32"});
+  CHECK(leaves(StepPrecision::BF16, DType::F32, adamw) ==
+        Lines{"param bf16[8] P() 16", "grad bf16[8] P() 16",
+              "mu bf16[8] P() 16", "nu bf16[8] P() 16"});
+  CHECK(leaves(StepPrecision::Mixed, DType::F32, adamw) ==
+        Lines{"param bf16[8] P() 16", "grad bf16[8] P() 16",
+              "master f32[8] P() 32", "mu f32[8] P() 32", "nu f32[8] P() 32"});
+  CHECK(leaves(StepPrecision::Autocast, DType::BF16, adamw) ==
+        leaves(StepPrecision::F32, DType::BF16, adamw));
+  CHECK(with_precision(adamw, StepPrecision::Autocast, DType::F32).autocast);
+  StateOptions given = adamw;
+  given.grad_dtype = DType::F32;
+  given.master_dtype = DType::F32;
+  CHECK(leaves(StepPrecision::F16, DType::BF16, given) ==
+        Lines{"param f16[8] P() 16", "grad f32[8] P() 32",
+              "master f32[8] P() 32", "mu f16[8] P() 16", "nu f16[8] P() 16"});
 }
 
 TEST_CASE("what is not a floating point has neither gradient nor state") {

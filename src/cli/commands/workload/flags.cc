@@ -20,6 +20,10 @@ constexpr int64_t kMostTiles = 1'000'000;
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
 std::vector<std::string> framework_names() { return all_names(frameworks()); }
 std::vector<std::string> recipe_names() { return all_names(fp8_recipes()); }
+std::vector<std::string> update_choices() {
+  const auto names = update_names();
+  return {names.begin(), names.end()};
+}
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 // Policies separated by commas, which lists of names have within:
@@ -136,6 +140,14 @@ const std::vector<Flag>& workload_flags() {
          o.workload.step.framework = find_framework(s.value);
        },
        false, true, framework_names},
+      {"optimizer-impl", Takes::Choice, "NAME", "Memory",
+       "how PyTorch's optimizer runs (default foreach, with --framework torch)",
+       kCounting,
+       [](auto& s, auto& o, auto&) {
+         o.workload.given = true;
+         o.workload.step.update = find_update(s.value);
+       },
+       false, true, update_choices},
       {"fp8", Takes::Choice, "RECIPE", "Memory",
        "products of layers are computed in 8 bits: what is kept of their "
        "inputs, and copies of weights",

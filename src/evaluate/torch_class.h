@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the classes of transformers run in a training step of PyTorch, operation
+// by operation, where they differ in what backward keeps.
+//
+// Read in the sources of transformers 5.17 to 5.24: integrations/
+// sdpa_attention.py, loss/loss_utils.py and the models' own files. What
+// follows from it was held against steps measured on H100 and H200.
+//
+//   norms      those with a root alone are computed in float32 from a copy of
+//              their input, and round before they multiply with their weight
+//              (LlamaRMSNorm) or after (Gemma's, OLMo 2's, gpt-oss's)
+//   attention  scaled_dot_product_attention takes grouped keys and values as
+//              they are (enable_gqa) in 16 bits; in float32 no kernel on a GPU
+//              does, so that its fallback repeats them and holds the scores. A
+//              CPU repeats them. T5 computes scores itself
+//   softmax    of scores that are held: in float32, then rounded
+//   loss       ForCausalLM and LMHeadModel copy logits to float32
+//              (ForCausalLMLoss), encoders with a masked head and models with
+//              an encoder and a decoder compute it in the logits' dtype
+//   gelu       `gelu_pytorch_tanh` is one kernel, other kinds with a tanh are
+//              several operations
+#pragma once
+
+#include "activations/options.h"
+#include "model/forward/definition.h"
+
+namespace shardplan {
+
+// Sets what the model's class decides. Mixtures of experts and recurrences are
+// not among those that were measured: of these the least stays what kernels
+// would keep.
+void run_torch_class(const ForwardDefinition& model, bool on_cpu,
+                     StepOptions& step);
+
+}  // namespace shardplan
