@@ -194,9 +194,9 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         step.kernels = kernels;
         step.remat = *read_remat(remat, diags);
         const auto a = slow.judge({4, 8}, how, *budget,
-                                  one_by_one.sized(step, {}, {}), diags);
+                                  one_by_one.sized(step, {}, {}, false), diags);
         const auto b = fast.judge({4, 8}, how, *budget,
-                                  as_stacks.sized(step, {}, {}), diags);
+                                  as_stacks.sized(step, {}, {}, false), diags);
         REQUIRE_MESSAGE(a, testing::messages(diags));
         REQUIRE_MESSAGE(b, testing::messages(diags));
         const MemoryBracket& each = a->bracket;

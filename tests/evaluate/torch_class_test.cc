@@ -19,6 +19,7 @@
 #include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
 
 namespace shardplan {
 namespace {
