@@ -437,6 +437,18 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
   return (elements * each + options.loss_tiles - 1) / options.loss_tiles;
 }
 
+Int128 loss_at_end(const Segment& segment, SegmentOptions options) {
+  constexpr auto kMost = static_cast<size_t>(Keeping::Eager);
+  const LossCopies& most = options.loss.at(kMost);
+  const Int128 unit =
+      most.own * options.element_bytes +
+      most.floats * std::max(options.element_bytes, kFloatBytes);
+  if (unit == 0) return 0;
+  const Int128 elements = logits_by(segment, kMost) * options.loss_tiles / unit;
+  options.loss[kMost] = {1, 2};
+  return loss_bytes(options, elements, kMost);
+}
+
 void bound_least(std::vector<Segment>& repeated,
                  const std::vector<Segment>& plain) {
   for (size_t s = 0; s < repeated.size(); ++s) {

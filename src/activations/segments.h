@@ -71,6 +71,11 @@ inline Int128 logits_by(const Segment& segment, size_t keeping) {
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping);
 
+// The same at the end of forward, before backward has taken anything, under
+// torch.autocast: logits, their copy in float32, and logarithms of
+// probabilities.
+Int128 loss_at_end(const Segment& segment, SegmentOptions options);
+
 // In the order of the program. With `remat`, which then applies to all layers.
 std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "activations/bracket_rows.h"
 #include "activations/buffers.h"
 #include "activations/segments.h"
 #include "base/checked.h"
@@ -15,32 +16,10 @@
 namespace shardplan {
 namespace {
 
-constexpr size_t kMostAlive = 16;
-constexpr int64_t kTokenBytes = 8;  // of what names one
-
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-// Rows of a bracket: those of the budget, then these.
-enum Extra : size_t {
-  kActivations = kCategories,
-  kLogitRow,
-  kBuffers,
-  kBuckets,
-  kPipeline,
-  kTemporaries,
-  kWorkspaces,
-  kDequantised,
-  kFp8,
-  kRows
-};
-
-using Parts = std::array<Int128, kRows>;
-
-Int128 sum_of(const Parts& parts) {
-  Int128 sum = 0;
-  for (const Int128 part : parts) sum += part;
-  return sum;
-}
+constexpr size_t kMostAlive = 16;
+constexpr int64_t kTokenBytes = 8;  // of what names one
 
 // One use of a segment: of a layer that is left out, its stand-in's.
 struct Step {
@@ -66,13 +45,6 @@ struct Moment {
   int64_t step = -1;  // or one of these
   int64_t stage = 0;
 };
-
-// Of a step whose operations are known: how far off what they hold may be, in
-// percent of activations, and of what is held of logits and buffers. Of 54
-// steps measured on H100 and H200 (transformers 5.17, torch 2.11) the estimate
-// was off by 3.4 % of the whole at most, and by 0.5 % in the median.
-constexpr int64_t kActivationSlack = 8;
-constexpr int64_t kOtherSlack = 4;
 
 class StepMaker {
  public:
@@ -450,17 +422,6 @@ class StepMaker {
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
-  void loosen(size_t answer, Parts& parts) const {
-    if (!options_.is_eager || answer == 1) return;
-    const auto by = [&](size_t row, int64_t percent) {
-      parts[row] =
-          parts[row] * (answer == 0 ? 100 - percent : 100 + percent) / 100;
-    };
-    by(kActivations, kActivationSlack);
-    by(kLogitRow, kOtherSlack);
-    by(kBuffers, kOtherSlack);
-  }
-
   // Copies of a step's weights that torch.autocast makes for products, and
   // keeps until their backward has run, or to the end of forward.
   Int128 cast_of(const Step& step, bool is_last) const {
@@ -469,17 +430,6 @@ class StepMaker {
                                            : Int128{0};
     return numbers * options_.segments.element_bytes;
   }
-  Int128 loss_at_end(const Segment& segment) const {
-    SegmentOptions end = options_.segments;
-    end.loss = {{{1, 2}, {1, 2}, {1, 2}}};
-    const LossCopies& most = options_.segments.loss.back();
-    const Int128 unit = most.own * end.element_bytes +
-                        most.floats * std::max(end.element_bytes, kFloatBytes);
-    const Int128 elements =
-        unit == 0 ? Int128{0} : logits_by(segment, 2) * end.loss_tiles / unit;
-    return loss_bytes(end, elements, 0);
-  }
-
   // Of a stage, one of several.
   Int128 pipeline(const std::vector<Step>& own, int64_t stage,
                   Keeping keeping) const {
@@ -531,7 +481,7 @@ class StepMaker {
     const BudgetClass& device = input_.budget.classes[number];
     const std::vector<Step>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
-      loosen(k, parts);
+      if (options_.is_eager) loosen(keeping, parts);
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
@@ -621,7 +571,7 @@ class StepMaker {
         // copy in float32 and what the loss makes of that.
         parts[kActivations] = others + before;
         parts[kBuffers] += all_cast - weights_cast;
-        parts[kLogitRow] = loss_at_end(segment_of(step, k));
+        parts[kLogitRow] = loss_at_end(segment_of(step, k), options_.segments);
         offer(parts, kForwardEnd);
       }
     }
@@ -697,40 +647,15 @@ class StepMaker {
     }
     result.offloads =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
-    constexpr std::array<std::string_view, kRows - kCategories> kNames = {
-        "activations",      "logits",
-        "buffers",          "gradient_buckets",
-        "pipeline_buffers", "optimizer_temporaries",
-        "workspaces",       "dequantised_weights",
-        "fp8_weights"};
-    constexpr std::array<std::string_view, kRows - kCategories> kTitles = {
-        "activations",      "logits",
-        "gathered ahead",   "gradient buckets",
-        "pipeline buffers", "optimizer temporaries",
-        "workspaces",       "dequantised weights",
-        "weights in fp8"};
-    for (size_t row = 0; row < kRows; ++row) {
-      if (row == kWorkspaces && framework().workspaces.back() == 0) continue;
-      if (row == kDequantised && input_.dequantised == 0) continue;
-      if (row == kFp8 && options_.segments.fp8 == nullptr) continue;
-      BracketRow each;
-      const bool known = row < kCategories;
-      each.category = known ? category_name(static_cast<Category>(row))
-                            : kNames.at(row - kCategories);
-      each.title = known ? category_title(static_cast<Category>(row))
-                         : kTitles.at(row - kCategories);
-      // The row also holds gradients, or what XLA's loops and arena take.
-      if (row == kBuffers &&
-          (framework().buffers_gradients || framework().slices_kept.back())) {
-        each.title = "buffers";
-      } else if (row == kBuffers && result.offloads) {
-        each.title = "gathered, fetched ahead";
-      }
-      for (size_t k = 0; k < kKeepings; ++k) {
-        each.bytes[k] = static_cast<int64_t>(moments[k].parts[row]);
-      }
-      result.rows.push_back(std::move(each));
-    }
+    std::array<Parts, kKeepings> parts{};
+    for (size_t k = 0; k < kKeepings; ++k) parts.at(k) = moments[k].parts;
+    result.rows =
+        bracket_rows(parts, {.workspaces = framework().workspaces.back() > 0,
+                             .dequantised = input_.dequantised > 0,
+                             .fp8 = options_.segments.fp8 != nullptr,
+                             .more_buffers = framework().buffers_gradients ||
+                                             framework().slices_kept.back(),
+                             .offloads = result.offloads});
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
     result.device = input_.budget.classes[middle.device].label;
     result.moment = moment_text(middle);

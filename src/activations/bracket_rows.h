@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a bracket: what a moment of a step holds, by category.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "activations/bracket.h"
+#include "base/checked.h"
+#include "memory/budget.h"
+
+namespace shardplan {
+
+// Those of the budget, then these.
+enum StepRow : size_t {
+  kActivations = kCategories,
+  kLogitRow,
+  kBuffers,
+  kBuckets,
+  kPipeline,
+  kTemporaries,
+  kWorkspaces,
+  kDequantised,
+  kFp8,
+  kRows
+};
+
+using Parts = std::array<Int128, kRows>;  // bytes
+Int128 sum_of(const Parts& parts);
+
+// Of a step whose operations are known: the least with less, and the most with
+// more, than these are known to hold.
+void loosen(Keeping answer, Parts& parts);
+
+// Which rows are shown, and what else the row of buffers has.
+struct ShownRows {
+  bool workspaces = false;
+  bool dequantised = false;
+  bool fp8 = false;
+  bool more_buffers = false;  // gradients, or what XLA's loops and arena take
+  bool offloads = false;
+};
+
+// REQUIRES: the bytes fit 63 bits.
+std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
+                                     const ShownRows& shown);
+
+}  // namespace shardplan
