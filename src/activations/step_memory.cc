@@ -654,7 +654,8 @@ class StepMaker {
                              .dequantised = input_.dequantised > 0,
                              .fp8 = options_.segments.fp8 != nullptr,
                              .more_buffers = framework().buffers_gradients ||
-                                             framework().slices_kept.back(),
+                                             framework().slices_kept.back() ||
+                                             options_.segments.autocast,
                              .offloads = result.offloads});
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
     result.device = input_.budget.classes[middle.device].label;

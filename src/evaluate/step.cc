@@ -214,6 +214,8 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
       (is_cpu || (!hardware && framework.is_known()))) {
     step.segments.in_float32 = {false, is_cpu, true};
   }
+  // Shapes do not tell what autocast leaves in float32.
+  if (state.autocast && runnable == nullptr) step.segments.in_float32[2] = true;
   if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
   if (framework.runs_classes && step.kernels == Kernels::Eager &&
       runnable != nullptr && !has_stages) {

@@ -40,10 +40,10 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
   if (!axes.sequence.empty()) {
     text += ", tokens over " + axes_text(mesh, axes.sequence);
   }
-  text += step.segments.autocast ? "; products in " : "; activations in ";
-  text += std::string(dtype_name(dtype)) +
-          (step.segments.autocast ? " (autocast)" : "") + "; remat " +
-          remat_text(step.remat) + "; " +
+  const bool casts = asked.options.state.autocast;
+  text += casts ? "; products in " : "; activations in ";
+  text += std::string(dtype_name(dtype)) + (casts ? " (autocast)" : "") +
+          "; remat " + remat_text(step.remat) + "; " +
           (step.segments.attention == AttentionKind::Flash
                ? "flash attention"
                : "scores of attention held");
