@@ -347,6 +347,11 @@ TEST_CASE("workload: train steps of PyTorch lie in the bracket") {
       host.out.clear();
       Words asked = words;
       asked.insert(asked.end(), {"--framework", framework});
+      if (framework == std::string("torch")) {
+        asked.insert(asked.end(),
+                     {"--hardware", "cpu", "--memory", "1TiB",
+                      "--optimizer-impl", recorded.at("optimizer")});
+      }
       REQUIRE(run(asked, host) == 0);
       const Json report = Json::parse(host.out);
       const Json& bracket = report.at("summary").at("memory_bracket");
