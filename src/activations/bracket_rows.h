@@ -29,8 +29,8 @@ enum StepRow : size_t {
 using Parts = std::array<Int128, kRows>;  // bytes
 Int128 sum_of(const Parts& parts);
 
-// Of a step whose operations are known: the least with less, and the most with
-// more, than these are known to hold.
+// Lowers the least and raises the most by the margin for steps whose operations
+// are known.
 void loosen(Keeping answer, Parts& parts);
 
 // Which rows are shown, and what else the row of buffers has.

@@ -199,8 +199,8 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
 
 namespace {
 
-// What torch.optim.AdamW makes of its second moments: their roots, of all
-// parameters that a list has, or of one, which it divides into another place.
+// torch.optim.AdamW takes roots of its second moments: of all parameters in one
+// list, or of one at a time, which it then divides into a second buffer.
 Int128 roots_of(const OptimizerInput& input, Update update, Keeping answer) {
   const Int128 steps = answer == Keeping::Eager
                            ? kUpdateBytes * input.parameters + kScalarBytes

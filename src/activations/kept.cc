@@ -169,8 +169,8 @@ class Reading {
            routers_.count(view_.at(i).node) == 0;
   }
 
-  // torch.autocast casts what an operation reads, for each anew, and that is
-  // what is kept.
+  // torch.autocast makes a new cast for every operation that reads a value, and
+  // backward keeps the casts.
   void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
     found.extra.add(local_elements(view_, reg) * unit, view_.reg(reg));
   }
@@ -249,14 +249,15 @@ class Reading {
           part == "mlp.output" || part.ends_with("embedded"))) {
       return;
     }
-    // torch.autocast rounds what is left, and that is counted as a cast.
+    // Under torch.autocast the rounded rest is counted as a product's cast.
     const bool keeps_rest = probabilities && view_.wide.empty();
     reads[i].extra.add(local_elements(view_, result) *
                            (keeps_rest ? 1 + options_.element_bytes : 1),
                        view_.reg(result));
   }
 
-  // What is kept on the way of operations that are several in a framework.
+  // Adds intermediate results where a framework runs one of our operations as
+  // several.
   void keep_steps(InstructionId i, BackwardReads& found) const {
     const RegisterId result = view_.at(i).result;
     const Attributes& attributes = view_.node(i).attributes;
@@ -335,7 +336,7 @@ class Reading {
     }
     if (options_.softmax_in_float32 && region.weights && view_.wide.empty() &&
         region.kind == Region::Kind::Softmax) {
-      // What dropout leaves of the rounded ones stands in their place.
+      // With dropout, its result is kept in place of the rounded ones.
       const int64_t unit =
           options_.dropout ? kFloatBytes - options_.element_bytes : kFloatBytes;
       found.extra.add(local_elements(view_, result) * unit, view_.reg(result));

@@ -4,7 +4,7 @@
 // The gradient of an operation reads some of its operands, its result, or
 // neither: that of a product reads both factors, that of a sum nothing. What it
 // reads must be kept from forward to backward, or computed again. How much that
-// is depends on who runs it, so it is told three times:
+// is depends on who runs it, so there are three answers:
 //
 //   Least  operations that are cheap to repeat (element by element, norms) are
 //          repeated from products, as a compiler may do (min-cut partitioner of

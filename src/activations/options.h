@@ -96,7 +96,7 @@ struct StepOptions {
   // many as there are stages.
   int64_t group = 0;
   Kernels kernels = Kernels::Any;
-  // Each operation is known to run by itself: that is the least, too.
+  // No kernel fuses operations, for certain: the least counts each of them.
   bool is_eager = false;
   const FrameworkDef* framework = &frameworks().front();
   std::optional<Update> update;  // default: the framework's

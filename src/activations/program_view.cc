@@ -85,8 +85,8 @@ int64_t unit_of(const SegmentOptions& options, NumberType type, bool wide,
              : options.element_bytes;
 }
 
-// What there is of a value at its experts. Of its places, which are as many as
-// there are tokens (graph/ops/experts.cc) and which nobody allocates, tokens
+// How much of a value exists at its experts. Of its places, which are as many
+// as there are tokens (graph/ops/experts.cc) and which nobody allocates, tokens
 // take `part` where every expert has as many, times the factor. Every one of
 // `experts` has a part that no other's needs: between where tokens are dealt
 // out and where answers are, and of weights there.

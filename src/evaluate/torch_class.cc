@@ -28,10 +28,7 @@ constexpr std::array<std::string_view, 14> kRecurrent = {
     "qwen3_next", "recurrent", "rwkv",  "xlstm"};
 
 bool copies_logits(const ForwardDefinition& model) {
-  if (model.model_class == nullptr ||
-      contains(kPlainLoss, model.architecture->name)) {
-    return false;
-  }
+  if (contains(kPlainLoss, model.architecture->name)) return false;
   const std::string& head = model.model_class->class_name;
   return head.ends_with("ForCausalLM") || head.ends_with("LMHeadModel");
 }
@@ -40,6 +37,7 @@ bool copies_logits(const ForwardDefinition& model) {
 
 void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step) {
+  if (!model.has_config || model.model_class == nullptr) return;
   SegmentOptions& how = step.segments;
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;

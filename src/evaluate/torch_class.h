@@ -26,9 +26,9 @@
 
 namespace shardplan {
 
-// Sets what the model's class decides. Mixtures of experts and recurrences are
-// not among those that were measured: of these the least stays what kernels
-// would keep.
+// Sets what the model's class decides, if a config names one. Mixtures of
+// experts and recurrences are not among those that were measured: of these the
+// least stays what kernels would keep.
 void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step);
 

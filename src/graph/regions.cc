@@ -96,7 +96,7 @@ class AttentionFinder {
     }
   }
 
-  // What may stay in a kernel of attention.
+  // Whether a kernel of attention may contain the operation.
   static bool is_inside(const GraphNode& node) {
     return is_cheap(node.op->repeat) || node.op->repeat == Repeat::View;
   }
@@ -158,7 +158,7 @@ NodeId product_of(const Graph& graph, ValueId value) {
   }
 }
 
-// What is made of tokens that were dealt out, until answers are brought back.
+// Experts reach from where tokens are dealt out to where answers come back.
 void find_experts(Graph& graph) {
   PerValue<int> region_of(graph.values.size(), -1);
   std::vector<Region> found;

@@ -153,6 +153,21 @@ TEST_CASE("torch classes: whose norms round after their weight keeps more") {
   CHECK(more > 2.0 * 2 * kHidden);
 }
 
+TEST_CASE("torch classes: names and shapes alone tell no class") {
+  const auto synthesis =
+      testing::synthesize(config_of("llama", "LlamaForCausalLM", 2));
+  REQUIRE(synthesis->manifest);
+  Diagnostics diags;
+  const auto named =
+      recognise_model(*synthesis->manifest, nullptr, nullptr, diags);
+  REQUIRE(named);
+  REQUIRE_FALSE(named->has_config);
+  StepOptions step;
+  run_torch_class(*named, false, step);
+  CHECK(step.segments == SegmentOptions());
+  CHECK_FALSE(step.is_eager);
+}
+
 TEST_CASE("torch classes: the bracket is narrow where all is known") {
   for (const auto precision :
        {StepPrecision::F32, StepPrecision::BF16, StepPrecision::Autocast}) {
