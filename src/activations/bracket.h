@@ -29,6 +29,12 @@ struct AliveRow {
   int64_t bytes = 0;
 };
 
+// Why the most is more than the least, and by how much.
+struct Widening {
+  std::string cause;
+  int64_t bytes = 0;
+};
+
 // At its own fullest moment.
 struct StageBracket {
   std::string device;  // class, as in the budget
@@ -47,6 +53,9 @@ struct MemoryBracket {
   std::string moment;           // of the estimate
   std::vector<AliveRow> alive;  // the largest first
   std::vector<StageBracket> stages = {};  // of a pipeline, in their order
+  std::vector<Widening> widened = {};     // the largest first
+  bool is_eager = false;                  // every operation that runs is known
+  bool repeats = false;                   // layers are computed again
 
   int64_t lower() const { return total[0]; }
   int64_t estimate() const { return total[1]; }

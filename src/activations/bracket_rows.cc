@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "activations/bracket_rows.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +60,54 @@ void loosen(Keeping answer, Parts& parts) {
   by(kActivations, kActivationSlack);
   by(kLogitRow, kOtherSlack);
   by(kBuffers, kOtherSlack);
+}
+
+std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
+                                const SegmentOptions& how) {
+  const Parts& least = parts.front();
+  const Parts& most = parts.back();
+  std::vector<Widening> found;
+  const auto add = [&](std::string_view cause, Int128 bytes) {
+    if (bytes > 0 && bytes * 100 >= sum_of(most)) {
+      found.push_back({std::string(cause), static_cast<int64_t>(bytes)});
+    }
+  };
+  Int128 margins = 0;
+  // What is left of a row's width beside the margin.
+  const auto beyond = [&](StepRow row, int64_t percent) {
+    const Int128 width = most.at(row) - least.at(row);
+    if (!how.is_eager) return width;
+    const Int128 margin =
+        std::min(std::max(width, Int128{0}),
+                 most.at(row) * percent / (100 + percent) +
+                     least.at(row) * percent / (100 - percent));
+    margins += margin;
+    return width - margin;
+  };
+  const bool versions = how.attention_at_least || how.attention_at_most;
+  const Int128 activations = beyond(kActivations, kActivationSlack);
+  const Int128 logits = beyond(kLogitRow, kOtherSlack);
+  const Int128 buffers = beyond(kBuffers, kOtherSlack);
+  add(how.is_eager && versions
+          ? "attention: whether scores are held differs between versions of "
+            "PyTorch and transformers"
+      : how.is_eager ? "activations: gradients that may be alive together"
+                     : "activations: which kernels run is not known",
+      activations);
+  add(how.is_eager ? "logits: a copy that the program may hold on to"
+                   : "logits: how the loss is computed is not known",
+      logits);
+  add("buffers: gradients and casts that may be alive together", buffers);
+  add("margin: 8 % of activations, 4 % of logits and buffers, either way",
+      margins);
+  for (size_t row = 0; row < kRows; ++row) {
+    if (row == kActivations || row == kLogitRow || row == kBuffers) continue;
+    add(row < kCategories ? category_title(static_cast<Category>(row))
+                          : kNames.at(row - kCategories).title,
+        most.at(row) - least.at(row));
+  }
+  std::ranges::stable_sort(found, std::greater<>(), &Widening::bytes);
+  return found;
 }
 
 std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,

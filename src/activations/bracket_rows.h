@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "activations/bracket.h"
+#include "activations/options.h"
 #include "base/checked.h"
 #include "memory/budget.h"
 
@@ -32,6 +33,11 @@ Int128 sum_of(const Parts& parts);
 // Lowers the least and raises the most by the margin for steps whose operations
 // are known.
 void loosen(Keeping answer, Parts& parts);
+
+// Why the three differ, where it is a hundredth of the most or more.
+// REQUIRES: the bytes fit 63 bits.
+std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
+                                const SegmentOptions& how);
 
 // Which rows are shown, and what else the row of buffers has.
 struct ShownRows {

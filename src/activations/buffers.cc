@@ -332,8 +332,6 @@ LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
       const Int128 numbers = local_numbers(plan, i);
       of.matrices += numbers;
       weights.largest_matrix = std::max(weights.largest_matrix, numbers);
-    } else if (multiplied[i]) {
-      weights.matrices_outside += local_numbers(plan, i);
     }
     if (!frozen.empty() && frozen[i]) continue;  // it has no gradient
     of.trained += bytes;

@@ -77,8 +77,9 @@ class Reading {
            (region.kind == Region::Kind::Attention &&
             attention_ == AttentionKind::Flash &&
             (keeping_ != Keeping::Eager ||
-             !(region.has_trained_bias || (options_.scores_of_grouped_heads &&
-                                           !region.shared_heads.empty()))));
+             !((region.has_trained_bias && !options_.kernels_take_bias) ||
+               (options_.scores_of_grouped_heads &&
+                !region.shared_heads.empty()))));
   }
 
   // Operation by operation, a framework's own softmax and layer_norm are
@@ -86,8 +87,9 @@ class Reading {
   bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
            region.kind == Region::Kind::Attention ||
-           (options_.native_kernels && (region.kind == Region::Kind::Softmax ||
-                                        region.numbers_per_row == 2));
+           (options_.native_kernels &&
+            (region.kind == Region::Kind::Softmax ||
+             (region.numbers_per_row == 2 && !options_.layer_norm_is_several)));
   }
 
   Int128 bytes(RegisterId reg) const {
@@ -141,9 +143,10 @@ class Reading {
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
         keep_quantised(operands[o], found);
-      } else if (view_.op(i).is_product &&
-                 view_.is_wide(view_.reg(operands[o]).value)) {
-        keep_cast(operands[o], options_.element_bytes, found);
+      } else if (!view_.wide.empty() && casts(i, operands[o])) {
+        keep_cast(operands[o],
+                  view_.op(i).is_product ? options_.element_bytes : kFloatBytes,
+                  found);
       } else {
         found.registers.push_back(operands[o]);
       }
@@ -172,7 +175,18 @@ class Reading {
   // torch.autocast makes a new cast for every operation that reads a value, and
   // backward keeps the casts.
   void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
-    found.extra.add(local_elements(view_, reg) * unit, view_.reg(reg));
+    const bool is_wide = view_.is_wide(view_.reg(reg).value);
+    const int64_t own = is_wide ? std::max(options_.element_bytes, kFloatBytes)
+                                : options_.element_bytes;
+    found.extra.add(bytes(reg) * unit / own, view_.reg(reg));
+  }
+  // Whether autocast has an instruction read another dtype than an operand's.
+  bool casts(InstructionId i, RegisterId operand) const {
+    const bool is_wide = view_.is_wide(view_.reg(operand).value);
+    if (view_.op(i).is_product) return is_wide && !view_.skips_cast(i);
+    return !is_wide && view_.is_wide(view_.reg(view_.at(i).result).value) &&
+           view_.op(i).inner_steps(view_.node(i).attributes) ==
+               InnerSteps::Power;
   }
 
   // Products that read the same share what is made of it.
@@ -274,6 +288,9 @@ class Reading {
       found.extra.add(options_.gelu_steps * bytes(result), view_.reg(result));
     } else if (steps == InnerSteps::Sigmoid) {
       found.extra.add(options_.silu_steps * bytes(result), view_.reg(result));
+    } else if (steps == InnerSteps::Power && view_.op(i).max_operands > 1) {
+      // Two powers, two products, an exponential and a mask.
+      found.extra.add(bytes(result) * 7 / 2, view_.reg(result));
     } else if (steps == InnerSteps::Angles) {
       const Shape& shape = view_.program->registers[result].local_shape;
       const int dim = dim_at(integer_of(attributes, "dim", 1), shape.size());
@@ -323,8 +340,11 @@ class Reading {
     if (region.kind != Region::Kind::Softmax) {
       for (const RegisterId input : inputs_[g]) {
         const bool is_norm = region.kind == Region::Kind::Norm;
-        if (view_.wide.empty() ||
-            view_.is_wide(view_.reg(input).value) == is_norm) {
+        if (is_norm && options_.layer_norm_in_float32 && view_.wide.empty() &&
+            options_.element_bytes < kFloatBytes) {
+          keep_cast(input, kFloatBytes, found);
+        } else if (view_.wide.empty() ||
+                   view_.is_wide(view_.reg(input).value) == is_norm) {
           found.registers.push_back(input);
         } else {
           keep_cast(input, is_norm ? kFloatBytes : options_.element_bytes,

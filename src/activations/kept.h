@@ -64,7 +64,8 @@ struct ProgramView {
   // of all that is made of that. Of a model without frozen parameters, all.
   PerValue<bool> flows;
   bool any_frozen = false;
-  PerValue<bool> wide;  // in float32 beside narrower products; empty: none
+  PerValue<bool> wide;   // in float32 beside narrower products; empty: none
+  PerNode<bool> uncast;  // products that autocast leaves alone; empty: none
   PerRegister<HeldRegister> registers;
   // Segments (activations/segments.h): the layer of the graph that each is, -1
   // for what stands around layers; and per instruction which segment it is in,
@@ -89,6 +90,9 @@ struct ProgramView {
   const HeldRegister& reg(RegisterId number) const { return registers[number]; }
   const HeldRegister& root(RegisterId number) const {
     return reg(reg(number).root);
+  }
+  bool skips_cast(InstructionId i) const {
+    return !uncast.empty() && uncast[at(i).node];
   }
   bool is_wide(ValueId value) const { return wide.has(value) && wide[value]; }
   bool has_gradient(RegisterId number) const {

@@ -28,14 +28,23 @@ struct SegmentOptions {
   // dtype of its weights, to which its input is converted.
   int64_t adapter_bytes = 0;
   AttentionKind attention = AttentionKind::Flash;
+  // Versions of a framework differ: what the least and the most have instead.
+  std::optional<AttentionKind> attention_at_least;
+  std::optional<AttentionKind> attention_at_most;
   double expert_factor = 1;  // places of an expert per token that it gets
   int64_t loss_tiles = 1;    // parts in which logits are computed
   // Of embeddings, of what attention and MLP add, of scores that are held.
   bool dropout = false;
   // Fused softmax makes its gradient in place (Megatron-LM's kernels).
   bool softmax_in_place = false;
+  // No kernel fuses operations, for certain: every answer counts each of them.
+  bool is_eager = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
   bool native_kernels = false;
+  // A class computes its layer norms step by step, or the kernel reads a copy
+  // in float32.
+  bool layer_norm_is_several = false;
+  bool layer_norm_in_float32 = false;
   // Tensors that SiLU keeps beside its input, operation by operation.
   int64_t silu_steps = 0;
   // The same of a GELU that is computed with a tanh, beside its result too.
@@ -47,6 +56,8 @@ struct SegmentOptions {
   // No kernel of attention takes grouped heads in this dtype, operation by
   // operation: its scores are held.
   bool scores_of_grouped_heads = false;
+  // A kernel of attention takes a trained bias, and gives its gradient.
+  bool kernels_take_bias = false;
   // Norms read the copy in float32 that they make of their input, and not the
   // input.
   bool norms_read_copies = false;
@@ -56,6 +67,9 @@ struct SegmentOptions {
   // Products alone are computed in the dtype of activations, all else in
   // float32 (torch.autocast).
   bool autocast = false;
+  // The products of experts are none of those that autocast knows
+  // (torch.nn.functional.grouped_mm), and stay in the dtype of their weights.
+  bool autocast_skips_experts = false;
   // Softmax of scores that are held is computed in float32, and rounded.
   bool softmax_in_float32 = false;
   // What experts say is weighed before their last product, rather than as it is
@@ -70,6 +84,20 @@ struct SegmentOptions {
   bool is_widened() const {
     return element_bytes < kFloatBytes &&
            in_float32 != std::array<bool, kKeepings>{};
+  }
+  // The same for one of the three answers.
+  SegmentOptions for_answer(Keeping answer) const {
+    SegmentOptions own = *this;
+    const auto& other = answer == Keeping::Least   ? attention_at_least
+                        : answer == Keeping::Eager ? attention_at_most
+                                                   : std::nullopt;
+    if (!other) return own;
+    own.attention = *other;
+    if (*other == AttentionKind::Flash) {
+      own.scores_of_grouped_heads = own.repeats_heads = false;
+      own.kernels_take_bias = true;
+    }
+    return own;
   }
   // The same in float32, for the answers that are.
   SegmentOptions widened() const {
@@ -96,8 +124,6 @@ struct StepOptions {
   // many as there are stages.
   int64_t group = 0;
   Kernels kernels = Kernels::Any;
-  // No kernel fuses operations, for certain: the least counts each of them.
-  bool is_eager = false;
   const FrameworkDef* framework = &frameworks().front();
   std::optional<Update> update;  // default: the framework's
 };

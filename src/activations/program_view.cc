@@ -35,14 +35,27 @@ void find_segments(ProgramView& view) {
   }
 }
 
+PerNode<bool> nodes_of_experts(const Graph& graph) {
+  PerNode<bool> nodes(graph.nodes.size());
+  for (const Region& region : graph.regions) {
+    if (region.kind != Region::Kind::Experts) continue;
+    for (const NodeId n : region.nodes) nodes[n] = true;
+  }
+  return nodes;
+}
+
 // Per value, whether torch.autocast has it in float32: products give narrow
 // numbers, softmax and what is made with weights besides wide ones, and all
 // else the wider of what it reads. Rotations read tables in float32.
-PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several) {
+PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several,
+                           const PerNode<bool>& uncast) {
   PerNode<bool> is_softmax(graph.nodes.size());
+  PerNode<bool> is_norm(graph.nodes.size());
   for (const Region& region : graph.regions) {
-    if (region.kind != Region::Kind::Softmax) continue;
-    for (const NodeId n : region.nodes) is_softmax[n] = true;
+    for (const NodeId n : region.nodes) {
+      if (region.kind == Region::Kind::Softmax) is_softmax[n] = true;
+      if (region.kind == Region::Kind::Norm) is_norm[n] = true;
+    }
   }
   PerValue<bool> wide(graph.values.size());
   for (const ValueId v : wide.ids()) {
@@ -56,10 +69,11 @@ PerValue<bool> wide_values(const Graph& graph, bool gelu_is_several) {
                     [&](ValueId v) { return wide[v]; });
     const InnerSteps steps = node.op->inner_steps(node.attributes);
     const bool makes_wide = is_softmax[n] || steps == InnerSteps::Angles ||
+                            (steps == InnerSteps::Power && !is_norm[n]) ||
                             (steps == InnerSteps::Tanh && gelu_is_several);
     // One kernel multiplies and adds a bias.
     const bool is_linear =
-        node.op->is_product ||
+        (node.op->is_product && (uncast.empty() || !uncast[n])) ||
         (node.op->second_sign == 1 &&
          graph.values[node.operands[1]].is_weight && !wide[node.operands[0]]);
     wide[node.result] = !graph.values[node.result].is_integer() && !is_linear &&
@@ -133,7 +147,10 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const PerValue<AtExperts> at_experts = values_at_experts(graph, options);
   const std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
-  if (options.autocast) view.wide = wide_values(graph, options.gelu_steps > 0);
+  if (options.autocast) {
+    if (options.autocast_skips_experts) view.uncast = nodes_of_experts(graph);
+    view.wide = wide_values(graph, options.gelu_steps > 0, view.uncast);
+  }
   view.registers.resize(view.program->registers.size());
   for (const InstructionId i : view.instructions()) {
     const Instruction& made = view.at(i);

@@ -38,9 +38,13 @@ struct Peak {
 // The passes over one segment, under one way of keeping.
 class Sweep {
  public:
-  Sweep(const ProgramView& view, const KeptValues& values, size_t keeping,
-        int segment)
-      : view_(view), values_(values), k_(keeping), segment_(segment) {
+  Sweep(const ProgramView& view, const KeptValues& values,
+        const SegmentOptions& options, size_t keeping, int segment)
+      : view_(view),
+        values_(values),
+        is_eager_(options.is_eager),
+        k_(keeping),
+        segment_(segment) {
     for (const InstructionId i : view.instructions()) {
       if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
         own_.push_back(i);
@@ -210,6 +214,7 @@ class Sweep {
       const InstructionId i = own_[n];
       const RegisterId result = view_.at(i).result;
       const Int128 before = gradients.total;
+      const Int128 second = largest_given(i, gradients);
       for (const RegisterId operand : values_.differentiates[i]) {
         const RegisterId root = view_.reg(operand).root;
         if (has_gradient(root)) gradients.add(root, moment(root));
@@ -222,7 +227,7 @@ class Sweep {
                              view_.computes(i) && is_cheap(view_.op(i).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients that several readers give are added up beside one another.
-      if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);
+      if (k_ == static_cast<size_t>(Keeping::Eager)) here += second;
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
       if (view_.reg(result).root == result) gradients.drop(result);
@@ -233,11 +238,15 @@ class Sweep {
     }
   }
 
-  Int128 largest_given(InstructionId i) const {
+  // Where all that runs is known, only what has a gradient gets a second one.
+  Int128 largest_given(InstructionId i, const AliveBytes& gradients) const {
     Int128 most = 0;
     for (const RegisterId operand : values_.differentiates[i]) {
       const RegisterId root = view_.reg(operand).root;
-      if (has_gradient(root)) most = std::max(most, bytes(root));
+      if (has_gradient(root) &&
+          (!is_eager_ || gradients.bytes.contains(root))) {
+        most = std::max(most, bytes(root));
+      }
     }
     return most;
   }
@@ -250,6 +259,7 @@ class Sweep {
 
   const ProgramView& view_;
   const KeptValues& values_;
+  bool is_eager_;
   size_t k_;
   int segment_;
   std::vector<InstructionId> own_;
@@ -330,6 +340,11 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
   return std::min(sum, memory.saved);
 }
 
+// The way of keeping of an answer.
+size_t way_of(const SegmentOptions& options, size_t answer) {
+  return options.is_eager ? static_cast<size_t>(Keeping::Eager) : answer;
+}
+
 // Logits, and what a loss makes of them.
 Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
                int segment) {
@@ -344,12 +359,13 @@ Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
 }
 
 void measure(const ProgramView& view, const SegmentOptions& options,
-             const Remat& remat, size_t k, const KeptValues& values,
+             const Remat& remat, size_t answer, const KeptValues& values,
              int segment, SegmentMemory& memory) {
+  const size_t k = way_of(options, answer);
   sum_saved(view, values, remat, k, segment, memory);
   memory.sliced = sliced_of(view, values, remat, k, segment, memory);
-  const Sweep sweep(view, values, k, segment);
-  const Int128 loss = loss_in(view, options, k, segment);
+  const Sweep sweep(view, values, options, k, segment);
+  const Int128 loss = loss_in(view, options, answer, segment);
   memory.handed_on = sweep.handed_on();
   memory.forward = sweep.forward(values.kept) + loss;
   memory.input = sweep.stream();
@@ -374,6 +390,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
     }
   }
   if (loss == 0) return;
+  memory.loss = loss;
   memory.backward += loss;
   memory.backward_by[std::string(kLogits)] += loss;
 }
@@ -392,6 +409,7 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   if (worse(to.backward, from.backward)) {
     to.backward = from.backward;
     to.backward_by = from.backward_by;
+    to.loss = from.loss;
   }
   if (worse(to.forward, from.forward)) to.forward = from.forward;
   if (worse(to.input, from.input)) to.input = from.input;
@@ -426,6 +444,21 @@ void find_scores(const ProgramView& view, const SegmentOptions& options,
   }
 }
 
+void find_casts(const ProgramView& view, std::vector<Segment>& segments) {
+  std::set<RegisterId> cast;
+  for (const InstructionId i : view.instructions()) {
+    if (!view.computes(i) || !view.op(i).is_product || view.skips_cast(i)) {
+      continue;
+    }
+    for (const RegisterId operand : view.at(i).operands) {
+      if (view.reg(operand).weight && cast.insert(operand).second) {
+        segments[static_cast<size_t>(view.segment(i))].cast_weights +=
+            local_elements(view, operand);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
@@ -437,15 +470,14 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
   return (elements * each + options.loss_tiles - 1) / options.loss_tiles;
 }
 
-Int128 loss_at_end(const Segment& segment, SegmentOptions options) {
+Int128 logits_as(const Segment& segment, SegmentOptions options,
+                 LossCopies copies) {
   constexpr auto kMost = static_cast<size_t>(Keeping::Eager);
-  const LossCopies& most = options.loss.at(kMost);
-  const Int128 unit =
-      most.own * options.element_bytes +
-      most.floats * std::max(options.element_bytes, kFloatBytes);
+  const Int128 unit = loss_bytes(options, options.loss_tiles, kMost);
   if (unit == 0) return 0;
-  const Int128 elements = logits_by(segment, kMost) * options.loss_tiles / unit;
-  options.loss[kMost] = {1, 2};
+  const Int128 elements =
+      segment.memory[kMost].loss * options.loss_tiles / unit;
+  options.loss[kMost] = copies;
   return loss_bytes(options, elements, kMost);
 }
 
@@ -462,14 +494,16 @@ std::vector<Segment> segments_of(const Program& program,
   const ProgramView view = view_of(program, options);
   std::vector<Segment> segments(view.layer_of_segment.size());
   for (size_t k = 0; k < kKeepings; ++k) {
+    const SegmentOptions own = options.for_answer(static_cast<Keeping>(k));
     const KeptValues values =
-        kept_values(view, options, remat, static_cast<Keeping>(k));
+        kept_values(view, own, remat, static_cast<Keeping>(way_of(options, k)));
     for (size_t s = 0; s < segments.size(); ++s) {
-      measure(view, options, remat, k, values, static_cast<int>(s),
+      measure(view, own, remat, k, values, static_cast<int>(s),
               segments[s].memory.at(k));
     }
   }
   find_scores(view, options, segments);
+  if (options.autocast) find_casts(view, segments);
   for (size_t s = 0; s < segments.size(); ++s) {
     order_ways(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));

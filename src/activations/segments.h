@@ -39,6 +39,8 @@ struct SegmentMemory {
   // Alive at most, beside what earlier segments saved.
   Int128 forward = 0;
   Int128 backward = 0;
+  // The part of both that logits are, and what a loss makes of them.
+  Int128 loss = 0;
   // Gradients of what later segments read of it.
   Int128 handed_on = 0;
   // What earlier segments hand in that comes of weights: what a stage of a
@@ -51,30 +53,26 @@ struct SegmentMemory {
 };
 inline constexpr std::string_view kLogits = "logits";
 
+// A segment has an answer each; they are the ways of keeping, unless the step
+// is known to run operation by operation.
 struct Segment {
   std::string label;  // "layers.3"; "before layers", "behind layers"
   bool is_layer = false;
   // Of attention, where they are held: the most of one softmax, in the dtype of
   // activations.
   Int128 scores = 0;
+  // Numbers of the weights that torch.autocast casts for products.
+  Int128 cast_weights = 0;
   std::array<SegmentMemory, kKeepings> memory;
 };
-
-// What is alive of logits in its backward; 0 where it makes none.
-inline Int128 logits_by(const Segment& segment, size_t keeping) {
-  const auto& by = segment.memory.at(keeping).backward_by;
-  const auto found = by.find(std::string(kLogits));
-  return found == by.end() ? Int128{0} : found->second;
-}
 
 // Of logits, and of what a loss makes of them, in as many parts as asked for.
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping);
 
-// The same at the end of forward, before backward has taken anything, under
-// torch.autocast: logits, their copy in float32, and logarithms of
-// probabilities.
-Int128 loss_at_end(const Segment& segment, SegmentOptions options);
+// As many copies of a segment's logits.
+Int128 logits_as(const Segment& segment, SegmentOptions options,
+                 LossCopies copies);
 
 // In the order of the program. With `remat`, which then applies to all layers.
 std::vector<Segment> segments_of(const Program& program,

@@ -457,6 +457,7 @@ Segment ShapeReader::around(bool before) const {
       const Int128 bytes = loss_bytes(how, logits, k);
       memory.forward += bytes;
       memory.backward += bytes;
+      memory.loss += bytes;
       memory.backward_by[std::string(kLogits)] += bytes;
     }
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "activations/bracket_rows.h"
@@ -124,7 +123,7 @@ class StepMaker {
   }
   size_t way(size_t answer) const {
     if (answer == 0 && pads_heads_) return 0;
-    if (options_.is_eager) return static_cast<size_t>(Keeping::Eager);
+    if (options_.segments.is_eager) return answer;
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
   // Logits and loss of a segment. Fused kernels of layers say nothing of the
@@ -133,7 +132,7 @@ class StepMaker {
   Int128 logits_in(const Segment& segment, size_t answer) const {
     const bool eager =
         options_.kernels == Kernels::Eager && !framework().is_known();
-    return logits_by(segment, eager ? way(answer) : answer);
+    return segment.memory.at(eager ? way(answer) : answer).loss;
   }
   const FrameworkDef& framework() const { return *options_.framework; }
   // XLA pads and cuts heads that axes do not divide, which are whole here.
@@ -422,14 +421,6 @@ class StepMaker {
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
-  // Copies of a step's weights that torch.autocast makes for products, and
-  // keeps until their backward has run, or to the end of forward.
-  Int128 cast_of(const Step& step, bool is_last) const {
-    const Int128 numbers = step.layer >= 0 ? step.matrices
-                           : is_last       ? weights_.matrices_outside
-                                           : Int128{0};
-    return numbers * options_.segments.element_bytes;
-  }
   // Of a stage, one of several.
   Int128 pipeline(const std::vector<Step>& own, int64_t stage,
                   Keeping keeping) const {
@@ -481,7 +472,7 @@ class StepMaker {
     const BudgetClass& device = input_.budget.classes[number];
     const std::vector<Step>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
-      if (options_.is_eager) loosen(keeping, parts);
+      if (options_.segments.is_eager) loosen(keeping, parts);
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
@@ -515,17 +506,20 @@ class StepMaker {
       const SegmentMemory& memory = memory_of(step, k);
       Parts parts = state_of(device);
       Int128 running = std::max(memory.backward, memory.forward) -
-                       logits_by(segment_of(step, k), way(k));
+                       segment_of(step, k).memory.at(way(k)).loss;
       parts[kLogitRow] = logits_in(segment_of(step, k), k);
-      if (k == 0 && options_.is_eager && parts[kLogitRow] > 0) {
-        // The gradient of logits need not meet those of what stands before.
-        running = memory.saved;
-      }
+      // Operation by operation, the loss is over before the head's backward.
+      const bool loss_apart =
+          options_.segments.is_eager && parts[kLogitRow] > 0;
+      const Int128 headward = running;
+      if (loss_apart) running = memory.saved;
       running += plain_of(step, k).memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
       behind -= step.weights;
-      gradients = gradients_at(step, behind, weights, gradients, keeping);
+      const bool adds = options_.segments.is_eager && k == 2;
+      gradients = gradients_at(step, behind + (adds ? step.weights : Int128{0}),
+                               weights, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
@@ -533,12 +527,14 @@ class StepMaker {
             stream_ * framework().sums.at(k) + layer_copies(step, k);
       }
       parts[kBuffers] += casts;
-      if (options_.is_eager && k == 2 && i == 0) {
+      if (options_.segments.is_eager && k == 2 && i == 0) {
         // A table that is also the head has two gradients, and their sum.
         parts[kBuffers] += 3 * weights_.largest;
       }
       if (options_.segments.autocast) {
-        const Int128 own_cast = cast_of(step, i + 1 == own.size());
+        // Casts of weights, kept until their backward or to forward's end.
+        const Int128 own_cast =
+            plain_[step.segment].cast_weights * options_.segments.element_bytes;
         parts[kBuffers] += weights_cast + own_cast;
         all_cast += own_cast;
         if (!step.repeated) weights_cast += own_cast;
@@ -565,13 +561,20 @@ class StepMaker {
       parts[kActivations] += sent_on;
       parts[kPipeline] = std::max(between, Int128{0});
       offer(parts, static_cast<int64_t>(i));
+      if (loss_apart) {
+        parts[kActivations] += headward - memory.saved;
+        parts[kLogitRow] =
+            logits_as(segment_of(step, k), options_.segments, {1, 0});
+        offer(parts, static_cast<int64_t>(i));
+      }
       if (step.saves) before += memory.saved;
       if (options_.segments.autocast && i + 1 == own.size()) {
-        // Forward ends with the casts of all weights, and logits beside their
-        // copy in float32 and what the loss makes of that.
+        // Forward ends with all casts, logits, and what the loss made of them.
         parts[kActivations] = others + before;
         parts[kBuffers] += all_cast - weights_cast;
-        parts[kLogitRow] = loss_at_end(segment_of(step, k), options_.segments);
+        const int64_t floats = options_.segments.loss.at(k).floats - 1;
+        parts[kLogitRow] =
+            logits_as(segment_of(step, k), options_.segments, {1, floats});
         offer(parts, kForwardEnd);
       }
     }
@@ -640,15 +643,15 @@ class StepMaker {
 
   MemoryBracket bracket(const std::array<Moment, kKeepings>& moments) const {
     MemoryBracket result;
+    std::array<Parts, kKeepings> parts{};
     for (size_t k = 0; k < kKeepings; ++k) {
+      parts.at(k) = moments[k].parts;
       result.total[k] = static_cast<int64_t>(sum_of(moments[k].parts));
       result.host[k] = static_cast<int64_t>(host_[k]);
       if (k > 0) result.host[k] = std::max(result.host[k], result.host[k - 1]);
     }
     result.offloads =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
-    std::array<Parts, kKeepings> parts{};
-    for (size_t k = 0; k < kKeepings; ++k) parts.at(k) = moments[k].parts;
     result.rows =
         bracket_rows(parts, {.workspaces = framework().workspaces.back() > 0,
                              .dequantised = input_.dequantised > 0,
@@ -657,6 +660,9 @@ class StepMaker {
                                              framework().slices_kept.back() ||
                                              options_.segments.autocast,
                              .offloads = result.offloads});
+    result.is_eager = options_.segments.is_eager;
+    result.repeats = !options_.remat.is_none();
+    result.widened = widenings(parts, options_.segments);
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
     result.device = input_.budget.classes[middle.device].label;
     result.moment = moment_text(middle);

@@ -17,20 +17,55 @@ constexpr std::array<std::string_view, 17> kFloatNorms = {
     "helium",     "olmo2",   "olmo3",        "olmo_hybrid",
     "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe_text",
     "vaultgemma"};
-// Those whose loss is computed in the dtype of logits, whatever their head.
+// Those that compute layer norms step by step.
+constexpr std::array<std::string_view, 3> kComposedNorms = {"cohere", "cohere2",
+                                                            "cohere2_moe"};
+// Those whose loss is computed in the dtype of logits, whatever their head. All
+// but Whisper add a bias in float32 to them.
 constexpr std::array<std::string_view, 8> kPlainLoss = {
     "bart", "blenderbot", "blenderbot_small", "mbart",
     "mvp",  "pegasus",    "plbart",           "whisper"};
+// Those that compute scores of attention themselves.
+constexpr std::array<std::string_view, 3> kScores = {"bloom", "gpt_oss", "mpt"};
+// The same up to transformers 5.17, no more in 5.24.
+constexpr std::array<std::string_view, 5> kScoresOnce = {"codegen", "falcon",
+                                                         "gptj", "t5", "umt5"};
+// The same in 5.24, not yet in 5.17; MVP does in some of its parts.
+constexpr std::array<std::string_view, 3> kScoresPerhaps = {"gemma2", "mvp",
+                                                            "vaultgemma"};
 // Parts of the names of those with states in place of attention.
 constexpr std::array<std::string_view, 14> kRecurrent = {
     "bamba",      "falcon_h1", "gla",   "hybrid",     "jamba",
     "lfm",        "linear",    "mamba", "nemotron_h", "qwen3_5",
     "qwen3_next", "recurrent", "rwkv",  "xlstm"};
 
-bool copies_logits(const ForwardDefinition& model) {
-  if (contains(kPlainLoss, model.architecture->name)) return false;
+// Copies that a loss makes of logits: logarithms of probabilities and the
+// gradients of both. Logits are copied to float32 before (ForCausalLMLoss), or
+// log_softmax reads them as they are under autocast, and its gradient is
+// theirs.
+LossCopies loss_copies(const ForwardDefinition& model, bool autocast) {
+  const std::string_view name = model.architecture->name;
   const std::string& head = model.model_class->class_name;
-  return head.ends_with("ForCausalLM") || head.ends_with("LMHeadModel");
+  if (contains(kPlainLoss, name)) {
+    return autocast && name != "whisper" ? LossCopies{0, 3} : LossCopies{3, 0};
+  }
+  if (head.ends_with("ForCausalLM") || head.ends_with("LMHeadModel")) {
+    return {0, 3};
+  }
+  return autocast ? LossCopies{1, 2} : LossCopies{3, 0};
+}
+
+void choose_attention(std::string_view name, SegmentOptions& how) {
+  if (how.attention == AttentionKind::Scores) return;  // it was asked for
+  if (contains(kScoresOnce, name) || contains(kScores, name)) {
+    how.attention = AttentionKind::Scores;
+  }
+  if (contains(kScoresOnce, name) || how.scores_of_grouped_heads) {
+    how.attention_at_least = AttentionKind::Flash;
+  }
+  if (contains(kScoresPerhaps, name)) {
+    how.attention_at_most = AttentionKind::Scores;
+  }
 }
 
 }  // namespace
@@ -41,28 +76,32 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
   SegmentOptions& how = step.segments;
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;
-  const auto softcap = model_value(model, "softcap");
-  step.is_eager = model_size(model, "experts").value_or(0) == 0 &&
-                  !(softcap && softcap->as_real() > 0) &&
-                  std::ranges::none_of(kRecurrent, [&](std::string_view part) {
-                    return contains(name, part);
-                  });
+  how.is_eager = std::ranges::none_of(
+      kRecurrent, [&](std::string_view part) { return contains(name, part); });
   how.norms_read_copies = true;
   how.norms_round_first = !contains(kFloatNorms, name);
+  how.layer_norm_is_several = contains(kComposedNorms, name);
+  how.layer_norm_in_float32 = name == "olmo";
   how.kernels_repeat_heads = on_cpu;
   how.scores_of_grouped_heads = !on_cpu && !is_narrow;
   how.repeats_heads = how.scores_of_grouped_heads;
-  how.softmax_in_float32 = is_narrow;
-  if (name == "t5" || name == "umt5") how.attention = AttentionKind::Scores;
+  how.softmax_in_float32 = is_narrow && name != "gpt_oss";
+  choose_attention(name, how);
+  how.autocast_skips_experts = name != "llama4" && name != "llama4_text";
+  const auto experts = model_size(model, "experts");
+  const auto chosen = model_size(model, "experts_per_token");
+  if (!how.autocast_skips_experts && experts && chosen && *chosen > 0) {
+    // Every expert computes every token.
+    how.expert_factor *=
+        static_cast<double>(*experts) / static_cast<double>(*chosen);
+  }
   const auto activation = model_value(model, "activation");
   if (activation && activation->text == "gelu_pytorch_tanh") how.gelu_steps = 0;
-  // Logarithms of probabilities and the gradients of both; a program may hold
-  // on to its logits.
-  const bool in_float32 = copies_logits(model) || how.autocast;
-  const LossCopies copies = in_float32 ? LossCopies{0, 3} : LossCopies{3, 0};
+  // A program may hold on to its logits.
+  const LossCopies copies = loss_copies(model, how.autocast);
   how.loss[1] = copies;
   how.loss[2] = {copies.own + 1, copies.floats};
-  if (step.is_eager) how.loss[0] = copies;
+  if (how.is_eager) how.loss[0] = copies;
 }
 
 }  // namespace shardplan

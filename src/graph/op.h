@@ -146,6 +146,7 @@ enum class InnerSteps : uint8_t {
   Sigmoid,  // of SiLU
   Tanh,     // of GELU's approximation: its cube, tanh, half and one more
   Angles,   // of a rotation: tables of cosines and sines
+  Power,    // a power, which torch.autocast computes in float32
 };
 
 // Whether an operation sends tokens to experts, or brings answers back. A

@@ -256,6 +256,7 @@ OpDef negate_op() {
 OpDef square_op() {
   OpDef op = unary<Square>("square", "x x, element by element");
   op.gradient = {.operands = ReadOperands::All};
+  op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
   return op;
 }
 

@@ -101,6 +101,7 @@ OpDef xielu_op() {
   op.run = run_xielu;
   op.repeat = Repeat::Pointwise;
   op.gradient = {.operands = ReadOperands::All};
+  op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
   return op;
 }
 

@@ -34,6 +34,17 @@ Table bracket_table(const MemoryBracket& bracket, bool for_people) {
   return table;
 }
 
+Table widened_table(const MemoryBracket& bracket) {
+  return {"widened",
+          "Between at least and at most",
+          {{"cause", "", Align::Left, true}, right("bytes")},
+          [&bracket](const RowSink& sink) {
+            for (const Widening& row : bracket.widened) {
+              sink(Row{row.cause, bytes_cell(row.bytes)});
+            }
+          }};
+}
+
 Table alive_table(const MemoryBracket& bracket) {
   Table table;
   table.id = "alive";
@@ -155,6 +166,9 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   if (answer.reserved) {
     report.tables.push_back(reserved_table(*answer.reserved, true));
     report.tables.push_back(reserved_table(*answer.reserved, false));
+  }
+  if (!bracket.widened.empty()) {
+    report.tables.push_back(widened_table(bracket));
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
