@@ -57,6 +57,10 @@ struct Segment {
   // Of attention, where they are held: the most of one softmax, in the dtype of
   // activations.
   Int128 scores = 0;
+  // Outside of layers, the largest trained weight that it reads: numbers on a
+  // device, as it is stored.
+  ValueId weight;
+  Int128 weight_numbers = 0;
   std::array<SegmentMemory, kKeepings> memory;
 };
 

@@ -462,12 +462,66 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
+  // Gradients of what is outside of layers, as PyTorch's autograd makes them:
+  // that of a table which several steps read waits for the others, and each sum
+  // of two is a third. `done` are those that no earlier step adds to. Of the
+  // last step `let_go` are bytes of a loss that its own gradient finds no more.
+  struct Outside {
+    Int128 done = 0;
+    Int128 moving = 0;
+  };
+  Outside outside_at(const std::vector<Step>& own,
+                     const std::vector<size_t>& outside, size_t i,
+                     Int128 let_go) const {
+    Outside result;
+    for (const size_t last : outside) {
+      const Segment& of = plain_[own[last].segment];
+      const Int128 bytes = of.weight_numbers * reduction_.gradient_bytes;
+      if (bytes == 0 || i > last) continue;
+      size_t first = last;
+      bool is_last = true;
+      bool reads = false;
+      for (const size_t other : outside) {
+        if (plain_[own[other].segment].weight != of.weight) continue;
+        first = std::min(first, other);
+        is_last = is_last && other <= last;
+        reads = reads || other == i;
+      }
+      if (!is_last) continue;
+      if (i == last) {
+        result.moving += std::max(bytes - let_go, Int128{0});
+        continue;
+      }
+      if (i < first || first == last) {
+        result.done += bytes;
+      } else {
+        result.moving += reads ? 3 * bytes : bytes;
+      }
+    }
+    return result;
+  }
+
+  // Of a loss, what is let go of before the gradient of the head is made: all
+  // but the gradient of logits.
+  Int128 let_go_of(Int128 logits, size_t answer) const {
+    const LossCopies& copies = options_.segments.loss.at(answer);
+    const int64_t unit = options_.segments.element_bytes;
+    const int64_t each =
+        copies.own * unit + copies.floats * std::max(unit, kFloatBytes);
+    return each > 0 ? logits * (each - unit) / each : Int128{0};
+  }
+
   // Gradients that are there: `behind` are the weights of the steps behind this
   // one, of the `weights` of the stage. A loop writes into stacks of all
   // layers, in the dtype that is computed with.
   Int128 gradients_at(const Step& step, Int128 behind, Int128 weights,
                       Int128 all, Keeping keeping) const {
-    if (keeps_gradients(keeping) || all == 0) return all;
+    if (keeps_gradients(keeping) || all == 0) {
+      const bool twice =
+          options_.microbatches > 1 && !input_.budget.stages &&
+          framework().adds_whole_gradients.at(static_cast<size_t>(keeping));
+      return twice ? 2 * all : all;
+    }
     if (weights == 0) return 0;
     const bool stacked = framework().stacks_gradients && !pads_heads_;
     if (!stacked || step.layer < 0) return all * behind / weights;
@@ -490,7 +544,10 @@ class StepMaker {
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
     Int128 weights = weights_.others;
-    for (const Step& step : own) {
+    std::vector<size_t> outside;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Step& step = own[i];
+      if (step.layer < 0) outside.push_back(i);
       weights += step.weights;
       if (!step.saves) continue;
       others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
@@ -524,6 +581,7 @@ class StepMaker {
       running += plain_of(step, k).memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
+      const Int128 all_gradients = gradients;
       behind -= step.weights;
       gradients = gradients_at(step, behind, weights, gradients, keeping);
       add_gathered(step, keeping, device, parts);
@@ -533,10 +591,6 @@ class StepMaker {
             stream_ * framework().sums.at(k) + layer_copies(step, k);
       }
       parts[kBuffers] += casts;
-      if (options_.is_eager && k == 2 && i == 0) {
-        // A table that is also the head has two gradients, and their sum.
-        parts[kBuffers] += 3 * weights_.largest;
-      }
       if (options_.segments.autocast) {
         const Int128 own_cast = cast_of(step, i + 1 == own.size());
         parts[kBuffers] += weights_cast + own_cast;
@@ -559,6 +613,13 @@ class StepMaker {
       }
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, parts);
+      if (framework().runs_classes && all_gradients > 0 &&
+          (options_.is_eager || k > 0)) {
+        const Outside tables =
+            outside_at(own, outside, i, let_go_of(parts[kLogitRow], k));
+        parts[kBuckets] += tables.moving;
+        gradients = std::min(gradients + tables.done, all_gradients);
+      }
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
@@ -578,11 +639,10 @@ class StepMaker {
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
     end[kTemporaries] = update_temporaries(
-        optimizers_, framework(),
-        options_.update ? options_.update : framework().update,
+        optimizers_, framework(), options_.update,
         end[index_of(Category::OptimizerState)],
         end[index_of(Category::Gradients)] / reduction_.gradient_bytes,
-        keeping);
+        reduction_.gradient_bytes, keeping);
     if (keeping == Keeping::Eager) {
       end[kActivations] = input_.tokens * kTokenBytes;  // that it began with
       end[kPipeline] = std::max(between, Int128{0});
