@@ -33,15 +33,10 @@ constexpr std::array<RowName, kRows - kCategories> kNames = {
 // of the total, and 0.5 % in the median.
 constexpr int64_t kActivationSlack = 8;
 constexpr int64_t kOtherSlack = 4;
-
-std::string title_of(size_t row, const ShownRows& shown) {
-  if (row < kCategories) {
-    return std::string(category_title(static_cast<Category>(row)));
-  }
-  if (row == kBuffers && shown.more_buffers) return "buffers";
-  if (row == kBuffers && shown.offloads) return "gathered, fetched ahead";
-  return std::string(kNames.at(row - kCategories).title);
-}
+// One part in so many of all is, at most, too small to be counted by itself:
+// what PyTorch adds to tensors to make them multiples of 512 bytes, a batch,
+// tables of positions.
+constexpr int64_t kSmallPart = 200;
 
 }  // namespace
 
@@ -60,6 +55,10 @@ void loosen(Keeping answer, Parts& parts) {
   by(kActivations, kActivationSlack);
   by(kLogitRow, kOtherSlack);
   by(kBuffers, kOtherSlack);
+  by(kBuckets, kOtherSlack);
+  if (answer == Keeping::Eager) {
+    parts.at(kBuffers) += sum_of(parts) / kSmallPart;
+  }
 }
 
 std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
@@ -111,19 +110,30 @@ std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
 }
 
 std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
-                                     const ShownRows& shown) {
+                                     const FrameworkDef& framework,
+                                     const SegmentOptions& how,
+                                     bool dequantises, bool offloads) {
+  // Gradients, what XLA's loops and arena take, or casts.
+  const bool more_buffers = framework.buffers_gradients ||
+                            framework.slices_kept.back() || how.autocast;
   std::vector<BracketRow> rows;
   for (size_t row = 0; row < kRows; ++row) {
-    if ((row == kWorkspaces && !shown.workspaces) ||
-        (row == kDequantised && !shown.dequantised) ||
-        (row == kFp8 && !shown.fp8)) {
+    if ((row == kWorkspaces && framework.workspaces.back() == 0) ||
+        (row == kDequantised && !dequantises) ||
+        (row == kFp8 && how.fp8 == nullptr)) {
       continue;
     }
     BracketRow each;
-    each.category = row < kCategories
-                        ? std::string(category_name(static_cast<Category>(row)))
-                        : std::string(kNames.at(row - kCategories).category);
-    each.title = title_of(row, shown);
+    if (row < kCategories) {
+      each.category = category_name(static_cast<Category>(row));
+      each.title = category_title(static_cast<Category>(row));
+    } else {
+      const RowName& name = kNames.at(row - kCategories);
+      each.category = name.category;
+      each.title = row == kBuffers && more_buffers ? "buffers"
+                   : row == kBuffers && offloads   ? "gathered, fetched ahead"
+                                                   : name.title;
+    }
     for (size_t k = 0; k < kKeepings; ++k) {
       each.bytes[k] = static_cast<int64_t>(parts.at(k).at(row));
     }

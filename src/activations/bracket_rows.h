@@ -39,17 +39,10 @@ void loosen(Keeping answer, Parts& parts);
 std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
                                 const SegmentOptions& how);
 
-// Which rows are shown, and what else the row of buffers has.
-struct ShownRows {
-  bool workspaces = false;
-  bool dequantised = false;
-  bool fp8 = false;
-  bool more_buffers = false;  // gradients, or what XLA's loops and arena take
-  bool offloads = false;
-};
-
-// REQUIRES: the bytes fit 63 bits.
+// The rows that such a step may have. REQUIRES: the bytes fit 63 bits.
 std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
-                                     const ShownRows& shown);
+                                     const FrameworkDef& framework,
+                                     const SegmentOptions& how,
+                                     bool dequantises, bool offloads);
 
 }  // namespace shardplan

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/fold.h"
+#include "memory/zero.h"
 
 namespace shardplan {
 namespace {
@@ -21,6 +22,11 @@ constexpr Int128 kPrefetchBucket = 50'000'000;
 
 constexpr int64_t kUpdateBytes = 4;   // of a number of an update
 constexpr int64_t kScalarBytes = 64;  // steps, rates and norms
+
+// Copies of one parameter that transformers' Adafactor makes in float32, where
+// it is narrower and where it is not.
+constexpr int64_t kNarrowCopies = 5;
+constexpr int64_t kFloatCopies = 3;
 
 bool is_deepspeed(const ReductionInput& input) {
   return input.style == ZeroStyle::DeepSpeed && input.zero > 0;
@@ -161,7 +167,10 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
     case Optimizer::SgdMomentum:
       return most ? tree : Int128{0};
     case Optimizer::Adafactor:
-      return most ? tree + input.state : kUpdateBytes * input.largest;
+      return most ? std::max(tree,
+                             kNarrowCopies * kUpdateBytes * input.largest) +
+                        input.state
+                  : kUpdateBytes * input.largest;
     case Optimizer::Muon:
       break;
   }
@@ -169,7 +178,8 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
   const Int128 side = std::min(input.rows, input.columns);
   const Int128 numbers = 2 * matrix + 2 * side * side;
   const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
-  const Int128 own = kUpdateBytes * matrix + unit * numbers;
+  const Int128 own =
+      (most ? kUpdateBytes : input.gradient_bytes) * matrix + unit * numbers;
   return most ? std::max(own, tree) : own;
 }
 
@@ -199,21 +209,48 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
 
 namespace {
 
-// torch.optim.AdamW takes roots of its second moments: of all parameters in one
-// list, or of one at a time, which it then divides into a second buffer.
-Int128 roots_of(const OptimizerInput& input, Update update, Keeping answer) {
-  const Int128 steps = answer == Keeping::Eager
-                           ? kUpdateBytes * input.parameters + kScalarBytes
-                           : Int128{0};
-  switch (update) {
-    case Update::Foreach:
-      return steps + input.numbers * input.moment_bytes;
-    case Update::Fused:
-      return steps;
-    case Update::Loop:
-      break;
+// How many copies of the numbers that they update PyTorch's optimizers make:
+// of all parameters in one list, by the estimate and at most, and of the
+// largest one.
+struct TorchUpdate {
+  Optimizer optimizer;
+  bool of_moments;  // in their type, rather than the gradients'
+  std::array<int64_t, 2> list;
+  std::array<int64_t, 2> one;
+};
+constexpr std::array<TorchUpdate, 5> kTorchUpdates = {
+    {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
+     {Optimizer::Lion, true, {2, 2}, {2, 2}},
+     {Optimizer::Sgd, false, {0, 1}, {0, 2}},
+     {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},
+     {Optimizer::Adafactor, false, {1, 1}, {1, 2}}}};
+Int128 torch_temporaries(const OptimizerInput& input,
+                         std::optional<Update> asked, Keeping answer) {
+  if (input.optimizer == Optimizer::None) return 0;
+  if (input.optimizer == Optimizer::Muon) {
+    return optimizer_temporaries(input, Keeping::Fused);
   }
-  return steps + 2 * input.largest * input.moment_bytes;
+  const TorchUpdate& of = *std::ranges::find(kTorchUpdates, input.optimizer,
+                                             &TorchUpdate::optimizer);
+  const bool is_adafactor = input.optimizer == Optimizer::Adafactor;
+  const bool is_lion = input.optimizer == Optimizer::Lion;
+  Update update = asked.value_or(is_adafactor ? Update::Loop : Update::Foreach);
+  // There is no fused Adafactor, and no Lion over lists.
+  const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
+  if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
+  const bool most = answer == Keeping::Eager;
+  Int128 small = most ? kUpdateBytes * input.parameters + kScalarBytes : 0;
+  if (update == Update::Fused) return small;
+  if (most && is_adafactor) small += input.state;
+  const int64_t unit =
+      of.of_moments ? input.moment_bytes : input.gradient_bytes;
+  if (update == Update::Foreach) {
+    return small + input.numbers * unit * of.list.at(most ? 1 : 0);
+  }
+  const Int128 own = input.largest * unit * of.one.at(most ? 1 : 0);
+  if (!most || !is_adafactor) return small + own;
+  const int64_t copies = unit < kUpdateBytes ? kNarrowCopies : kFloatCopies;
+  return small + std::max(own, input.largest * kUpdateBytes * copies);
 }
 
 }  // namespace
@@ -221,7 +258,8 @@ Int128 roots_of(const OptimizerInput& input, Update update, Keeping answer) {
 Int128 update_temporaries(std::span<const OptimizerInput> groups,
                           const FrameworkDef& framework,
                           std::optional<Update> update, Int128 state,
-                          Int128 numbers, Keeping answer) {
+                          Int128 numbers, int64_t gradient_bytes,
+                          Keeping answer) {
   Int128 elements = 0;
   for (const OptimizerInput& each : groups) elements += each.elements;
   Int128 most = 0;
@@ -232,12 +270,13 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
     }
     each.state = state;
     each.numbers = numbers;
-    if (answer == Keeping::Fused && elements > 0) {
+    each.gradient_bytes = gradient_bytes;
+    if (answer != Keeping::Eager && elements > 0) {
       each.numbers = numbers * each.elements / elements;
     }
-    const bool is_torch = update && each.optimizer == Optimizer::AdamW;
-    most = std::max(most, is_torch ? roots_of(each, *update, answer)
-                                   : optimizer_temporaries(each, answer));
+    most = std::max(most, update || framework.update
+                              ? torch_temporaries(each, update, answer)
+                              : optimizer_temporaries(each, answer));
   }
   return most;
 }
@@ -314,6 +353,45 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
     shapes.outside += Int128{each.first} * each.second;
   }
   return shapes;
+}
+
+bool pads_heads(const Manifest& manifest, const Plan& plan,
+                const StateOptions& state) {
+  Int128 degree = 1;
+  for (const Axis& axis : plan.mesh.axes()) {
+    degree *= is_gathered_for_use(axis.name, state) ? 1 : axis.size;
+  }
+  const Facts& facts = manifest.facts;
+  const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
+  return degree > 1 && (heads == 0 || heads % degree != 0);
+}
+
+OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
+                                   size_t step, int64_t gradient_bytes,
+                                   Int128 let_go) {
+  OutsideGradients result;
+  for (const OutsideWeight& of : weights) {
+    const Int128 bytes = of.numbers * gradient_bytes;
+    if (bytes == 0 || step > of.step) continue;
+    size_t first = of.step;
+    bool is_last = true;
+    bool reads = false;
+    for (const OutsideWeight& other : weights) {
+      if (other.weight != of.weight) continue;
+      first = std::min(first, other.step);
+      is_last = is_last && other.step <= of.step;
+      reads = reads || other.step == step;
+    }
+    if (!is_last) continue;
+    if (step == of.step) {
+      result.moving += std::max(bytes - let_go, Int128{0});
+    } else if (step < first || first == of.step) {
+      result.done += bytes;
+    } else {
+      result.moving += reads ? 3 * bytes : bytes;
+    }
+  }
+  return result;
 }
 
 LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,

@@ -26,12 +26,19 @@
 //   torch.distributed.pipelining (stage.py): a stage has a buffer for what it
 //     receives of every micro-batch, forward and backward, and keeps what it
 //     sent until its backward.
-//   torch.optim: foreach=True, the default, makes a tree of temporaries as
-//     large as one moment (_multi_tensor_adam's square roots), or as the
+//   torch.optim: foreach=True, the default of most, makes a tree of temporaries
+//     as large as one moment (_multi_tensor_adam's square roots), or as the
 //     gradients; one parameter after the other takes up to three of the
-//     largest; fused none. Muon orthogonalises one matrix after the other: its
-//     update, and in 16 bits X, the next X and two products of X with itself;
-//     so does optax.contrib.muon, in the gradients' type. Recorded in
+//     largest, of which one is the last parameter's, which Python still names;
+//     fused none. SGD makes none but where it decays weights, which are then
+//     added to a copy of the gradients. Adafactor runs a parameter at a time
+//     unless it is told otherwise: one product of rows and columns, in the
+//     gradients' type. That of transformers (optimization.py) computes in
+//     float32, with copies of a gradient and a weight that are not. Lion
+//     (lion_pytorch) makes a copy of a moment and an update. Muon
+//     orthogonalises one matrix after the other: its update, and in 16 bits X,
+//     the next X and two products of X with itself; so does
+//     optax.contrib.muon, in the gradients' type. Recorded in
 //     tests/data/optimizers.jsonl.
 #pragma once
 
@@ -46,6 +53,7 @@
 #include "base/checked.h"
 #include "core/manifest.h"
 #include "core/plan.h"
+#include "graph/ids.h"
 #include "memory/budget.h"
 #include "memory/state.h"
 
@@ -111,12 +119,13 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer);
 
 struct OptimizerInput {
   Optimizer optimizer = Optimizer::None;
-  Int128 state = 0;          // bytes of a device
-  Int128 numbers = 0;        // that are trained, on a device
-  Int128 largest = 0;        // of these, of one parameter
-  int64_t moment_bytes = 4;  // of a number of its state
-  int64_t parameters = 0;    // that are trained
-  Int128 elements = 0;       // of these, whole
+  Int128 state = 0;            // bytes of a device
+  Int128 numbers = 0;          // that are trained, on a device
+  Int128 largest = 0;          // of these, of one parameter
+  int64_t moment_bytes = 4;    // of a number of its state
+  int64_t gradient_bytes = 4;  // of a number of a gradient
+  int64_t parameters = 0;      // that are trained
+  Int128 elements = 0;         // of these, whole
   // Of the largest matrix that is trained, whole: rows and columns.
   Int128 rows = 0;
   Int128 columns = 0;
@@ -135,12 +144,14 @@ std::vector<OptimizerInput> group_optimizers(const Manifest& manifest,
 // In the step of one optimizer.
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
 // In the steps of all groups' optimizers, one after the other, of a device that
-// holds this state and gradients of so many numbers. What of these belongs to
-// a group is estimated by its part of the model; the most takes all.
+// holds this state and gradients of so many numbers of so many bytes. What of
+// these belongs to a group is estimated by its part of the model; the most
+// takes all. `update` is what was asked for.
 Int128 update_temporaries(std::span<const OptimizerInput> groups,
                           const FrameworkDef& framework,
                           std::optional<Update> update, Int128 state,
-                          Int128 numbers, Keeping answer);
+                          Int128 numbers, int64_t gradient_bytes,
+                          Keeping answer);
 
 // Per parameter, whether tokens are multiplied with it: a matrix, or experts'
 // that are stacked; no table of which rows are read alone, and no router.
@@ -170,6 +181,30 @@ struct LayerWeights {
 LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
                            const std::vector<int64_t>& layer_of,
                            const std::vector<bool>& frozen);
+
+// Whether XLA pads and cuts heads, which axes do not divide and are whole here.
+bool pads_heads(const Manifest& manifest, const Plan& plan,
+                const StateOptions& state);
+
+// The largest trained weight that a step outside of layers reads.
+struct OutsideWeight {
+  size_t step = 0;
+  ValueId weight;
+  Int128 numbers = 0;  // on a device, as it is stored
+};
+// Bytes of the gradients of such weights in the backward of a step, as
+// PyTorch's autograd makes them: that of a table which several steps read waits
+// for the others, and each sum of two is a third. `done` are those that no
+// earlier step adds to. Of the gradient of the step itself, what `let_go` of
+// before makes room for is not counted.
+struct OutsideGradients {
+  Int128 done = 0;
+  Int128 moving = 0;
+};
+// `weights` are in the order of their steps.
+OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
+                                   size_t step, int64_t gradient_bytes,
+                                   Int128 let_go);
 
 // Numbers of one weight of each shape, on a device, of those that are trained
 // and multiplied with: of experts that are stacked one each, of the vocabulary

@@ -18,6 +18,7 @@ std::vector<FrameworkDef> make_frameworks() {
   // gradients of both.
   any.loss = {{{1, 0}, {2, 1}, {2, 3}}};
   any.whole_gradients = {false, false, true};
+  any.adds_whole_gradients = {false, false, true};
   any.gathers_outside = true;
   // torchtitan's FSDP2 (reshard_after_forward) with
   // torch.distributed.pipelining (backward_maybe_with_nosync).
@@ -75,6 +76,7 @@ std::vector<FrameworkDef> make_frameworks() {
   // At most, the logits stay beside their copy.
   jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
   jax.whole_gradients = {false, true, true};
+  jax.adds_whole_gradients = {false, true, true};
   jax.stacks_gradients = true;
   jax.fuses_updates = true;
   jax.silu_steps = any.silu_steps;

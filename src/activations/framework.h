@@ -40,7 +40,11 @@
 //                are not
 //   workspaces   of cuBLAS, as above
 //   gradients    let go of before a step (zero_grad(set_to_none=True)), so that
-//                none are there when backward begins
+//                none are there when backward begins; of several micro-batches
+//                all but the first find all of them, and autograd adds to each
+//                as soon as it has made another one
+//   tables       one that is embedding and head has a gradient that waits from
+//                one to the other, a second one and their sum
 //   optimizer    foreach: a tree of temporaries; fused: none
 //
 // Of JAX, whose step is one program of XLA, parameters and state donated,
@@ -48,7 +52,8 @@
 //
 //   loss         of logits that are cast, softmax and gradient are fused: a
 //                copy in float32 and its gradient
-//   gradients    of stacked layers are whole from the beginning of the loop
+//   gradients    of stacked layers are whole from the beginning of the loop; a
+//                loop over micro-batches adds them up beside these
 //   optimizer    what is element by element is fused into the update
 //   silu         jax.nn.silu is x * sigmoid(x): the sigmoid and its derivative
 //                are kept beside x, where nothing is computed again
@@ -159,6 +164,8 @@ struct FrameworkDef {
   std::array<bool, kKeepings> keeps_stages{};
   // Gradients of all that is trained are there from the beginning.
   Ends<bool> whole_gradients{};
+  // Of several micro-batches, each makes all gradients before they are added.
+  Ends<bool> adds_whole_gradients{};
   // Those of all layers are, while one runs: stacks that a loop writes into.
   bool stacks_gradients = false;
   // Classes of transformers are known by what they run

@@ -108,7 +108,7 @@ class Reading {
       return;
     }
     const Region* region = region_of(i);
-    if (options_.dropout && flows) keep_mask(i);
+    if (options_.dropout.any() && flows) keep_mask(i);
     if (region != nullptr && is_fused(*region)) return read_fused(i, *region);
     if (!flows) return;
     read_alone(i);
@@ -220,21 +220,20 @@ class Reading {
 
   // The first product of an adapter reads its input as PEFT makes it, for each
   // module anew: a copy in the dtype of the adapter, or what dropout leaves of
-  // that, with a mask. At most, all of it and the input.
+  // that, with a mask. Nothing else of it reads the input.
   void keep_adapter_input(InstructionId i, BackwardReads& found) const {
     if (keeping_ == Keeping::Least) return;
     const auto& operands = view_.at(i).operands;
     if (!view_.has_gradient(operands[1])) return;
-    const bool eager = keeping_ == Keeping::Eager;
     const int64_t unit =
         std::max(options_.element_bytes, options_.adapter_bytes);
     const bool wider = unit > options_.element_bytes;
-    if (!wider && !options_.dropout) return;
-    const int64_t copied = wider && (eager || !options_.dropout) ? unit : 0;
-    const int64_t dropped = options_.dropout ? unit + 1 : 0;
-    found.extra.add(local_elements(view_, operands[0]) * (copied + dropped),
+    const bool drops = options_.dropout.adapters;
+    if (!wider && !drops) return;
+    found.extra.add(local_elements(view_, operands[0]) *
+                        (unit + (drops ? mask_bytes(unit) : 0)),
                     view_.reg(operands[0]));
-    if (!eager) std::erase(found.registers, operands[0]);
+    std::erase(found.registers, operands[0]);
   }
 
   // Whether the gradient of another operand is asked for: of a product with a
@@ -248,9 +247,13 @@ class Reading {
     return false;
   }
 
-  // A byte per number that may be dropped; the least is to draw them again. Of
+  int64_t mask_bytes(int64_t unit) const {
+    return options_.dropout.wide_masks ? unit : 1;
+  }
+
+  // Keeps the masks of what may be dropped; the least is to draw them again. Of
   // scores also what is left of them: their product reads that, and softmax
-  // what it gave.
+  // what it gave. So it is behind an activation that reads its own result.
   void keep_mask(InstructionId i) {
     if (keeping_ == Keeping::Least) return;
     const RegisterId result = view_.at(i).result;
@@ -258,15 +261,22 @@ class Reading {
     const bool probabilities = is_of(i, Region::Kind::Softmax) &&
                                region_of(i)->weights &&
                                view_.at(i).node == region_of(i)->nodes.back();
-    if (view_.value(result).is_step() ||
-        !(probabilities || part == "attn.output" || part == "cross.output" ||
-          part == "mlp.output" || part.ends_with("embedded"))) {
-      return;
-    }
+    const Dropout& drops = options_.dropout;
+    const bool hidden = part == "mlp.hidden" && drops.hidden;
+    const bool dropped =
+        probabilities ? drops.scores
+        : part == "attn.output" || part == "cross.output"
+            ? drops.attention
+            : hidden || (part == "mlp.output" && drops.mlp) ||
+                  (part.ends_with("embedded") && drops.embeddings);
+    if (view_.value(result).is_step() || !dropped) return;
     // Under torch.autocast the rounded rest is counted as a product's cast.
-    const bool keeps_rest = probabilities && view_.wide.empty();
+    const bool keeps_rest =
+        (probabilities || (hidden && view_.op(i).gradient.result)) &&
+        view_.wide.empty();
+    const int64_t unit = options_.element_bytes;
     reads[i].extra.add(local_elements(view_, result) *
-                           (keeps_rest ? 1 + options_.element_bytes : 1),
+                           (mask_bytes(unit) + (keeps_rest ? unit : 0)),
                        view_.reg(result));
   }
 
@@ -357,8 +367,9 @@ class Reading {
     if (options_.softmax_in_float32 && region.weights && view_.wide.empty() &&
         region.kind == Region::Kind::Softmax) {
       // With dropout, its result is kept in place of the rounded ones.
-      const int64_t unit =
-          options_.dropout ? kFloatBytes - options_.element_bytes : kFloatBytes;
+      const int64_t unit = options_.dropout.scores
+                               ? kFloatBytes - options_.element_bytes
+                               : kFloatBytes;
       found.extra.add(local_elements(view_, result) * unit, view_.reg(result));
     } else if (region.kind != Region::Kind::Norm) {
       found.registers.push_back(result);

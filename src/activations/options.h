@@ -20,6 +20,23 @@ enum class AttentionKind : uint8_t {
   Scores,  // scores are held, of all queries and keys
 };
 
+// What of a model is dropped out as it trains.
+struct Dropout {
+  bool embeddings = false;
+  bool attention = false;  // what attention adds to the stream
+  bool mlp = false;        // the same of an MLP
+  bool hidden = false;     // what an MLP's activation gives
+  bool scores = false;     // of attention, where they are held
+  bool adapters = false;   // the inputs of adapters
+  // A mask is in the dtype of what it drops, rather than a byte per number.
+  bool wide_masks = false;
+
+  bool operator==(const Dropout&) const = default;
+  bool any() const {
+    return embeddings || attention || mlp || hidden || scores || adapters;
+  }
+};
+
 struct SegmentOptions {
   int64_t element_bytes = 2;  // of activations
   // The answers in which activations are float32 in place of a narrower dtype.
@@ -33,8 +50,7 @@ struct SegmentOptions {
   std::optional<AttentionKind> attention_at_most;
   double expert_factor = 1;  // places of an expert per token that it gets
   int64_t loss_tiles = 1;    // parts in which logits are computed
-  // Of embeddings, of what attention and MLP add, of scores that are held.
-  bool dropout = false;
+  Dropout dropout;
   // Fused softmax makes its gradient in place (Megatron-LM's kernels).
   bool softmax_in_place = false;
   // No kernel fuses operations, for certain: every answer counts each of them.
@@ -126,6 +142,8 @@ struct StepOptions {
   Kernels kernels = Kernels::Any;
   const FrameworkDef* framework = &frameworks().front();
   std::optional<Update> update;  // default: the framework's
+  // Default: as the config says, where classes of transformers are known.
+  std::optional<bool> drops_out;
 };
 
 }  // namespace shardplan

@@ -459,6 +459,29 @@ void find_casts(const ProgramView& view, std::vector<Segment>& segments) {
   }
 }
 
+void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
+  std::map<ValueId, Int128> stored;
+  for (const InstructionId i : view.instructions()) {
+    const RegisterId result = view.at(i).result;
+    if (view.at(i).kind == Instruction::Kind::Load && view.reg(result).weight &&
+        view.has_gradient(result)) {
+      stored[view.reg(result).value] = local_elements(view, result);
+    }
+  }
+  for (const InstructionId i : view.instructions()) {
+    if (!view.computes(i) || view.is_layer(view.segment(i))) continue;
+    Segment& segment = segments[static_cast<size_t>(view.segment(i))];
+    for (const RegisterId operand : view.at(i).operands) {
+      const auto found = stored.find(view.root(operand).value);
+      if (found == stored.end() || found->second <= segment.weight_numbers) {
+        continue;
+      }
+      segment.weight = found->first;
+      segment.weight_numbers = found->second;
+    }
+  }
+}
+
 }  // namespace
 
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
@@ -504,6 +527,7 @@ std::vector<Segment> segments_of(const Program& program,
   }
   find_scores(view, options, segments);
   if (options.autocast) find_casts(view, segments);
+  find_weights(view, segments);
   for (size_t s = 0; s < segments.size(); ++s) {
     order_ways(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));
@@ -521,7 +545,7 @@ std::vector<Segment> segments_of(const Program& program,
     // kernels or without.
     SegmentOptions bare = options;
     bare.adapter_bytes = 0;
-    bare.dropout = false;
+    bare.dropout = {};
     std::vector<Segment> least = segments_of(program, bare, remat);
     for (size_t s = 0; s < segments.size(); ++s) {
       take(memory_of(segments[s], Keeping::Least),

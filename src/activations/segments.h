@@ -63,6 +63,10 @@ struct Segment {
   Int128 scores = 0;
   // Numbers of the weights that torch.autocast casts for products.
   Int128 cast_weights = 0;
+  // Outside of layers, the largest trained weight that it reads: numbers on a
+  // device, as it is stored.
+  ValueId weight;
+  Int128 weight_numbers = 0;
   std::array<SegmentMemory, kKeepings> memory;
 };
 

@@ -280,7 +280,7 @@ std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
   add_part(fused, "layers.*.routed", of.routed * own);
   add_part(fused, "layers.*.states", of.states * kFloatBytes);
   if (scores) add_part(fused, "layers.*.scores", of.scores * own * 2);
-  if (how.dropout) {
+  if (how.dropout.any()) {
     add_part(fused, "layers.*.dropout",
              of.input * 2 + (scores ? of.scores : Int128{0}));
   }
@@ -300,7 +300,7 @@ std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
   if (scores) {
     add_part(eager, "layers.*.scores", of.scores * (3 * own + 2 * kFloatBytes));
   }
-  if (how.dropout) {
+  if (how.dropout.any()) {
     add_part(eager, "layers.*.dropout",
              of.input * (4 + 2 * own) +
                  (scores ? of.scores * (2 + own) : Int128{0}));
@@ -431,10 +431,10 @@ Segment ShapeReader::around(bool before) const {
   SegmentMemory& fused = segment.memory[1];
   SegmentMemory& eager = segment.memory[2];
   if (before) {
-    add_part(fused, "embedding", how.dropout ? stream : Int128{0});
+    add_part(fused, "embedding", how.dropout.any() ? stream : Int128{0});
     add_part(eager, "embedding",
              stream * (3 * own + kFloatBytes) +
-                 (how.dropout ? stream * (2 + own) : Int128{0}));
+                 (how.dropout.any() ? stream * (2 + own) : Int128{0}));
     add_part(eager, "outside of layers", outer * own * 3);
   } else {
     add_part(fused, "norm behind layers", stream * own * 2);

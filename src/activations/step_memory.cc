@@ -2,6 +2,7 @@
 #include "activations/step_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "activations/buffers.h"
 #include "activations/segments.h"
 #include "base/checked.h"
-#include "memory/zero.h"
 
 namespace shardplan {
 namespace {
@@ -87,10 +87,7 @@ class StepMaker {
         if (input_.budget.stages) by_stage.push_back(std::move(own));
       }
     }
-    std::stable_sort(by_stage.begin(), by_stage.end(),
-                     [](const StageBracket& a, const StageBracket& b) {
-                       return a.stage < b.stage;
-                     });
+    std::ranges::stable_sort(by_stage, {}, &StageBracket::stage);
     for (const Int128 bytes : host_) {
       if (bytes > std::numeric_limits<int64_t>::max()) {
         return diags.error(Code::MemoryBudget, {},
@@ -135,19 +132,6 @@ class StepMaker {
     return segment.memory.at(eager ? way(answer) : answer).loss;
   }
   const FrameworkDef& framework() const { return *options_.framework; }
-  // XLA pads and cuts heads that axes do not divide, which are whole here.
-  bool pads_heads() const {
-    if (!framework().stacks_gradients) return false;
-    Int128 degree = 1;
-    for (const Axis& axis : input_.plan.mesh.axes()) {
-      const bool gathered =
-          is_gathered_for_use(axis.name, input_.options.state);
-      degree *= gathered ? 1 : axis.size;
-    }
-    const Facts& facts = input_.manifest.facts;
-    const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
-    return degree > 1 && (heads == 0 || heads % degree != 0);
-  }
   // Bytes of numbers in the dtype of activations, as this answer has them.
   Int128 widened(Int128 bytes, size_t answer) const {
     const SegmentOptions& segments = options_.segments;
@@ -458,7 +442,12 @@ class StepMaker {
   // layers, in the dtype that is computed with.
   Int128 gradients_at(const Step& step, Int128 behind, Int128 weights,
                       Int128 all, Keeping keeping) const {
-    if (keeps_gradients(keeping) || all == 0) return all;
+    if (keeps_gradients(keeping) || all == 0) {
+      const bool twice =
+          options_.microbatches > 1 && !input_.budget.stages &&
+          framework().adds_whole_gradients.at(static_cast<size_t>(keeping));
+      return twice ? 2 * all : all;
+    }
     if (weights == 0) return 0;
     const bool stacked = framework().stacks_gradients && !pads_heads_;
     if (!stacked || step.layer < 0) return all * behind / weights;
@@ -481,7 +470,17 @@ class StepMaker {
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
     Int128 weights = weights_.others;
-    for (const Step& step : own) {
+    const bool counts_tables =
+        framework().runs_classes &&
+        device.bytes[index_of(Category::Gradients)] > 0 &&
+        (options_.segments.is_eager || k > 0);
+    std::vector<OutsideWeight> outside;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Step& step = own[i];
+      const Segment& of = plain_[step.segment];
+      if (step.layer < 0 && counts_tables) {
+        outside.push_back({i, of.weight, of.weight_numbers});
+      }
       weights += step.weights;
       if (!step.saves) continue;
       others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
@@ -516,6 +515,7 @@ class StepMaker {
       running += plain_of(step, k).memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
+      const Int128 all_gradients = gradients;
       behind -= step.weights;
       const bool adds = options_.segments.is_eager && k == 2;
       gradients = gradients_at(step, behind + (adds ? step.weights : Int128{0}),
@@ -527,10 +527,6 @@ class StepMaker {
             stream_ * framework().sums.at(k) + layer_copies(step, k);
       }
       parts[kBuffers] += casts;
-      if (options_.segments.is_eager && k == 2 && i == 0) {
-        // A table that is also the head has two gradients, and their sum.
-        parts[kBuffers] += 3 * weights_.largest;
-      }
       if (options_.segments.autocast) {
         // Casts of weights, kept until their backward or to forward's end.
         const Int128 own_cast =
@@ -555,6 +551,11 @@ class StepMaker {
       }
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, parts);
+      // The gradient of a head is made when the loss has let go of its own.
+      const OutsideGradients tables = outside_gradients(
+          outside, i, reduction_.gradient_bytes, parts[kLogitRow]);
+      parts[kBuckets] += tables.moving;
+      gradients = std::min(gradients + tables.done, all_gradients);
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
@@ -563,6 +564,9 @@ class StepMaker {
       offer(parts, static_cast<int64_t>(i));
       if (loss_apart) {
         parts[kActivations] += headward - memory.saved;
+        parts[kBuckets] +=
+            outside_gradients(outside, i, reduction_.gradient_bytes, 0).moving -
+            tables.moving;
         parts[kLogitRow] =
             logits_as(segment_of(step, k), options_.segments, {1, 0});
         offer(parts, static_cast<int64_t>(i));
@@ -581,11 +585,10 @@ class StepMaker {
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
     end[kTemporaries] = update_temporaries(
-        optimizers_, framework(),
-        options_.update ? options_.update : framework().update,
+        optimizers_, framework(), options_.update,
         end[index_of(Category::OptimizerState)],
         end[index_of(Category::Gradients)] / reduction_.gradient_bytes,
-        keeping);
+        reduction_.gradient_bytes, keeping);
     if (keeping == Keeping::Eager) {
       end[kActivations] = input_.tokens * kTokenBytes;  // that it began with
       end[kPipeline] = std::max(between, Int128{0});
@@ -634,9 +637,7 @@ class StepMaker {
       add(name, name == kLogits ? logits_in(segment_of(at, k), k) : bytes,
           false);
     }
-    std::stable_sort(
-        rows.begin(), rows.end(),
-        [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(rows, std::greater<>(), &AliveRow::bytes);
     if (rows.size() > kMostAlive) rows.resize(kMostAlive);
     return rows;
   }
@@ -652,14 +653,8 @@ class StepMaker {
     }
     result.offloads =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
-    result.rows =
-        bracket_rows(parts, {.workspaces = framework().workspaces.back() > 0,
-                             .dequantised = input_.dequantised > 0,
-                             .fp8 = options_.segments.fp8 != nullptr,
-                             .more_buffers = framework().buffers_gradients ||
-                                             framework().slices_kept.back() ||
-                                             options_.segments.autocast,
-                             .offloads = result.offloads});
+    result.rows = bracket_rows(parts, framework(), options_.segments,
+                               input_.dequantised > 0, result.offloads);
     result.is_eager = options_.segments.is_eager;
     result.repeats = !options_.remat.is_none();
     result.widened = widenings(parts, options_.segments);
@@ -678,7 +673,9 @@ class StepMaker {
   LayerWeights weights_;
   WeightCasts casts_;
   WeightShapes shapes_;
-  bool pads_heads_ = pads_heads();
+  bool pads_heads_ =
+      framework().stacks_gradients &&
+      pads_heads(input_.manifest, input_.plan, input_.options.state);
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
   Int128 most_of_layer_ = 0;

@@ -91,6 +91,10 @@ class PlanJudge {
   std::optional<Serving> serving(const Candidate& candidate,
                                  Diagnostics& diags) const;
 
+  // With the bytes of the model's activations, and what is known of who runs it
+  // (StepModel::sized). REQUIRES: a training step is judged.
+  StepOptions step_of(const Candidate& candidate) const;
+
   // Exact: the budget with these fits, with one more it does not. `budget` is
   // that of the candidate. Empty without a cache or a limit.
   std::optional<WorkloadHeadroom> headroom(const Candidate& candidate,
@@ -116,7 +120,6 @@ class PlanJudge {
                                 Diagnostics& diags) const;
   static BudgetOptions options_of(const Candidate& candidate,
                                   const HeldInput& held);
-  StepOptions step_of(const Candidate& candidate) const;  // sized
   Workload workload_of(const Candidate& candidate) const;
   // The input for the candidate's optimizer. Null, with the reason reported, if
   // its state cannot be placed.

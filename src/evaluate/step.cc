@@ -201,6 +201,13 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
         std::max(step.segments.adapter_bytes, byte_count(1, dtype).value_or(0));
   }
   step.segments.autocast = state.autocast;
+  if (step.drops_out.value_or(false)) {
+    step.segments.dropout = {.embeddings = true,
+                             .attention = true,
+                             .mlp = true,
+                             .scores = true,
+                             .adapters = true};
+  }
   step.segments.loss = framework.loss;
   step.segments.softmax_in_place = framework.softmax_in_place;
   step.segments.native_kernels = framework.native_kernels;

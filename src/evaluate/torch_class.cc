@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/words.h"
+#include "model/config_classes.h"
+#include "model/config_reader.h"
 
 namespace shardplan {
 namespace {
@@ -38,6 +40,112 @@ constexpr std::array<std::string_view, 14> kRecurrent = {
     "bamba",      "falcon_h1", "gla",   "hybrid",     "jamba",
     "lfm",        "linear",    "mamba", "nemotron_h", "qwen3_5",
     "qwen3_next", "recurrent", "rwkv",  "xlstm"};
+
+// Keys of a config that say how much is dropped out, by what it is dropped of:
+// architectures, embeddings, what attention adds, what an MLP adds, what its
+// activation gives, scores. Others drop scores alone, if anything.
+struct DropoutKeys {
+  std::array<std::string_view, 8> architectures;
+  std::string_view embeddings, attention, mlp, hidden, scores;
+};
+constexpr std::string_view kUsualScores = "attention_dropout";
+constexpr std::array<DropoutKeys, 15> kDropoutKeys = {
+    {{{"gpt2", "gpt_bigcode", "gptj", "codegen"},
+      "embd_pdrop",
+      "resid_pdrop",
+      "resid_pdrop",
+      "",
+      "attn_pdrop"},
+     {{"phi"}, "embd_pdrop", "resid_pdrop", "resid_pdrop", "", kUsualScores},
+     {{"phi3", "phimoe"}, "", "resid_pdrop", "resid_pdrop", "", kUsualScores},
+     {{"gpt_neo"},
+      "embed_dropout",
+      "resid_dropout",
+      "resid_dropout",
+      "",
+      kUsualScores},
+     {{"gpt_neox"},
+      "hidden_dropout",
+      "hidden_dropout",
+      "hidden_dropout",
+      "",
+      kUsualScores},
+     {{"bloom", "falcon"},
+      "",
+      "hidden_dropout",
+      "hidden_dropout",
+      "",
+      kUsualScores},
+     {{"stablelm", "persimmon"}, "", "", "hidden_dropout", "", kUsualScores},
+     {{"mpt"},
+      "",
+      "attn_config.attn_pdrop",
+      "attn_config.attn_pdrop",
+      "",
+      "attn_config.attn_pdrop"},
+     {{"opt"}, "", "dropout", "dropout", "", kUsualScores},
+     {{"bart", "mbart", "mvp", "pegasus", "plbart", "blenderbot",
+       "blenderbot_small", "whisper"},
+      "dropout",
+      "dropout",
+      "dropout",
+      "activation_dropout",
+      kUsualScores},
+     {{"distilbert"}, "dropout", "", "dropout", "", kUsualScores},
+     {{"bert", "roberta", "data2vec_text", "vit"},
+      "hidden_dropout_prob",
+      "hidden_dropout_prob",
+      "hidden_dropout_prob",
+      "",
+      "attention_probs_dropout_prob"},
+     {{"starcoder2"},
+      "embedding_dropout",
+      "residual_dropout",
+      "residual_dropout",
+      "",
+      kUsualScores},
+     {{"seed_oss"},
+      "",
+      "residual_dropout",
+      "residual_dropout",
+      "",
+      kUsualScores},
+     {{"t5", "umt5"},
+      "dropout_rate",
+      "dropout_rate",
+      "dropout_rate",
+      "dropout_rate",
+      "dropout_rate"}}};
+
+// What the config says, or its class where it says nothing.
+bool drops(const ForwardDefinition& model, std::string_view key) {
+  if (key.empty()) return false;
+  std::optional<Node> value = value_at(model.map(), key);
+  if (!value) {
+    const auto type = model.map().find("model_type");
+    const auto known = type ? find_config_class(type->text()) : nullptr;
+    if (known != nullptr) value = known->default_of(key, false);
+  }
+  return value && value->number().value_or(0) > 0;
+}
+
+Dropout dropout_of(const ForwardDefinition& model) {
+  const auto* const keys =
+      std::ranges::find_if(kDropoutKeys, [&](const DropoutKeys& row) {
+        return contains(row.architectures, model.architecture->name);
+      });
+  Dropout dropout;
+  if (keys == kDropoutKeys.end()) {
+    dropout.scores = drops(model, kUsualScores);
+    return dropout;
+  }
+  dropout.embeddings = drops(model, keys->embeddings);
+  dropout.attention = drops(model, keys->attention);
+  dropout.mlp = drops(model, keys->mlp);
+  dropout.hidden = drops(model, keys->hidden);
+  dropout.scores = drops(model, keys->scores);
+  return dropout;
+}
 
 // Copies that a loss makes of logits: logarithms of probabilities and the
 // gradients of both. Logits are copied to float32 before (ForCausalLMLoss), or
@@ -86,7 +194,11 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
   how.scores_of_grouped_heads = !on_cpu && !is_narrow;
   how.repeats_heads = how.scores_of_grouped_heads;
   how.softmax_in_float32 = is_narrow && name != "gpt_oss";
+  if (!step.drops_out) how.dropout = dropout_of(model);
+  how.dropout.wide_masks = on_cpu;
   choose_attention(name, how);
+  // On a CPU no kernel of attention drops anything out.
+  if (on_cpu && how.dropout.scores) how.attention = AttentionKind::Scores;
   how.autocast_skips_experts = name != "llama4" && name != "llama4_text";
   const auto experts = model_size(model, "experts");
   const auto chosen = model_size(model, "experts_per_token");

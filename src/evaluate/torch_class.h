@@ -14,6 +14,9 @@
 //              does, so that its fallback repeats them and holds the scores. A
 //              CPU repeats them. T5 computes scores itself
 //   softmax    of scores that are held: in float32, then rounded
+//   dropout    in training, of what the class drops at rates of its config that
+//              are not zero. A GPU keeps a byte per number (native_dropout), a
+//              CPU a number; kernels of attention keep their seed alone
 //   loss       ForCausalLM and LMHeadModel copy logits to float32
 //              (ForCausalLMLoss), encoders with a masked head and models with
 //              an encoder and a decoder compute it in the logits' dtype

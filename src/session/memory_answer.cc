@@ -23,8 +23,27 @@ std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
   return text;
 }
 
-std::string workload_text(const AskedMemory& asked, const Steps& steps,
-                          const Mesh& mesh, DType dtype) {
+// What is dropped out, and who says so.
+std::string dropout_text(const Dropout& dropout,
+                         const std::optional<bool>& asked) {
+  if (!dropout.any()) return asked ? "; no dropout" : "";
+  std::vector<std::string> parts;
+  const auto add = [&](bool is_there, std::string_view name) {
+    if (is_there) parts.emplace_back(name);
+  };
+  add(dropout.embeddings, "embeddings");
+  add(dropout.attention, "attention");
+  add(dropout.mlp, "MLPs");
+  add(dropout.hidden, "their activations");
+  add(dropout.scores, "scores");
+  add(dropout.adapters, "adapters");
+  return "; dropout of " + joined(parts, ", ", " and ") +
+         (asked ? "" : ", as the config says");
+}
+
+// `sized` is the step with what is known of who runs it.
+std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
+                          const Steps& steps, const Mesh& mesh, DType dtype) {
   const StepOptions& step = asked.step;
   const Workload& workload = *asked.workload;
   const Steps::Pass pass = steps.pass_of(workload, step.microbatches);
@@ -44,7 +63,7 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
   text += casts ? "; products in " : "; activations in ";
   text += std::string(dtype_name(dtype)) + (casts ? " (autocast)" : "") +
           "; remat " + remat_text(step.remat) + "; " +
-          (step.segments.attention == AttentionKind::Flash
+          (sized.segments.attention == AttentionKind::Flash
                ? "flash attention"
                : "scores of attention held");
   if (step.framework != &frameworks().front()) {
@@ -59,7 +78,7 @@ std::string workload_text(const AskedMemory& asked, const Steps& steps,
   if (step.segments.fp8 != nullptr) {
     text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";
   }
-  if (step.segments.dropout) text += "; masks of dropout";
+  text += dropout_text(sized.segments.dropout, step.drops_out);
   if (step.segments.loss_tiles > 1) {
     text += "; loss in " + plural(step.segments.loss_tiles, "part");
   }
@@ -114,7 +133,7 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
     answer.left_out = in.judge.report_shapes({}, diags);
   }
   report_bracket(in, budget, judged->bracket, host, diags);
-  answer.workload = workload_text(memory, steps, mesh,
+  answer.workload = workload_text(memory, in.judge.step_of({}), steps, mesh,
                                   model.activation_dtype(memory.options.state));
   if (answer.from == BracketSource::Shapes) {
     answer.workload += "; from the shapes of weights";

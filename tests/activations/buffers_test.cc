@@ -172,8 +172,7 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
   const FrameworkDef& any = *find_framework("any");
   const FrameworkDef& torch = *find_framework("torch");
   const auto held = [&](const FrameworkDef& framework, Keeping answer) {
-    return update_temporaries(groups, framework, framework.update, 80'000,
-                              10'000, answer);
+    return update_temporaries(groups, framework, {}, 80'000, 10'000, 4, answer);
   };
   const Int128 muon = optimizer_temporaries(groups[0], Keeping::Fused);
   CHECK(muon > 0);
@@ -189,7 +188,7 @@ TEST_CASE("buffers: optimizers of groups update one after the other") {
     OptimizerInput one = groups[1];
     one.moment_bytes = moment_bytes;
     return update_temporaries(std::span(&one, 1), torch, update, 80'000, 10'000,
-                              Keeping::Fused);
+                              4, Keeping::Fused);
   };
   CHECK(adamw(Update::Foreach, 4) == 40'000);
   CHECK(adamw(Update::Foreach, 2) == 20'000);

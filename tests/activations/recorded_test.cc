@@ -201,7 +201,7 @@ TEST_CASE("brackets hold what PyTorch keeps of what is trained alone") {
     options.attention = recorded.at("attention") == "eager"
                             ? AttentionKind::Scores
                             : AttentionKind::Flash;
-    options.dropout = name.find("dropout") != std::string::npos;
+    options.dropout.adapters = name.find("dropout") != std::string::npos;
     if (!recorded.at("adapters").is_null()) {
       ++adapted;
       for (const auto& [parameter, type] : recorded.at("parameters").items()) {

@@ -87,7 +87,7 @@ StepOptions options_of(const Trial& trial) {
   const auto remat = read_remat(trial.remat, diags);
   REQUIRE_MESSAGE(remat, testing::messages(diags));
   step.remat = *remat;
-  step.segments.dropout = trial.dropout;
+  step.segments.dropout.mlp = trial.dropout;
   if (trial.scores) step.segments.attention = AttentionKind::Scores;
   return step;
 }

@@ -73,7 +73,7 @@ TEST_CASE("a layer of Llama keeps what its kernels read") {
 TEST_CASE("masks of dropout take a byte") {
   const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
   SegmentOptions masks;
-  masks.dropout = true;
+  masks.dropout = {true, true, true, false, true};
   CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
             saved_by_layer(*all, {}, {}, Keeping::Fused) ==
         2 * 64 * kTokens);
@@ -100,7 +100,7 @@ TEST_CASE("scores that are dropped are held twice, with a mask") {
   SegmentOptions scores;
   scores.attention = AttentionKind::Scores;
   SegmentOptions masks = scores;
-  masks.dropout = true;
+  masks.dropout = {true, true, true, false, true};
   CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
             saved_by_layer(*all, scores, {}, Keeping::Fused) ==
         2 * 64 * kTokens + 3 * 4 * 4 * 16 * 16);

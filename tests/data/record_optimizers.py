@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records what PyTorch's optimizers hold for a moment while they step.
 
-    pip install torch
+    pip install torch transformers==5.24.0 lion-pytorch
     OMP_NUM_THREADS=1 python tests/data/record_optimizers.py tests/data/optimizers.jsonl
 
-A few matrices and vectors of float32, and their gradients, on the CPU; the second step
-is measured, when state is there. A line of optimizers.jsonl:
+A few matrices and vectors, and their gradients, on the CPU; the second step is measured,
+when state is there. A line of optimizers.jsonl:
 
-- `name`, `optimizer` as `--optimizer` calls it, `way` (`foreach`, `fused`, `single`),
-  `shapes`, `version` of torch
+- `name`, `optimizer` as `--optimizer` calls it, `way` (`foreach`, `fused`, `single`; of
+  Adafactor also `transformers`, its own), `decay` of weights, `clipped` before the step,
+  `dtype` of parameters and gradients, `shapes`, `version` of torch
 - `gradients` and `state`, bytes of these (without counters of steps)
 - `temporaries`: the most that storages take at once that operations of the step made
   and that are not state afterwards
@@ -16,11 +17,15 @@ is measured, when state is there. A line of optimizers.jsonl:
 What a kernel takes for itself is not seen.
 """
 
+import functools
+import itertools
 import json
 import sys
 import weakref
 
+import lion_pytorch
 import torch
+import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -62,24 +67,22 @@ class Live(TorchDispatchMode):
 
 
 def optimizers():
-    adam = dict(lr=1e-3, weight_decay=0.1)
-    yield "adamw", "foreach", lambda p: torch.optim.AdamW(p, foreach=True, **adam)
-    yield "adamw", "single", lambda p: torch.optim.AdamW(p, foreach=False, **adam)
-    yield "adamw", "fused", lambda p: torch.optim.AdamW(p, fused=True, **adam)
-    sgd = dict(lr=1e-3, weight_decay=0.1)
-    yield "sgd", "foreach", lambda p: torch.optim.SGD(p, foreach=True, **sgd)
-    yield "sgd", "single", lambda p: torch.optim.SGD(p, foreach=False, **sgd)
-    yield "sgd-momentum", "foreach", lambda p: torch.optim.SGD(p, foreach=True, momentum=0.9, **sgd)
-    yield "sgd-momentum", "nesterov", lambda p: torch.optim.SGD(p, foreach=True, momentum=0.9, nesterov=True, **sgd)
-    yield "sgd-momentum", "single", lambda p: torch.optim.SGD(p, foreach=False, momentum=0.9, **sgd)
-    yield "adafactor", "foreach", lambda p: torch.optim.Adafactor(p, lr=1e-3, foreach=True)
-    yield "adafactor", "single", lambda p: torch.optim.Adafactor(p, lr=1e-3, foreach=False)
-    yield "muon", "single", lambda p: torch.optim.Muon([q for q in p if q.dim() == 2], lr=1e-3)
+    """Name, way, decay, and what makes it."""
+    for name, decay, kind, more in (("adamw", 0.1, torch.optim.AdamW, {}), ("sgd", 0, torch.optim.SGD, {}), ("sgd", 0.1, torch.optim.SGD, {}),
+                                    ("sgd-momentum", 0, torch.optim.SGD, dict(momentum=0.9)), ("sgd-momentum", 0.1, torch.optim.SGD, dict(momentum=0.9)),
+                                    ("sgd-momentum", 0.1, torch.optim.SGD, dict(momentum=0.9, nesterov=True))):
+        for way, how in (("foreach", dict(foreach=True)), ("fused", dict(fused=True)), ("single", dict(foreach=False))):
+            yield name, way, decay, functools.partial(kind, lr=1e-3, weight_decay=decay, **more, **how)
+    for way in ("foreach", "single"):
+        yield "adafactor", way, 0, functools.partial(torch.optim.Adafactor, lr=1e-3, foreach=way == "foreach")
+    yield "adafactor", "transformers", 0, functools.partial(transformers.Adafactor, lr=1e-3, relative_step=False, scale_parameter=False)
+    yield "lion", "single", 0, functools.partial(lion_pytorch.Lion, lr=1e-4)
+    yield "muon", "single", 0.1, lambda p: torch.optim.Muon([q for q in p if q.dim() == 2], lr=1e-3)
 
 
-def measure(make, shapes):
+def measure(make, shapes, dtype, clip):
     torch.manual_seed(0)
-    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    parameters = [torch.nn.Parameter(torch.randn(shape, dtype=getattr(torch, dtype))) for shape in shapes]
     optimizer = make(parameters)
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
@@ -89,6 +92,8 @@ def measure(make, shapes):
     trained = [q for group in optimizer.param_groups for q in group["params"]]
     known = {t.untyped_storage().data_ptr() for t in [*parameters, *(q.grad for q in parameters), *state]}
     with Live(known) as live:
+        if clip:
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
     total = lambda tensors: sum(t.untyped_storage().nbytes() for t in tensors)
     return {"gradients": total([q.grad for q in trained]), "state": total(state), "temporaries": live.most}
@@ -96,12 +101,13 @@ def measure(make, shapes):
 
 def main():
     with open(sys.argv[1], "w") as out:
-        for name, way, make in optimizers():
+        for (name, way, decay, make), dtype in itertools.product(optimizers(), ("float32", "bfloat16")):
             for called, shapes in SHAPES.items():
-                line = {"name": f"{name}-{way}-{called}", "optimizer": name, "way": way, "shapes": shapes,
-                        "version": torch.__version__, **measure(make, shapes)}
-                out.write(json.dumps(line) + "\n")
-                print(line["name"], line["gradients"], line["state"], line["temporaries"])
+                for clip in (False, True) if name == "adamw" else (False,):
+                    nesterov = "-nesterov" if getattr(make, "keywords", {}).get("nesterov") else ""
+                    line = {"name": f"{name}-{way}-{called}{nesterov}", "optimizer": name, "way": way, "decay": decay, "clipped": clip, "dtype": dtype,
+                            "shapes": shapes, "version": torch.__version__, **measure(make, shapes, dtype, clip)}
+                    out.write(json.dumps(line) + "\n")
 
 
 main()

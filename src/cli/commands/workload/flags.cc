@@ -159,11 +159,17 @@ const std::vector<Flag>& workload_flags() {
        false, true, recipe_names},
       {"dropout", Takes::Nothing, "", "Memory",
        "masks of dropout are kept: of embeddings, of what attention and MLP "
-       "add, of scores",
+       "add, of scores (default: with --framework torch as the config says)",
        kCounting,
        [](auto&, auto& o, auto&) {
          o.workload.given = true;
-         o.workload.step.segments.dropout = true;
+         o.workload.step.drops_out = true;
+       }},
+      {"no-dropout", Takes::Nothing, "", "Memory",
+       "nothing is dropped out, whatever the config says", kCounting,
+       [](auto&, auto& o, auto&) {
+         o.workload.given = true;
+         o.workload.step.drops_out = false;
        }},
       {"loss-tiles", Takes::Text, "N", "Memory",
        "parts in which logits and loss are computed (default 1)", kCounting,
