@@ -165,7 +165,7 @@ TEST_CASE("torch classes: names and shapes alone tell no class") {
   StepOptions step;
   run_torch_class(*named, false, step);
   CHECK(step.segments == SegmentOptions());
-  CHECK_FALSE(step.is_eager);
+  CHECK_FALSE(step.segments.is_eager);
 }
 
 TEST_CASE("torch classes: the bracket is narrow where all is known") {

@@ -371,6 +371,77 @@ TEST_CASE("workload: train steps of PyTorch lie in the bracket") {
   CHECK(count > rows.of(30));
 }
 
+int64_t median_of(std::vector<int64_t> numbers, size_t percent) {
+  REQUIRE(!numbers.empty());
+  std::ranges::sort(numbers);
+  return numbers[std::min(numbers.size() * percent / 100, numbers.size() - 1)];
+}
+
+// tests/data/torch_gpu_steps.jsonl: what PyTorch allocates and reserves on a
+// GPU in steps of models in their published sizes
+// (tests/judges/torch_memory.py).
+TEST_CASE("workload: train steps of PyTorch on a GPU lie in narrow brackets") {
+  std::ifstream lines(source_dir() / "tests/data/torch_gpu_steps.jsonl");
+  std::vector<int64_t> widths;  // in thousandths of the least
+  std::vector<int64_t> errors;  // of the estimate, in thousandths
+  testing::Thinned rows{4};
+  for (std::string line; std::getline(lines, line);) {
+    if (rows.skips()) continue;
+    const Json recorded = Json::parse(line);
+    CAPTURE(recorded.at("name").get<std::string>());
+    MemoryHost host = host_with(recorded.at("config"));
+    const Words words = {
+        "analyze",
+        "config.json",
+        "--pattern",
+        ".*->None",
+        "-m",
+        "dp=1",
+        "--optimizer",
+        recorded.value("optimizer", "adamw"),
+        "--optimizer-impl",
+        recorded.value("implementation", "foreach"),
+        "--precision",
+        recorded.at("precision").get<std::string>(),
+        "--remat",
+        recorded.value("checkpointing", false) ? "full" : "none",
+        "--microbatches",
+        std::to_string(recorded.value("microbatches", 1)),
+        "--batch",
+        recorded.at("batch").dump(),
+        "--seq",
+        recorded.at("seq").dump(),
+        "--framework",
+        "torch",
+        "--exit-zero",
+        "--json"};
+    REQUIRE(run(words, host) == 0);
+    const Json report = Json::parse(host.out);
+    const auto ends = report.at("summary").at("memory_bracket");
+    const auto lower = ends.at("lower").get<int64_t>();
+    const auto estimate = ends.at("estimate").get<int64_t>();
+    const auto upper = ends.at("upper").get<int64_t>();
+    const auto peak = recorded.at("answer").at("peak").get<int64_t>();
+    CHECK(lower <= peak);
+    CHECK(peak <= upper);
+    widths.push_back(upper * 1000 / lower);
+    errors.push_back(std::abs(estimate - peak) * 1000 / peak);
+    int64_t most = 0;
+    for (const Json& row : report.at("tables").at("memory_reserved")) {
+      if (row.at("category") == "allocated" ||
+          row.at("category") == "allocator") {
+        most += row.at("upper").get<int64_t>();
+      }
+    }
+    CHECK(recorded.at("answer").at("reserved") <= most);
+  }
+  CHECK(widths.size() > rows.of(60));
+  CHECK(median_of(widths, 50) <= 1250);
+  CHECK(median_of(widths, 90) <= 1600);
+  CHECK(median_of(errors, 50) <= 40);
+  CHECK(median_of(errors, 90) <= 120);
+}
+
 TEST_CASE("workload: a target that asks for one is judged with it") {
   MemoryHost host = host_with(kSmall);
   host.files["shardplan.yaml"] =
