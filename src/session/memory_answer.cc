@@ -170,6 +170,17 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                              question.planning, question.workload,
                              session.model.manifest, host, diags);
   if (!memory) return std::nullopt;
+  Fit fit;
+  std::optional<Serving> serving;
+  if (question.engine.name) {
+    serving = answer_serving(question, session, *memory, host, fit, diags);
+    if (!serving) return std::nullopt;
+  }
+  std::optional<StepModel> step;
+  if (memory->workload) {
+    step = step_model(session.model, memory->trained, diags);
+    if (!step) return std::nullopt;
+  }
   Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
                  *memory};
   KeptLayers layers;
@@ -182,18 +193,12 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
   MemoryAnswer answer{judge->held().options, judge->held().kv_axes,
                       !memory->trained.empty(), *std::move(budget)};
   answer.options.state_specs = nullptr;
-  answer.fit = fit_of(answer.budget, nullptr);
+  answer.serving = std::move(serving);
+  answer.fit = answer.serving ? fit : fit_of(answer.budget, nullptr);
   if (headroom == Headroom::Find) {
     answer.headroom = judge->headroom({}, answer.budget);
   }
-  if (question.engine.name) {
-    answer.serving =
-        answer_serving(question, session, *memory, host, answer.fit, diags);
-    if (!answer.serving) return std::nullopt;
-  }
-  if (memory->workload) {
-    const auto step = step_model(session.model, memory->trained, diags);
-    if (!step) return std::nullopt;
+  if (step) {
     asked.step = &*step;
     judge->add_step_model(*step);
     answer.step = answer_step(in, answer.budget, host, answer.fit, diags);

@@ -214,8 +214,8 @@ bool check_step_request(const PlanRequest& planning,
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--framework`, `--fp8`, `--dropout`, `--loss-tiles` "
-            "and `--expert-factor` are about one")
+            "`--kernels`, `--framework`, `--optimizer-impl`, `--fp8`, "
+            "`--dropout`, `--loss-tiles` and `--expert-factor` are about one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
