@@ -41,6 +41,13 @@ AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   return (*table)[*number]->axes;
 }
 
+// A saved plan has the rules' declared axes, and of their tables nothing.
+RuleSet rules_of_saved(const Plan& plan) {
+  RuleSet rules;
+  rules.declared_axes = plan.declared_axes;
+  return rules;
+}
+
 bool is_stage_axis(const AskedMemory& asked, const AxisName& axis) {
   return asked.options.stages && asked.options.stages->axis == axis;
 }
@@ -281,7 +288,7 @@ Steps::Steps(const AskedMemory& asked, const StepModel& model,
       model_(model),
       manifest_(manifest),
       plan_(plan),
-      rules_(rules != nullptr ? *rules : RuleSet{}),
+      rules_(rules != nullptr ? *rules : rules_of_saved(plan)),
       axes_(axes_of_workload(asked, rules_, plan.mesh)),
       placed_by_(rules_with(rules_, axes_)) {
   if (model_.dequantised) {

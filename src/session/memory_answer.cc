@@ -107,6 +107,12 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
   auto judged = in.judge.step({}, budget, diags);
   if (!judged) return std::nullopt;
   report_divisions(judged->refused, diags);
+  if (in.asked.rules == nullptr) {
+    diags.report(Code::Remark, {},
+                 "a saved plan has no specs of values: what a step computes is "
+                 "placed as by rules without `activations` and "
+                 "`partition_axis`");
+  }
   StepAnswer answer;
   answer.from = model.from();
   const Steps& steps = in.judge.steps();
@@ -166,9 +172,10 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           const Session& session,
                                           Headroom headroom, Host& host,
                                           Diagnostics& diags) {
-  auto memory = asked_memory(budgeted(question.engine, question.memory),
-                             question.planning, question.workload,
-                             session.model.manifest, host, diags);
+  auto memory =
+      asked_memory(budgeted(question.engine, question.memory),
+                   question.planning, question.workload, session.model.manifest,
+                   session.rules ? &*session.rules : nullptr, host, diags);
   if (!memory) return std::nullopt;
   Fit fit;
   std::optional<Serving> serving;

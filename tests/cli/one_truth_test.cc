@@ -84,9 +84,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
       {"compute-dtype", {"f32", "bf16", "f16"}, kAll, 12},
       {"live-layers", {"1", "2", "3"}, kAll, 14},
       {"state-rules", {"state.json"}, kTrains, 16},
-      {"trainable", {"norm|ln", "lm_head|embed|wte", "lora"}, kTrains, 10},
-      {"zero", {"0", "1", "2", "3"}, kTrains, 4},
-      {"zero-axes", {"AXIS"}, kTrains, 5},
+      {"trainable", {"norm|ln", "lm_head|embed|wte"}, kTrains, 10},
       {"zero-style", {"jax", "deepspeed", "fsdp2", "megatron"}, kTrains, 8},
       {"source-seq", {"16", "64"}, kStep | kServes, 20},
       {"microbatches", {"1", "2", "4", "3", "8"}, kStep, 3},
@@ -123,7 +121,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
       {"dp-attention", {""}, kEngine, 12},
       {"reserve", {"1MiB", "10%", "100KiB"}, kAll, 9},
       {"fragmentation", {"0.05", "0.2"}, kAll, 10},
-      {"hardware", {"h100-sxm", "l40s", "tpu-v5e", "cpu"}, kAll, 6},
+      {"hardware", {"h100-sxm", "l40s", "tpu-v5e"}, kAll, 6},
       {"on-indivisible", {"drop", "prefix", "pad", "chunk", "error"}, kAll, 12},
       {"min-size", {"100", "5000"}, kAll, 20},
       {"no-strict", {""}, kAll, 30},
@@ -136,8 +134,8 @@ const std::vector<DrawnFlag>& drawn_flags() {
 }
 
 // Drawn below, by what is asked.
-const std::set<std::string_view> kDrawnByKind = {"mode",   "batch",  "seq",
-                                                 "stages", "memory", "engine"};
+const std::set<std::string_view> kDrawnByKind = {
+    "mode", "batch", "seq", "zero", "zero-axes", "stages", "memory", "engine"};
 // A second model, which an engine serves beside the first.
 const std::set<std::string_view> kNeverDrawn = {"draft"};
 
@@ -321,8 +319,15 @@ Question drawn_question(unsigned kind) {
     axes.push_back(asked.mesh.substr(at, asked.mesh.find('=', at) - at));
     at = end + 1;
   }
+  if (!serves && one_in(3)) {
+    add("zero", draw_of<std::string>({"1", "2", "3", "0"}));
+    if (!one_in(12)) add("zero-axes", draw_of(axes));
+  }
+  if (asked.model == "lora.json" && !serves && draw_bool()) {
+    add("trainable", "lora");
+  }
   for (const DrawnFlag& each : drawn_flags()) {
-    if (!one_in((each.kinds & kind) != 0 ? each.one_in : 150)) continue;
+    if (!one_in((each.kinds & kind) != 0 ? each.one_in : 400)) continue;
     std::string value = draw_of(each.values);
     if (value == "AXIS") value = draw_of(axes);
     asked.flags.push_back({std::string(each.flag), std::move(value)});
@@ -509,6 +514,8 @@ Answer ask_target(const Question& asked) {
       append(words, each);
     } else if (each.value.empty()) {
       target[each.flag] = true;
+    } else if (find_flag(each.flag)->repeats) {
+      target[each.flag].push_back(each.value);
     } else {
       target[each.flag] = each.value;
     }
@@ -544,7 +551,9 @@ Answer ask_saved_plan(const Question& asked) {
   read_findings(*report, answer);
   if (answer.at("runs") == false) return answer;
   const Json& summary = report->at("summary");
-  Answer said = {{"runs", true}, {"verdicts", answer.at("verdicts")}};
+  Answer said = {{"runs", true},
+                 {"exit", answer.at("exit")},
+                 {"verdicts", answer.at("verdicts")}};
   for (const char* key : {"fits", "headroom", "memory_limit", "memory_needed",
                           "memory_bracket", "memory_bracket_from"}) {
     if (summary.contains(key)) said[key] = summary.at(key);

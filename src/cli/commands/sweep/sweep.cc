@@ -198,10 +198,10 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   swept.stopped = on.judge == nullptr || !swept.errors.empty();
   if (swept.stopped) return swept;
   if (of_all != nullptr &&
-      !judge_plan(sweep.inputs->model, &sweep.inputs->rules,
-                  sweep.served ? plan_of_all(*on.plan, sweep.ground.groups)
-                               : *on.plan,
-                  sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
+      !judge_plan(
+          sweep.inputs->model, &sweep.inputs->rules,
+          sweep.served ? plan_of_all(*on.plan, sweep.ground.groups) : *on.plan,
+          sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
   for (Candidate candidate : sweep.candidates) {
@@ -349,8 +349,9 @@ std::optional<Sweep> run(Context& context) {
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
-  auto asked = asked_memory(memory, options.planning, options.workload,
-                            model.manifest, context.host, context.diags);
+  auto asked =
+      asked_memory(memory, options.planning, options.workload, model.manifest,
+                   &kept->rules, context.host, context.diags);
   if (!asked) return std::nullopt;
   if (!check_count(options, meshes->size(), devices->size(), context.diags)) {
     return std::nullopt;
@@ -436,10 +437,10 @@ Exit run_sweep(Context& context) {
   if (!sweep) return Exit::CouldNotRun;
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.is_sure(); });
+                    [](const SweepPoint& point) { return point.fit.surely(); });
   const auto perhaps = std::count_if(
       sweep->points.begin(), sweep->points.end(),
-      [](const SweepPoint& point) { return point.is_possible(); });
+      [](const SweepPoint& point) { return point.fit.perhaps(); });
   const bool limited = sweep->candidates.front().device->limit.has_value();
   Report report;
   report.command = "sweep";
@@ -474,10 +475,10 @@ Exit run_sweep(Context& context) {
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   // Without a limit every point fits, but for those that are refused.
-  const bool any = std::any_of(
-      sweep->points.begin(), sweep->points.end(), [](const SweepPoint& point) {
-        return point.is_sure() || point.is_possible();
-      });
+  const bool any = std::any_of(sweep->points.begin(), sweep->points.end(),
+                               [](const SweepPoint& point) {
+                                 return point.is_sure() || point.is_possible();
+                               });
   return exit == Exit::Fine && !any ? Exit::Findings : exit;
 }
 
