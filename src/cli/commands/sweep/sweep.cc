@@ -437,10 +437,10 @@ Exit run_sweep(Context& context) {
   if (!sweep) return Exit::CouldNotRun;
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.fit.surely(); });
+                    [](const SweepPoint& point) { return point.is_sure(); });
   const auto perhaps = std::count_if(
       sweep->points.begin(), sweep->points.end(),
-      [](const SweepPoint& point) { return point.fit.perhaps(); });
+      [](const SweepPoint& point) { return point.is_possible(); });
   const bool limited = sweep->candidates.front().device->limit.has_value();
   Report report;
   report.command = "sweep";
