@@ -196,6 +196,7 @@ const std::vector<Flag>& state_flags() {
       {"state-rules", Takes::File, "FILE|@NAME", "Memory",
        "rules for optimizer state (default: as the parameter)", kBudgeting,
        [](auto& s, auto& o, auto&) {
+         o.planning.state_rules_ask = true;
          o.memory.state_rules.push_back(s.value.starts_with('@')
                                             ? s.value
                                             : join_path(s.directory, s.value));

@@ -41,6 +41,13 @@ AxisNames axes_of_field(const RuleSet& rules, std::string_view field) {
   return (*table)[*number]->axes;
 }
 
+// A saved plan has the rules' declared axes, and of their tables nothing.
+RuleSet rules_of_saved(const Plan& plan) {
+  RuleSet rules;
+  rules.declared_axes = plan.declared_axes;
+  return rules;
+}
+
 bool is_stage_axis(const AskedMemory& asked, const AxisName& axis) {
   return asked.options.stages && asked.options.stages->axis == axis;
 }
@@ -288,7 +295,7 @@ Steps::Steps(const AskedMemory& asked, const StepModel& model,
       model_(model),
       manifest_(manifest),
       plan_(plan),
-      rules_(rules != nullptr ? *rules : RuleSet{}),
+      rules_(rules != nullptr ? *rules : rules_of_saved(plan)),
       axes_(axes_of_workload(asked, rules_, plan.mesh)),
       placed_by_(rules_with(rules_, axes_)) {
   if (model_.dequantised) {
@@ -461,21 +468,29 @@ std::shared_ptr<const ForwardGraphs> WrittenPasses::find(
 }
 
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
-  if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
+  if (program_ && partitioned_ && is_same(*partitioned_, pass)) {
+    diags.add_all(found_);
+    return true;
+  }
   plain_of_.reset();
   partitioned_ = pass;
+  const size_t before = diags.all().size();
   is_stacked_ = partition_stacked(pass, diags);
-  if (is_stacked_) return true;
-  program_.reset();
-  forward_ =
-      model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
-  auto program = partition_layers(
-      *forward_, {computed(), computed_plan(), &placed_by_, asked_.names},
-      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
-      diags);
-  if (!program) return false;
-  program_.emplace(*std::move(program));
-  return true;
+  if (!is_stacked_) {
+    program_.reset();
+    forward_ =
+        model_.passes->find(computed(), *model_.runnable, pass.pass, frozen());
+    program_ = partition_layers(
+        *forward_, {computed(), computed_plan(), &placed_by_, asked_.names},
+        [](const Program&, const LayerCycle&) { return true; },
+        AlikeLayers::Once, diags);
+  }
+  found_ = {};
+  found_.keep_sources(diags);
+  for (size_t i = before; i < diags.all().size(); ++i) {
+    found_.add(diags.all()[i]);
+  }
+  return program_.has_value();
 }
 
 bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
@@ -486,15 +501,13 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
   as_stacks.experts_whole = true;
   forward_ = model_.passes->find(model.manifest, *model_.runnable, as_stacks,
                                  model.frozen);
-  Diagnostics quiet;
-  auto program = partition_layers(
+  Diagnostics found = diags.fresh();
+  program_ = partition_layers(
       *forward_, {model.manifest, *stacked_, &placed_by_, asked_.names},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
-      quiet);
-  if (!program) return false;
-  diags.add_all(quiet);
-  program_.emplace(*std::move(program));
-  return true;
+      found);
+  if (program_) diags.add_all(found);
+  return program_.has_value();
 }
 
 // What is answered, and what is not: a bracket from shapes.

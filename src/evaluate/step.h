@@ -158,6 +158,7 @@ class Steps {
                                        const StepOptions& step,
                                        Diagnostics& diags);
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
+  // Reports the same for every step of one pass.
   bool partition(const Pass& pass, Diagnostics& diags);
   // With experts as stacks; false where that does not do.
   bool partition_stacked(const Pass& pass, Diagnostics& diags);
@@ -188,6 +189,7 @@ class Steps {
   std::shared_ptr<const ForwardGraphs> forward_;
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of
+  Diagnostics found_;                // while it was partitioned
   // The program's parts where nothing is computed again, and with what.
   std::vector<Segment> plain_;
   std::optional<SegmentOptions> plain_of_;

@@ -47,7 +47,7 @@ void check_lost_sharding(const LintInput& input, Diagnostics& diags);
 
 // memory_findings.cc: a plan that does not fit, and stages that differ.
 void check_over_memory(const MemoryInput& input, Diagnostics& diags);
-void check_stages(const MemoryInput& input, Diagnostics& diags);
+void check_stages(const LintInput& input, Diagnostics& diags);
 
 // serve_findings.cc: degrees that an engine does not start at, and a cache that
 // is too small.

@@ -79,9 +79,9 @@ const std::vector<Check>& checks() {
        Needs::WholePlan,
        check_large_replicas},
       {{Code::ShardingLost}, Needs::WholePlan, check_lost_sharding},
+      {{Code::UnevenStages}, Needs::WholePlan, check_stages},
       // Its budget.
       {{Code::OverMemory}, Needs::Budget, check_over_memory},
-      {{Code::UnevenStages}, Needs::Budget, check_stages},
       // An engine that serves the model.
       {{Code::EngineRefuses}, Needs::Serving, check_engine_start},
       {{Code::CacheTooSmall}, Needs::Serving, check_cache_size},

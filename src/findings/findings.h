@@ -210,7 +210,8 @@ enum class Needs : uint8_t {
 // same on all.
 inline constexpr std::array kPlanSides = {Needs::Names, Needs::Labels,
                                           Needs::Specs, Needs::WholePlan};
-inline constexpr std::array kMeshSides = {Needs::Specs, Needs::WholePlan};
+inline constexpr std::array kMeshSides = {Needs::Labels, Needs::Specs,
+                                          Needs::WholePlan};
 
 template <typename Input>
 using CheckOf = void (*)(const Input&, Diagnostics&);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a budget gives cause to report: a plan that does not fit, with what
-// would help, and stages that differ.
+// A plan that does not fit, with what would help, and stages that differ.
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,27 +141,26 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
 }
 
 // Nobody said how to split layers that do not divide.
-void check_stages(const MemoryInput& input, Diagnostics& diags) {
-  const Budget& budget = input.budget;
-  if (!budget.stages || !budget.stages->uneven) return;
-  const StagePlan& stages = *budget.stages;
-  const int64_t more = stages.layers % stages.stages;
-  const int64_t least = stages.layers / stages.stages;
-  auto report = diags.report(Code::UnevenStages, {},
-                             plural(stages.layers, "layer") +
-                                 " do not divide evenly into " +
-                                 plural(stages.stages, "stage"));
+void check_stages(const LintInput& input, Diagnostics& diags) {
+  const ParameterStages* const stages = input.options.stages.get();
+  if (stages == nullptr || stages->uneven.empty()) return;
+  const std::vector<int64_t>& held = stages->uneven;
+  const int64_t least = held.back();
+  const int64_t more = std::ranges::count(held, least + 1);
+  auto report = diags.report(
+      Code::UnevenStages, {},
+      plural(std::accumulate(held.begin(), held.end(), int64_t{0}), "layer") +
+          " do not divide evenly into " + plural(stages->stages, "stage"));
   report.fact(
       (more == 1 ? "stage 0 has "
                  : "stages 0 to " + std::to_string(more - 1) + " have ") +
       plural(least + 1, "layer") + ", the others " + std::to_string(least));
   std::string layers;
-  for (const auto& [begin, end] : stages.ranges) {
-    layers += (layers.empty() ? "" : ",") + std::to_string(end - begin);
+  for (const int64_t each : held) {
+    layers += (layers.empty() ? "" : ",") + std::to_string(each);
   }
-  report.help("name the layers of each stage, e.g. `--stages " +
-              input.options.stages->axis + ":" + layers +
-              "`, which is what was assumed");
+  report.help("name the layers of each stage, e.g. `--stages " + stages->axis +
+              ":" + layers + "`, which is what was assumed");
 }
 
 }  // namespace shardplan

@@ -448,6 +448,11 @@ std::shared_ptr<const ParameterStages> parameter_stages(
   result->axis = stages.axis;
   result->stages = made->stages;
   result->of.resize(manifest.size());
+  if (made->uneven) {
+    for (const auto& [begin, end] : made->ranges) {
+      result->uneven.push_back(end - begin);
+    }
+  }
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::vector<int64_t>& on = made->stages_of[groups.group_of[i]];
     if (on.empty() || cut_by_axis[plan.placement_of[i]]) continue;

@@ -65,11 +65,15 @@ struct SweepPoint {
   int64_t total = 0;
   Fit fit;                             // of what is asked for
   std::vector<std::string> refused;    // why no framework runs it
+  int64_t warnings = 0;                // beside those of its mesh
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
   // By which points on as many devices are compared: bytes, and with an engine,
   // which fills each device, sequences.
   double cost() const;
+  // Whether it fits, or may, and a framework runs it.
+  bool is_sure() const { return refused.empty() && fit.surely(); }
+  bool is_possible() const { return refused.empty() && fit.perhaps(); }
 };
 
 // Points that fit, on meshes without errors, and that no other such point of

@@ -118,6 +118,8 @@ struct ParameterStages {
     int32_t second = -1;
   };
   std::vector<Held> of;  // per parameter
+  // Layers of each stage, where they do not divide and nobody named them.
+  std::vector<int64_t> uneven;
 
   bool is_on_all(size_t parameter) const { return of[parameter].first < 0; }
 };

@@ -126,6 +126,12 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
   auto judged = in.judge.step({}, budget, diags);
   if (!judged) return std::nullopt;
   report_divisions(judged->refused, diags);
+  if (in.asked.rules == nullptr) {
+    diags.report(Code::Remark, {},
+                 "a saved plan has no specs of values: what a step computes is "
+                 "placed as by rules without `activations` and "
+                 "`partition_axis`");
+  }
   StepAnswer answer;
   answer.from = model.from();
   const Steps& steps = in.judge.steps();
@@ -185,10 +191,22 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                                           const Session& session,
                                           Headroom headroom, Host& host,
                                           Diagnostics& diags) {
-  auto memory = asked_memory(budgeted(question.engine, question.memory),
-                             question.planning, question.workload,
-                             session.model.manifest, host, diags);
+  auto memory =
+      asked_memory(budgeted(question.engine, question.memory),
+                   question.planning, question.workload, session.model.manifest,
+                   session.rules ? &*session.rules : nullptr, host, diags);
   if (!memory) return std::nullopt;
+  Fit fit;
+  std::optional<Serving> serving;
+  if (question.engine.name) {
+    serving = answer_serving(question, session, *memory, host, fit, diags);
+    if (!serving) return std::nullopt;
+  }
+  std::optional<StepModel> step;
+  if (memory->workload) {
+    step = step_model(session.model, memory->trained, diags);
+    if (!step) return std::nullopt;
+  }
   Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
                  *memory};
   KeptLayers layers;
@@ -201,18 +219,12 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
   MemoryAnswer answer{judge->held().options, judge->held().kv_axes,
                       !memory->trained.empty(), *std::move(budget)};
   answer.options.state_specs = nullptr;
-  answer.fit = fit_of(answer.budget, nullptr);
+  answer.serving = std::move(serving);
+  answer.fit = answer.serving ? fit : fit_of(answer.budget, nullptr);
   if (headroom == Headroom::Find) {
     answer.headroom = judge->headroom({}, answer.budget);
   }
-  if (question.engine.name) {
-    answer.serving =
-        answer_serving(question, session, *memory, host, answer.fit, diags);
-    if (!answer.serving) return std::nullopt;
-  }
-  if (memory->workload) {
-    const auto step = step_model(session.model, memory->trained, diags);
-    if (!step) return std::nullopt;
+  if (step) {
     asked.step = &*step;
     judge->add_step_model(*step);
     answer.step = answer_step(in, answer.budget, host, answer.fit, diags);

@@ -158,13 +158,21 @@ std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
 
 // Rules for the leaves of an optimizer, where there are any.
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
-                      Host& host, AskedMemory& asked, Diagnostics& diags) {
+                      const RuleSet* of_parameters, Host& host,
+                      AskedMemory& asked, Diagnostics& diags) {
   if (memory.state_rules.empty()) return true;
-  RuleReading reading = rule_reading(request);
-  reading.answers_for_others = true;
-  auto rules =
-      load_rules(memory.state_rules, request.dialect, reading, host, diags);
+  auto rules = load_rules(memory.state_rules, request.dialect,
+                          rule_reading(request), host, diags);
   if (!rules) return false;
+  if (!request.other_side_asks) {
+    std::vector<std::string> questions = rules->questions;
+    if (of_parameters != nullptr) {
+      questions.insert(questions.end(), of_parameters->questions.begin(),
+                       of_parameters->questions.end());
+    }
+    check_answers(request.answers, questions, diags);
+    if (diags.cannot_run()) return false;
+  }
   ResolveOptions how;
   how.min_size = request.min_size;
   how.strict = request.strict;
@@ -214,8 +222,9 @@ bool check_step_request(const PlanRequest& planning,
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--framework`, `--fp8`, `--dropout`, `--no-dropout`, "
-            "`--loss-tiles` and `--expert-factor` are about one")
+            "`--kernels`, `--framework`, `--optimizer-impl`, `--fp8`, "
+            "`--dropout`, `--no-dropout`, `--loss-tiles` and "
+            "`--expert-factor` are about one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
@@ -250,7 +259,8 @@ bool check_step_request(const PlanRequest& planning,
 std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
                                         const PlanRequest& request,
                                         const WorkloadRequest& workload,
-                                        const Manifest& manifest, Host& host,
+                                        const Manifest& manifest,
+                                        const RuleSet* rules, Host& host,
                                         Diagnostics& diags) {
   AskedMemory asked;
   BudgetOptions& options = asked.options;
@@ -263,8 +273,9 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   options.live_layers = memory.live_layers;
   options.fragmentation = memory.fragmentation;
   options.limit = device_limit(memory, host, diags);
+  if (diags.cannot_run()) return std::nullopt;
   const auto reserve = reserve_bytes(memory, options.limit, diags);
-  if (diags.cannot_run() || !reserve) return std::nullopt;
+  if (!reserve) return std::nullopt;
   options.reserve = *reserve;
   asked.hardware = memory.hardware;
   options.kv = kv_request(memory, request.mode);
@@ -291,7 +302,7 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
     if (!group_of) return std::nullopt;
     asked.group_of = *std::move(group_of);
   }
-  if (!read_state_rules(memory, request, host, asked, diags)) {
+  if (!read_state_rules(memory, request, rules, host, asked, diags)) {
     return std::nullopt;
   }
   return asked;

@@ -84,12 +84,14 @@ bool check_step_request(const PlanRequest& planning,
 
 // Reads a request: the device, the parameters that are trained, state rules.
 // Empty, with the reason reported. `request` says how rules are read and
-// judged, and `workload` how a training step is done.
+// judged, and `workload` how a training step is done; `rules` are those of
+// parameters, null for a saved plan.
 // REQUIRES: check_memory_request().
 std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
                                         const PlanRequest& request,
                                         const WorkloadRequest& workload,
-                                        const Manifest& manifest, Host& host,
+                                        const Manifest& manifest,
+                                        const RuleSet* rules, Host& host,
                                         Diagnostics& diags);
 
 }  // namespace shardplan

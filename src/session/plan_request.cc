@@ -9,7 +9,8 @@
 namespace shardplan {
 
 RuleReading rule_reading(const PlanRequest& request) {
-  RuleReading reading{request.table, request.axes, request.answers};
+  RuleReading reading{request.table, request.axes, request.answers,
+                      request.state_rules_ask || request.other_side_asks};
   if (!reading.axes.empty() || request.mesh == nullptr) return reading;
   // A mesh has names for files that give none, as `fsdp=4`. What is wrong with
   // it is reported where it is made.

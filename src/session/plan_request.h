@@ -33,6 +33,10 @@ struct PlanRequest {
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table
   std::vector<RuleAnswer> answers;     // --set
+  // Others than these rules may ask for them: rules of state, or those of the
+  // other side of a change. Whoever has read all of them checks the answers.
+  bool state_rules_ask = false;
+  bool other_side_asks = false;
   SourcePtr pattern;                   // --pattern, as text named "--pattern"
   // As the originals did it: how --pattern is split, axes that the mesh lacks.
   bool parity = false;                                      // --parity

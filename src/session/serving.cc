@@ -16,11 +16,35 @@ bool refuse(Diagnostics& diags, const std::string& message,
   return false;
 }
 
+struct GivenFlag {
+  std::string flag;
+  bool given;
+};
+
+// What an engine decides itself: passed over, its answer would be another.
+bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
+                         Diagnostics& diags) {
+  const std::array<GivenFlag, 7> flags = {
+      {{"reserve", memory.reserve > 0 || memory.reserve_fraction > 0},
+       {"fragmentation", memory.fragmentation > 0},
+       {"live-layers", memory.live_layers != 1},
+       {"compute-dtype", memory.state.compute_dtype.has_value()},
+       {"source-seq", memory.source_seq.has_value()},
+       {"zero", memory.state.zero > 0},
+       {"zero-axes", !memory.state.zero_axes.empty()}}};
+  bool good = true;
+  for (const GivenFlag& flag : flags) {
+    if (!flag.given) continue;
+    good = refuse(
+        diags, std::string(engine.title) + " has no `--" + flag.flag + "`",
+        "leave it out: the engine's own `--" + std::string(engine.share_flag) +
+            "` says how much of a device it uses, and it cuts and "
+            "gathers weights by itself");
+  }
+  return good;
+}
+
 bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
-  struct GivenFlag {
-    std::string flag;
-    bool given;
-  };
   const std::array<GivenFlag, 6> flags = {
       {{engine.share_flag, engine.share.has_value()},
        {"max-batched-tokens", engine.batched_tokens.has_value()},
@@ -59,7 +83,7 @@ bool check_engine_request(const EngineRequest& engine,
                   given + " takes a share of a memory that nothing states",
                   "add `--hardware` or `--memory`");
   }
-  bool good = true;
+  bool good = check_beside_engine(row, memory, diags);
   if (engine.share && engine.share_flag != row.share_flag) {
     good = refuse(diags,
                   "`--" + engine.share_flag + "` is not what " +

@@ -312,7 +312,7 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
 // spec names the axis, on all.
 ParameterStages drawn_stages(const HeldModel& model, const AxisName& axis) {
   const Mesh& mesh = model.plan.mesh;
-  ParameterStages stages{axis, mesh.size_of(axis), {}};
+  ParameterStages stages{axis, mesh.size_of(axis), {}, {}};
   const auto last = static_cast<int32_t>(stages.stages - 1);
   for (size_t i = 0; i < model.manifest.size(); ++i) {
     const auto& dims = model.plan.of(i).spec.dims;

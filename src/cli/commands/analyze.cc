@@ -281,20 +281,13 @@ Exit run_analyze(Context& context) {
   const Options& options = context.options;
   const MemoryQuestion question = {options.planning, options.memory,
                                    options.workload, options.engine};
-  if (!check_engine_request(options.engine, options.memory,
-                            options.planning.mode, context.diags) ||
-      !check_step_request(options.planning, options.memory, options.workload,
-                          context.diags)) {
-    return Exit::CouldNotRun;
-  }
   const std::optional<Session> opened =
       open_session(options.planning, options.memory, context.host,
                    context.diags, context.progress);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
   std::optional<MemoryAnswer> answer;
-  if (check_memory_request(options.memory, options.planning.mode,
-                           context.diags)) {
+  if (check_question(question, context.diags)) {
     answer = answer_memory(question, session, Headroom::Find, context.host,
                            context.diags);
   }

@@ -79,6 +79,7 @@ JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
   PlanRequest& planning = judged.options.planning;
   planning.rules = rules;
   planning.pattern = nullptr;
+  planning.other_side_asks = true;
   // What is new is shown with what would remove it.
   planning.find_fixes = is_after;
   apply_severities(judged.options, judged.diags);
@@ -337,6 +338,13 @@ Exit diff_model(Context& context) {
     if (side->session && !side->diags.cannot_run()) continue;
     add_reasons(diff, context.diags);
     return Exit::CouldNotRun;
+  }
+  if (options.memory.state_rules.empty()) {
+    std::vector<std::string> questions = diff.before.session->rules->questions;
+    const auto& others = diff.after.session->rules->questions;
+    questions.insert(questions.end(), others.begin(), others.end());
+    check_answers(options.planning.answers, questions, context.diags);
+    if (context.diags.cannot_run()) return Exit::CouldNotRun;
   }
   const FailOn fail_on = fail_on_of(options.diff);
   context.progress.stage("comparing rules");

@@ -46,13 +46,14 @@ std::string sequences_text(const std::array<double, 3>& of) {
   return fmt::format("{:.1f} to {:.1f}", of[0], of[2]);
 }
 
-std::string findings_text(const SweepMesh& mesh) {
+std::string findings_text(const SweepPoint& point, const SweepMesh& mesh) {
+  const int64_t warnings = mesh.warnings + point.warnings;
   std::string text;
   if (mesh.errors > 0) {
     text = plural(mesh.errors, "error") + " (" + mesh.error_codes + ")";
   }
-  if (mesh.warnings > 0) {
-    text += (text.empty() ? "" : ", ") + plural(mesh.warnings, "warning");
+  if (warnings > 0) {
+    text += (text.empty() ? "" : ", ") + plural(warnings, "warning");
   }
   return text;
 }
@@ -103,7 +104,8 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.batch = shown.batch || point.batch != first.batch;
     shown.seq = shown.seq || point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
-    shown.findings = shown.findings || mesh.errors + mesh.warnings > 0;
+    shown.findings =
+        shown.findings || mesh.errors + mesh.warnings + point.warnings > 0;
   }
   return shown;
 }
@@ -168,7 +170,7 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   if (shown.limit && shown.workload) {
     row.emplace_back(breaks_text(point.workload_headroom));
   }
-  if (shown.findings) row.emplace_back(findings_text(mesh));
+  if (shown.findings) row.emplace_back(findings_text(point, mesh));
   if (shown.reasons) {
     row.emplace_back(Prose{joined(reasons_of(point), "; ")});
   }
@@ -180,7 +182,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
-    return std::tuple(!points[i].fit.surely(), !points[i].fit.perhaps(),
+    return std::tuple(!points[i].is_sure(), !points[i].is_possible(),
                       meshes[points[i].mesh].mesh.devices(), points[i].cost());
   };
   std::ranges::stable_sort(order,
@@ -240,7 +242,7 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
              count_cell(point.workload_headroom.batch),
              count_cell(point.workload_headroom.context),
              Count{mesh.errors},
-             Count{mesh.warnings}};
+             Count{mesh.warnings + point.warnings}};
   for (const int64_t bytes : point.bytes) row.emplace_back(ByteSize{bytes});
   row.push_back(point.limit ? Cell(std::string(fit_name(point))) : Cell());
   if (point.serving) {

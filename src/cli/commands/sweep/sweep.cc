@@ -120,7 +120,6 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
     for (const DivisionProblem& refusal : judged.step->refused) {
       point.refused.push_back(refusal.text);
     }
-    if (!point.refused.empty() && point.fit.usable) point.fit.fits = false;
     return point;
   }
   const BudgetClass& fullest = judged.budget->classes.front();
@@ -198,14 +197,16 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   }
   swept.stopped = on.judge == nullptr || !swept.errors.empty();
   if (swept.stopped) return swept;
-  if (of_all != nullptr && !sweep.served &&
-      !judge_plan(sweep.inputs->model, &sweep.inputs->rules, *on.plan,
-                  sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
+  if (of_all != nullptr &&
+      !judge_plan(
+          sweep.inputs->model, &sweep.inputs->rules,
+          sweep.served ? plan_of_all(*on.plan, sweep.ground.groups) : *on.plan,
+          sweep.ground.linting, std::array{Needs::Names}, *of_all)) {
     return swept;
   }
   for (Candidate candidate : sweep.candidates) {
     candidate.placing = placing;
-    Diagnostics diags;
+    Diagnostics diags = on.findings.fresh();
     const auto judged = evaluator.judge(candidate, diags);
     for (const Diagnostic& each : diags.all()) {
       if (each.severity == Severity::Error) fail(each);
@@ -213,6 +214,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
     swept.stopped = !judged;
     if (swept.stopped) return swept;
     swept.points.push_back(point_of(candidate, *judged, *on.judge));
+    swept.points.back().warnings = diags.count(Severity::Warning);
   }
   swept.mesh = SweepMesh{mesh, on.findings.count(Severity::Error),
                          on.findings.count(Severity::Warning),
@@ -319,30 +321,26 @@ bool check_steps(const Options& options, Diagnostics& diags) {
     workload.step.microbatches =
         *std::max_element(sweep.microbatches.begin(), sweep.microbatches.end());
   }
-  return check_memory_request(memory, options.planning.mode, diags) &&
-         check_step_request(options.planning, memory, workload, diags);
+  return check_question({options.planning, memory, workload, options.engine},
+                        diags);
 }
 
 std::optional<Sweep> run(Context& context) {
   const Options& options = context.options;
-  if (!check_engine_request(options.engine, options.memory,
-                            options.planning.mode, context.diags) ||
-      !check_steps(options, context.diags)) {
-    return std::nullopt;
-  }
   auto inputs = read_inputs(options.planning, context.host, context.diags,
                             context.progress);
   if (!inputs) return std::nullopt;
   const auto meshes = sweep_meshes(options.sweep, options.planning,
                                    inputs->rules, context.diags);
-  auto devices =
-      sweep_devices(options.sweep, options.memory, context.host, context.diags);
-  if (!meshes || !devices) return std::nullopt;
+  if (!meshes) return std::nullopt;
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
   const Model& model = kept->model;
   auto found =
       find_rules(model.manifest, kept->rules, kept->how, context.diags);
-  if (!found) return std::nullopt;
+  if (!found || !check_steps(options, context.diags)) return std::nullopt;
+  const auto devices =
+      sweep_devices(options.sweep, options.memory, context.host, context.diags);
+  if (!devices) return std::nullopt;
   Groundwork ground = groundwork_of_rules(
       model.manifest, kept->rules, *std::move(found), model.folding(),
       model.units(), kept->how,
@@ -351,8 +349,9 @@ std::optional<Sweep> run(Context& context) {
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
-  auto asked = asked_memory(memory, options.planning, options.workload,
-                            model.manifest, context.host, context.diags);
+  auto asked =
+      asked_memory(memory, options.planning, options.workload, model.manifest,
+                   &kept->rules, context.host, context.diags);
   if (!asked) return std::nullopt;
   if (!check_count(options, meshes->size(), devices->size(), context.diags)) {
     return std::nullopt;
@@ -438,10 +437,10 @@ Exit run_sweep(Context& context) {
   if (!sweep) return Exit::CouldNotRun;
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
-                    [](const SweepPoint& point) { return point.fit.surely(); });
+                    [](const SweepPoint& point) { return point.is_sure(); });
   const auto perhaps = std::count_if(
       sweep->points.begin(), sweep->points.end(),
-      [](const SweepPoint& point) { return point.fit.perhaps(); });
+      [](const SweepPoint& point) { return point.is_possible(); });
   const bool limited = sweep->candidates.front().device->limit.has_value();
   Report report;
   report.command = "sweep";
@@ -476,11 +475,10 @@ Exit run_sweep(Context& context) {
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   // Without a limit every point fits, but for those that are refused.
-  const bool any = std::any_of(
-      sweep->points.begin(), sweep->points.end(), [](const SweepPoint& point) {
-        return point.refused.empty() &&
-               (point.fit.surely() || point.fit.perhaps());
-      });
+  const bool any = std::any_of(sweep->points.begin(), sweep->points.end(),
+                               [](const SweepPoint& point) {
+                                 return point.is_sure() || point.is_possible();
+                               });
   return exit == Exit::Fine && !any ? Exit::Findings : exit;
 }
 
