@@ -53,6 +53,7 @@
 #include "base/checked.h"
 #include "core/manifest.h"
 #include "core/plan.h"
+#include "graph/ids.h"
 #include "memory/budget.h"
 #include "memory/state.h"
 
@@ -86,6 +87,28 @@ struct ReductionInput {
 Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
 // Gradients on their way, in a backward pass.
 Int128 gradient_buckets(const ReductionInput& input, Keeping answer);
+
+// The largest trained weight that a step outside of layers reads, and its
+// gradient; several steps may read one.
+struct OutsideWeight {
+  size_t step = 0;
+  ValueId weight;
+  Int128 bytes = 0;
+};
+// Gradients of these while the backward of a step runs, as PyTorch's autograd
+// makes them: one that several steps add to waits for the others, and each sum
+// of two is a third.
+struct OutsideGradients {
+  Int128 done = 0;    // that no earlier step adds to
+  Int128 moving = 0;  // all others
+};
+// `let_go` are bytes of the last step that its weight's gradient finds no more.
+OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
+                                   size_t step, Int128 let_go);
+// Of `logits`, bytes of a loss, what is let go of before the gradient of the
+// head is made: all but the gradient of logits.
+Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
+                          Int128 logits);
 
 // How many micro-batches a stage has in flight when the first of its backward
 // passes begins: flying / chunks, where a stage has several chunks of layers.

@@ -419,12 +419,18 @@ class Marking {
   PerRegister<bool> kept;
   PerRegister<InstructionId> needed_by;
 
-  // All that an instruction's backward reads, with nothing computed again but
-  // what this way of keeping does.
-  void mark_reads(InstructionId i) {
-    const bool pointwise = reading_.is_alone_pointwise(i);
-    for (const RegisterId reg : reading_.reads[i].registers) {
-      mark(reg, i, pointwise);
+  // All that the backward of instructions reads, with nothing computed again
+  // but what this way of keeping does. What is kept for others is not computed
+  // again, so operations that may do that come last.
+  template <typename Which>
+  void mark_reads(Which which) {
+    for (const bool pointwise : {false, true}) {
+      for (const InstructionId i : view_.instructions()) {
+        if (reading_.is_alone_pointwise(i) != pointwise || !which(i)) continue;
+        for (const RegisterId reg : reading_.reads[i].registers) {
+          mark(reg, i, pointwise);
+        }
+      }
     }
   }
 
@@ -486,6 +492,10 @@ class Marking {
     const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
+    if (kept[r]) {
+      if (needed < needed_by[r]) needed_by[r] = needed;
+      return;
+    }
     const bool through =
         is_repeated_now(of.maker, from_pointwise) || is_of_module(r);
     PerRegister<bool>& seen = through ? through_ : kept;
@@ -611,7 +621,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   static const RematPolicy kNone;
   const ModuleValues none(view, kNone);
   Marking all(view, running, keeping, remat, none);
-  for (const InstructionId i : view.instructions()) all.mark_reads(i);
+  all.mark_reads([](InstructionId) { return true; });
   KeptValues values;
   values.alive = all.kept;
   values.kept = all.kept;
@@ -661,8 +671,8 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   }
   if (keeping == Keeping::Eager && whole) marks.mark_all_named();
   marks.forget_ways();
+  marks.mark_reads([&](InstructionId i) { return !repeats(i); });
   for (const InstructionId i : view.instructions()) {
-    if (!repeats(i)) marks.mark_reads(i);
     values.extra_kept.push_back(extra(keeping_reads, i));
   }
   values.kept = marks.kept;

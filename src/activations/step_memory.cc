@@ -354,7 +354,6 @@ class StepMaker {
     reduction.planned = planned;
     parts[kBuffers] = widened(gathered_ahead(reduction, keeping), k);
   }
-
   // Of numbers of weights.
   Int128 in_fp8(Int128 numbers) const {
     return (numbers * options_.segments.fp8->weight + Fp8Recipe::kUnit - 1) /
@@ -367,7 +366,6 @@ class StepMaker {
     for (const Step& step : own) numbers += step.matrices;
     return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
   }
-
   // What is gathered of a stage that keeps it; 0 where it keeps nothing.
   Int128 gathered_on(const std::vector<Step>& own, Keeping keeping) const {
     const auto& stages = input_.budget.stages;
@@ -383,7 +381,6 @@ class StepMaker {
     }
     return layers + others;
   }
-
   // Counts a stage that keeps this much of what it gathers, with its gradients.
   void keep_stage(Int128 kept, Parts& parts) const {
     Int128& gathered = parts[index_of(Category::GatheredLayer)];
@@ -395,12 +392,6 @@ class StepMaker {
         parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
                              std::max(reduction_.gradient_bytes, unit) / unit);
   }
-
-  // To host memory and back, of a layer while another one runs.
-  static Int128 on_the_way(Int128 offloaded, Keeping keeping) {
-    return offloaded * static_cast<int64_t>(keeping);
-  }
-
   // Gradients on their way, where there are any.
   Int128 buckets(Keeping keeping, const BudgetClass& device) const {
     const Int128 own = device.bytes[index_of(Category::Gradients)];
@@ -415,13 +406,11 @@ class StepMaker {
     return widened(gradient_buckets(reduction, keeping),
                    static_cast<size_t>(keeping));
   }
-
   // What a loop over stacked layers copies of one.
   Int128 layer_copies(const Step& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
-
   // Copies of a step's weights that torch.autocast makes for products, and
   // keeps until their backward has run, or to the end of forward.
   Int128 cast_of(const Step& step, bool is_last) const {
@@ -462,55 +451,6 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
-  // Gradients of what is outside of layers, as PyTorch's autograd makes them:
-  // that of a table which several steps read waits for the others, and each sum
-  // of two is a third. `done` are those that no earlier step adds to. Of the
-  // last step `let_go` are bytes of a loss that its own gradient finds no more.
-  struct Outside {
-    Int128 done = 0;
-    Int128 moving = 0;
-  };
-  Outside outside_at(const std::vector<Step>& own,
-                     const std::vector<size_t>& outside, size_t i,
-                     Int128 let_go) const {
-    Outside result;
-    for (const size_t last : outside) {
-      const Segment& of = plain_[own[last].segment];
-      const Int128 bytes = of.weight_numbers * reduction_.gradient_bytes;
-      if (bytes == 0 || i > last) continue;
-      size_t first = last;
-      bool is_last = true;
-      bool reads = false;
-      for (const size_t other : outside) {
-        if (plain_[own[other].segment].weight != of.weight) continue;
-        first = std::min(first, other);
-        is_last = is_last && other <= last;
-        reads = reads || other == i;
-      }
-      if (!is_last) continue;
-      if (i == last) {
-        result.moving += std::max(bytes - let_go, Int128{0});
-        continue;
-      }
-      if (i < first || first == last) {
-        result.done += bytes;
-      } else {
-        result.moving += reads ? 3 * bytes : bytes;
-      }
-    }
-    return result;
-  }
-
-  // Of a loss, what is let go of before the gradient of the head is made: all
-  // but the gradient of logits.
-  Int128 let_go_of(Int128 logits, size_t answer) const {
-    const LossCopies& copies = options_.segments.loss.at(answer);
-    const int64_t unit = options_.segments.element_bytes;
-    const int64_t each =
-        copies.own * unit + copies.floats * std::max(unit, kFloatBytes);
-    return each > 0 ? logits * (each - unit) / each : Int128{0};
-  }
-
   // Gradients that are there: `behind` are the weights of the steps behind this
   // one, of the `weights` of the stage. A loop writes into stacks of all
   // layers, in the dtype that is computed with.
@@ -544,10 +484,13 @@ class StepMaker {
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
     Int128 weights = weights_.others;
-    std::vector<size_t> outside;
+    std::vector<OutsideWeight> outside;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
-      if (step.layer < 0) outside.push_back(i);
+      if (const Segment& of = plain_[step.segment]; of.weight_numbers > 0) {
+        outside.push_back(
+            {i, of.weight, of.weight_numbers * reduction_.gradient_bytes});
+      }
       weights += step.weights;
       if (!step.saves) continue;
       others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
@@ -604,7 +547,8 @@ class StepMaker {
             is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
-      parts[kBuffers] += on_the_way(most_offloaded, keeping);
+      // To host memory and back, of a layer while another one runs.
+      parts[kBuffers] += most_offloaded * static_cast<int64_t>(k);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
       parts[kFp8] = copies;
       if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
@@ -615,8 +559,9 @@ class StepMaker {
       keep_stage(kept, parts);
       if (framework().runs_classes && all_gradients > 0 &&
           (options_.is_eager || k > 0)) {
-        const Outside tables =
-            outside_at(own, outside, i, let_go_of(parts[kLogitRow], k));
+        const OutsideGradients tables = outside_gradients(
+            outside, i,
+            let_go_before_head(options_.segments, k, parts[kLogitRow]));
         parts[kBuckets] += tables.moving;
         gradients = std::min(gradients + tables.done, all_gradients);
       }
@@ -709,14 +654,14 @@ class StepMaker {
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
     std::array<Parts, kKeepings> parts{};
     for (size_t k = 0; k < kKeepings; ++k) parts.at(k) = moments[k].parts;
-    result.rows =
-        bracket_rows(parts, {.workspaces = framework().workspaces.back() > 0,
-                             .dequantised = input_.dequantised > 0,
-                             .fp8 = options_.segments.fp8 != nullptr,
-                             .more_buffers = framework().buffers_gradients ||
-                                             framework().slices_kept.back() ||
-                                             options_.segments.autocast,
-                             .offloads = result.offloads});
+    result.rows = bracket_rows(
+        parts, {.workspaces = framework().workspaces.back() > 0,
+                .dequantised = input_.dequantised > 0,
+                .fp8 = options_.segments.fp8 != nullptr,
+                .more_buffers = framework().buffers_gradients ||
+                                framework().slices_kept.back() ||
+                                options_.segments.autocast || options_.is_eager,
+                .offloads = result.offloads});
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
     result.device = input_.budget.classes[middle.device].label;
     result.moment = moment_text(middle);
