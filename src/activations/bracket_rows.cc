@@ -115,7 +115,8 @@ std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
                                      bool dequantises, bool offloads) {
   // Gradients, what XLA's loops and arena take, or casts.
   const bool more_buffers = framework.buffers_gradients ||
-                            framework.slices_kept.back() || how.autocast;
+                            framework.slices_kept.back() || how.autocast ||
+                            how.is_eager;
   std::vector<BracketRow> rows;
   for (size_t row = 0; row < kRows; ++row) {
     if ((row == kWorkspaces && framework.workspaces.back() == 0) ||

@@ -67,6 +67,41 @@ Int128 gradient_buckets(const ReductionInput& input, Keeping answer) {
   return sharded + input.replicated;
 }
 
+OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
+                                   size_t step, Int128 let_go) {
+  OutsideGradients result;
+  for (const OutsideWeight& last : weights) {
+    if (step > last.step) continue;
+    size_t first = last.step;
+    bool is_last = true;
+    bool reads = false;
+    for (const OutsideWeight& other : weights) {
+      if (other.weight != last.weight) continue;
+      first = std::min(first, other.step);
+      is_last = is_last && other.step <= last.step;
+      reads = reads || other.step == step;
+    }
+    if (!is_last) continue;
+    if (step == last.step) {
+      result.moving += std::max(last.bytes - let_go, Int128{0});
+    } else if (step < first || first == last.step) {
+      result.done += last.bytes;
+    } else {
+      result.moving += (reads ? 3 : 1) * last.bytes;
+    }
+  }
+  return result;
+}
+
+Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
+                          Int128 logits) {
+  const LossCopies& copies = options.loss.at(answer);
+  const int64_t unit = options.element_bytes;
+  const int64_t each =
+      copies.own * unit + copies.floats * std::max(unit, kFloatBytes);
+  return each > 0 ? logits * (each - unit) / each : Int128{0};
+}
+
 Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage) {
   const int64_t all = options.microbatches;
   if (stages == 0) return {};
@@ -364,34 +399,6 @@ bool pads_heads(const Manifest& manifest, const Plan& plan,
   const Facts& facts = manifest.facts;
   const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
   return degree > 1 && (heads == 0 || heads % degree != 0);
-}
-
-OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
-                                   size_t step, int64_t gradient_bytes,
-                                   Int128 let_go) {
-  OutsideGradients result;
-  for (const OutsideWeight& of : weights) {
-    const Int128 bytes = of.numbers * gradient_bytes;
-    if (bytes == 0 || step > of.step) continue;
-    size_t first = of.step;
-    bool is_last = true;
-    bool reads = false;
-    for (const OutsideWeight& other : weights) {
-      if (other.weight != of.weight) continue;
-      first = std::min(first, other.step);
-      is_last = is_last && other.step <= of.step;
-      reads = reads || other.step == step;
-    }
-    if (!is_last) continue;
-    if (step == of.step) {
-      result.moving += std::max(bytes - let_go, Int128{0});
-    } else if (step < first || first == of.step) {
-      result.done += bytes;
-    } else {
-      result.moving += reads ? 3 * bytes : bytes;
-    }
-  }
-  return result;
 }
 
 LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,

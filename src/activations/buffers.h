@@ -88,6 +88,28 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
 // Gradients on their way, in a backward pass.
 Int128 gradient_buckets(const ReductionInput& input, Keeping answer);
 
+// The largest trained weight that a step outside of layers reads, and its
+// gradient; several steps may read one.
+struct OutsideWeight {
+  size_t step = 0;
+  ValueId weight;
+  Int128 bytes = 0;
+};
+// Gradients of these while the backward of a step runs, as PyTorch's autograd
+// makes them: one that several steps add to waits for the others, and each sum
+// of two is a third.
+struct OutsideGradients {
+  Int128 done = 0;    // that no earlier step adds to
+  Int128 moving = 0;  // all others
+};
+// `let_go` are bytes of the last step that its weight's gradient finds no more.
+OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
+                                   size_t step, Int128 let_go);
+// Of `logits`, bytes of a loss, what is let go of before the gradient of the
+// head is made: all but the gradient of logits.
+Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
+                          Int128 logits);
+
 // How many micro-batches a stage has in flight when the first of its backward
 // passes begins: flying / chunks, where a stage has several chunks of layers.
 struct Flights {
@@ -185,26 +207,6 @@ LayerWeights layer_weights(const Manifest& manifest, const Plan& plan,
 // Whether XLA pads and cuts heads, which axes do not divide and are whole here.
 bool pads_heads(const Manifest& manifest, const Plan& plan,
                 const StateOptions& state);
-
-// The largest trained weight that a step outside of layers reads.
-struct OutsideWeight {
-  size_t step = 0;
-  ValueId weight;
-  Int128 numbers = 0;  // on a device, as it is stored
-};
-// Bytes of the gradients of such weights in the backward of a step, as
-// PyTorch's autograd makes them: that of a table which several steps read waits
-// for the others, and each sum of two is a third. `done` are those that no
-// earlier step adds to. Of the gradient of the step itself, what `let_go` of
-// before makes room for is not counted.
-struct OutsideGradients {
-  Int128 done = 0;
-  Int128 moving = 0;
-};
-// `weights` are in the order of their steps.
-OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
-                                   size_t step, int64_t gradient_bytes,
-                                   Int128 let_go);
 
 // Numbers of one weight of each shape, on a device, of those that are trained
 // and multiplied with: of experts that are stacked one each, of the vocabulary

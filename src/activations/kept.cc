@@ -143,7 +143,7 @@ class Reading {
       if (!read || view_.reg(operands[o]).weight) continue;
       if (is_quantised_input(i)) {
         keep_quantised(operands[o], found);
-      } else if (!view_.wide.empty() && casts(i, operands[o])) {
+      } else if (view_.reads_cast(i, operands[o])) {
         keep_cast(operands[o],
                   view_.op(i).is_product ? options_.element_bytes : kFloatBytes,
                   found);
@@ -175,18 +175,11 @@ class Reading {
   // torch.autocast makes a new cast for every operation that reads a value, and
   // backward keeps the casts.
   void keep_cast(RegisterId reg, int64_t unit, BackwardReads& found) const {
-    const bool is_wide = view_.is_wide(view_.reg(reg).value);
-    const int64_t own = is_wide ? std::max(options_.element_bytes, kFloatBytes)
-                                : options_.element_bytes;
+    const int64_t narrow = options_.element_bytes;
+    const int64_t own = view_.is_wide(view_.reg(reg).value)
+                            ? std::max(narrow, kFloatBytes)
+                            : narrow;
     found.extra.add(bytes(reg) * unit / own, view_.reg(reg));
-  }
-  // Whether autocast has an instruction read another dtype than an operand's.
-  bool casts(InstructionId i, RegisterId operand) const {
-    const bool is_wide = view_.is_wide(view_.reg(operand).value);
-    if (view_.op(i).is_product) return is_wide && !view_.skips_cast(i);
-    return !is_wide && view_.is_wide(view_.reg(view_.at(i).result).value) &&
-           view_.op(i).inner_steps(view_.node(i).attributes) ==
-               InnerSteps::Power;
   }
 
   // Products that read the same share what is made of it.
@@ -439,12 +432,18 @@ class Marking {
   PerRegister<bool> kept;
   PerRegister<InstructionId> needed_by;
 
-  // All that an instruction's backward reads, with nothing computed again but
-  // what this way of keeping does.
-  void mark_reads(InstructionId i) {
-    const bool pointwise = reading_.is_alone_pointwise(i);
-    for (const RegisterId reg : reading_.reads[i].registers) {
-      mark(reg, i, pointwise);
+  // All that the backward of instructions reads, with nothing computed again
+  // but what this way of keeping does. What is kept for others is not computed
+  // again, so operations that may do that come last.
+  template <typename Which>
+  void mark_reads(Which which) {
+    for (const bool pointwise : {false, true}) {
+      for (const InstructionId i : view_.instructions()) {
+        if (reading_.is_alone_pointwise(i) != pointwise || !which(i)) continue;
+        for (const RegisterId reg : reading_.reads[i].registers) {
+          mark(reg, i, pointwise);
+        }
+      }
     }
   }
 
@@ -506,6 +505,10 @@ class Marking {
     const RegisterId r = view_.reg(reg).root;
     const HeldRegister& of = view_.registers[r];
     if (of.weight || of.output) return;
+    if (kept[r]) {
+      if (needed < needed_by[r]) needed_by[r] = needed;
+      return;
+    }
     const bool through =
         is_repeated_now(of.maker, from_pointwise) || is_of_module(r);
     PerRegister<bool>& seen = through ? through_ : kept;
@@ -631,7 +634,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   static const RematPolicy kNone;
   const ModuleValues none(view, kNone);
   Marking all(view, running, keeping, remat, none);
-  for (const InstructionId i : view.instructions()) all.mark_reads(i);
+  all.mark_reads([](InstructionId) { return true; });
   KeptValues values;
   values.alive = all.kept;
   values.kept = all.kept;
@@ -681,8 +684,8 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   }
   if (keeping == Keeping::Eager && whole) marks.mark_all_named();
   marks.forget_ways();
+  marks.mark_reads([&](InstructionId i) { return !repeats(i); });
   for (const InstructionId i : view.instructions()) {
-    if (!repeats(i)) marks.mark_reads(i);
     values.extra_kept.push_back(extra(keeping_reads, i));
   }
   values.kept = marks.kept;

@@ -94,6 +94,8 @@ struct ProgramView {
   bool skips_cast(InstructionId i) const {
     return !uncast.empty() && uncast[at(i).node];
   }
+  // Whether autocast has an instruction read another dtype than an operand's.
+  bool reads_cast(InstructionId i, RegisterId operand) const;
   bool is_wide(ValueId value) const { return wide.has(value) && wide[value]; }
   bool has_gradient(RegisterId number) const {
     return flows[reg(number).value];

@@ -233,6 +233,13 @@ void find_gradients(ProgramView& view) {
 
 }  // namespace
 
+bool ProgramView::reads_cast(InstructionId i, RegisterId operand) const {
+  const bool reads_wide = is_wide(reg(operand).value);
+  if (op(i).is_product) return reads_wide && !skips_cast(i);
+  return !reads_wide && is_wide(reg(at(i).result).value) &&
+         op(i).inner_steps(node(i).attributes) == InnerSteps::Power;
+}
+
 ProgramView view_of(const Program& program, const SegmentOptions& options) {
   ProgramView view;
   view.program = &program;

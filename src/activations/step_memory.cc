@@ -337,7 +337,6 @@ class StepMaker {
     reduction.planned = planned;
     parts[kBuffers] = widened(gathered_ahead(reduction, keeping), k);
   }
-
   // Of numbers of weights.
   Int128 in_fp8(Int128 numbers) const {
     return (numbers * options_.segments.fp8->weight + Fp8Recipe::kUnit - 1) /
@@ -350,7 +349,6 @@ class StepMaker {
     for (const Step& step : own) numbers += step.matrices;
     return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
   }
-
   // What is gathered of a stage that keeps it; 0 where it keeps nothing.
   Int128 gathered_on(const std::vector<Step>& own, Keeping keeping) const {
     const auto& stages = input_.budget.stages;
@@ -366,7 +364,6 @@ class StepMaker {
     }
     return layers + others;
   }
-
   // Counts a stage that keeps this much of what it gathers, with its gradients.
   void keep_stage(Int128 kept, Parts& parts) const {
     Int128& gathered = parts[index_of(Category::GatheredLayer)];
@@ -378,12 +375,6 @@ class StepMaker {
         parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
                              std::max(reduction_.gradient_bytes, unit) / unit);
   }
-
-  // To host memory and back, of a layer while another one runs.
-  static Int128 on_the_way(Int128 offloaded, Keeping keeping) {
-    return offloaded * static_cast<int64_t>(keeping);
-  }
-
   // Gradients on their way, where there are any.
   Int128 buckets(Keeping keeping, const BudgetClass& device) const {
     const Int128 own = device.bytes[index_of(Category::Gradients)];
@@ -398,7 +389,6 @@ class StepMaker {
     return widened(gradient_buckets(reduction, keeping),
                    static_cast<size_t>(keeping));
   }
-
   // What a loop over stacked layers copies of one.
   Int128 layer_copies(const Step& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
@@ -479,7 +469,8 @@ class StepMaker {
       const Step& step = own[i];
       const Segment& of = plain_[step.segment];
       if (step.layer < 0 && counts_tables) {
-        outside.push_back({i, of.weight, of.weight_numbers});
+        outside.push_back(
+            {i, of.weight, of.weight_numbers * reduction_.gradient_bytes});
       }
       weights += step.weights;
       if (!step.saves) continue;
@@ -542,7 +533,8 @@ class StepMaker {
             is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
-      parts[kBuffers] += on_the_way(most_offloaded, keeping);
+      // To host memory and back, of a layer while another one runs.
+      parts[kBuffers] += most_offloaded * static_cast<int64_t>(k);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
       parts[kFp8] = copies;
       if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
@@ -553,7 +545,8 @@ class StepMaker {
       keep_stage(kept, parts);
       // The gradient of a head is made when the loss has let go of its own.
       const OutsideGradients tables = outside_gradients(
-          outside, i, reduction_.gradient_bytes, parts[kLogitRow]);
+          outside, i,
+          let_go_before_head(options_.segments, k, parts[kLogitRow]));
       parts[kBuckets] += tables.moving;
       gradients = std::min(gradients + tables.done, all_gradients);
       // What is let go of once it is sent is taken off what is saved.
@@ -565,8 +558,7 @@ class StepMaker {
       if (loss_apart) {
         parts[kActivations] += headward - memory.saved;
         parts[kBuckets] +=
-            outside_gradients(outside, i, reduction_.gradient_bytes, 0).moving -
-            tables.moving;
+            outside_gradients(outside, i, 0).moving - tables.moving;
         parts[kLogitRow] =
             logits_as(segment_of(step, k), options_.segments, {1, 0});
         offer(parts, static_cast<int64_t>(i));

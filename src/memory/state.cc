@@ -531,6 +531,7 @@ void visit_held(const HeldState& held, const Mesh& mesh,
                 const std::vector<int64_t>& coordinates,
                 const std::function<void(size_t, StateKind, Int128)>& add) {
   std::vector<Int128> elements(held.buffers.size());
+  std::map<uint32_t, DealtKind> dealt;
   for (const KindLeaf& entry : held.leaves) {
     const Int128 count = counts[entry.kind];
     if (count == 0) continue;
@@ -542,17 +543,27 @@ void visit_held(const HeldState& held, const Mesh& mesh,
       const int64_t own = *element_count(local);
       elements[entry.buffer] +=
           count * buffer_elements(own, options.zero_style);
+      if (is_dealt(held.buffers[entry.buffer], options)) {
+        DealtKind& kind = dealt[entry.kind];
+        kind.numbers = own;
+        kind.count = count;
+        kind.buffers.push_back(entry.buffer);
+      }
     } else {
       add(entry.sum, leaf.kind,
           count *
               (entry.uneven ? leaf_bytes(leaf, local) : leaf.bytes_per_device));
     }
   }
+  std::vector<Int128> of_fullest(held.buffers.size());
+  deal(dealt, held.buffers, of_fullest);
   for (size_t i = 0; i < held.buffers.size(); ++i) {
     const FlatBuffer& buffer = held.buffers[i];
     add(buffer.sum, buffer.kind,
-        buffer_bytes(elements[i], buffer.dtype, options.zero_style,
-                     buffer.ranks, buffer.shared_by));
+        is_dealt(buffer, options)
+            ? of_fullest[i]
+            : buffer_bytes(elements[i], buffer.dtype, options.zero_style,
+                           buffer.ranks, buffer.shared_by));
   }
 }
 
@@ -565,8 +576,16 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
   result.of_sum.resize(held.sums.size());
   std::vector<std::vector<Int128>> elements(
       held.buffers.size(), std::vector<Int128>(classes.classes()));
-  for (const KindLeaf& entry : held.leaves) {
+  // By leaf that is dealt: parameters, and their numbers.
+  std::map<size_t, std::array<std::vector<Int128>, 2>> dealt;
+  for (size_t e = 0; e < held.leaves.size(); ++e) {
+    const KindLeaf& entry = held.leaves[e];
     const StateLeaf& leaf = entry.leaf;
+    const bool deals = leaf.layout == LeafLayout::Buffer &&
+                       is_dealt(held.buffers[entry.buffer], options);
+    if (deals) {
+      for (auto& of : dealt[e]) of.resize(classes.classes());
+    }
     const auto count_on = [&](size_t stage) {
       return counts.of_stage[stage][entry.kind];
     };
@@ -589,6 +608,10 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
             box,
             count * buffer_elements(*element_count(local), options.zero_style),
             elements[entry.buffer]);
+        if (deals) {
+          classes.add(box, count, dealt[e][0]);
+          classes.add(box, count * *element_count(local), dealt[e][1]);
+        }
         return;
       }
       const Int128 bytes = count * (entry.uneven ? leaf_bytes(leaf, local)
@@ -598,6 +621,21 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
     });
   }
   for (auto& kind : result.bytes) classes.finish(kind);
+  std::vector<std::vector<Int128>> of_fullest(
+      classes.classes(), std::vector<Int128>(held.buffers.size()));
+  for (auto& [leaf, sums] : dealt) {
+    for (auto& of : sums) classes.finish(of);
+  }
+  for (size_t c = 0; !dealt.empty() && c < classes.classes(); ++c) {
+    std::map<uint32_t, DealtKind> kinds;
+    for (const auto& [leaf, sums] : dealt) {
+      DealtKind& kind = kinds[held.leaves[leaf].kind];
+      kind.count = sums[0][c];
+      kind.numbers = kind.count > 0 ? sums[1][c] / kind.count : Int128{0};
+      kind.buffers.push_back(held.leaves[leaf].buffer);
+    }
+    deal(kinds, held.buffers, of_fullest[c]);
+  }
   for (size_t i = 0; i < held.buffers.size(); ++i) {
     const FlatBuffer& buffer = held.buffers[i];
     classes.finish(elements[i]);
@@ -605,8 +643,10 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
         result.bytes.at(static_cast<size_t>(buffer.kind));
     for (size_t c = 0; c < classes.classes(); ++c) {
       const Int128 bytes =
-          buffer_bytes(elements[i][c], buffer.dtype, options.zero_style,
-                       buffer.ranks, buffer.shared_by);
+          is_dealt(buffer, options)
+              ? of_fullest[c][i]
+              : buffer_bytes(elements[i][c], buffer.dtype, options.zero_style,
+                             buffer.ranks, buffer.shared_by);
       kind[c] += bytes;
       result.of_sum[buffer.sum] += bytes * devices[c].devices;
     }

@@ -281,4 +281,62 @@ Int128 largest_gathered(std::vector<GatheredGroup> groups, int64_t live) {
   return sum;
 }
 
+bool is_dealt(const FlatBuffer& buffer, const StateOptions& options) {
+  return options.zero_style == ZeroStyle::Megatron && buffer.shared_by > 1 &&
+         uses(options, Optimizer::Muon);
+}
+
+void deal(const std::map<uint32_t, DealtKind>& all,
+          std::span<const FlatBuffer> buffers, std::vector<Int128>& bytes) {
+  std::map<int64_t, std::vector<const DealtKind*>> by_ranks;
+  for (const auto& [number, kind] : all) {
+    if (kind.count > 0) {
+      by_ranks[buffers[kind.buffers.front()].shared_by].push_back(&kind);
+    }
+  }
+  for (auto& entry : by_ranks) {
+    const int64_t ranks = entry.first;
+    std::vector<const DealtKind*>& kinds = entry.second;
+    std::ranges::stable_sort(kinds, {}, &DealtKind::numbers);
+    const int64_t around = 2 * ranks;
+    // Whom the parameters of a kind go to that do not go to all.
+    const auto each_rest = [&](const auto& visit) {
+      int64_t next = 0;
+      for (const DealtKind* kind : kinds) {
+        for (auto rest = static_cast<int64_t>(kind->count % around); rest > 0;
+             --rest) {
+          visit(*kind, next < ranks ? next : around - 1 - next);
+          next = (next + 1) % around;
+        }
+      }
+    };
+    std::vector<Int128> held(static_cast<size_t>(ranks));
+    each_rest([&](const DealtKind& kind, int64_t rank) {
+      for (const size_t b : kind.buffers) {
+        held[static_cast<size_t>(rank)] +=
+            wide_byte_count(kind.numbers, buffers[b].dtype);
+      }
+    });
+    const int64_t fullest = std::ranges::max_element(held) - held.begin();
+    const auto add = [&](const DealtKind& kind, Int128 count) {
+      for (const size_t b : kind.buffers) {
+        bytes[b] += count * wide_byte_count(kind.numbers, buffers[b].dtype);
+      }
+    };
+    for (const DealtKind* kind : kinds) add(*kind, kind->count / around * 2);
+    each_rest([&](const DealtKind& kind, int64_t rank) {
+      if (rank == fullest) add(kind, 1);
+    });
+    // It may have less than its share of one buffer, which is counted whole.
+    std::vector<Int128> all_of(buffers.size());
+    for (const DealtKind* kind : kinds) {
+      for (const size_t b : kind->buffers) {
+        all_of[b] +=
+            kind->count * wide_byte_count(kind->numbers, buffers[b].dtype);
+        bytes[b] = std::max(bytes[b], (all_of[b] + ranks - 1) / ranks);
+      }
+    }
+  }
+}
+
 }  // namespace shardplan

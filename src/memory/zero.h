@@ -18,6 +18,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -94,5 +96,21 @@ struct GatheredGroup {
   int64_t groups = 0;
 };
 Int128 largest_gathered(std::vector<GatheredGroup> groups, int64_t live);
+
+// Whether parameters of a buffer are dealt out whole, as Megatron-core's
+// optimizer for Muon does: the smallest first, to ranks one after the other and
+// then back (LayerWiseDistributedOptimizer of
+// core/optimizer/layer_wise_optimizer.py). So an embedding is on one rank.
+bool is_dealt(const FlatBuffer& buffer, const StateOptions& options);
+struct DealtKind {
+  Int128 numbers = 0;
+  Int128 count = 0;             // of parameters of so many numbers
+  std::vector<size_t> buffers;  // that have a place for each number
+};
+// Adds the bytes of the rank that has most, by buffer, and of each buffer an
+// even share at least. `all` is by kinds of the
+// plan, each with at least one buffer.
+void deal(const std::map<uint32_t, DealtKind>& all,
+          std::span<const FlatBuffer> buffers, std::vector<Int128>& bytes);
 
 }  // namespace shardplan

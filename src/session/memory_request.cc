@@ -9,6 +9,7 @@
 #include "evaluate/step.h"
 #include "io/hardware.h"
 #include "io/load.h"
+#include "model/forward/parameter_names.h"
 #include "session/trainable.h"
 
 namespace shardplan {
@@ -156,6 +157,16 @@ std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
   return request;
 }
 
+// PEFT's adapters keep the dtype that they are stored in, whatever the model
+// beside them is computed in.
+bool trains_adapters(const Manifest& manifest,
+                     const TrainedParameters& trained) {
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (trained[i] && !adapter_part(manifest.name(i)).empty()) return true;
+  }
+  return false;
+}
+
 // Rules for the leaves of an optimizer, where there are any.
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
                       const RuleSet* of_parameters, Host& host,
@@ -265,9 +276,19 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   AskedMemory asked;
   BudgetOptions& options = asked.options;
   options.state = memory.state;
+  if (!memory.trainable.empty()) {
+    auto trained = find_trained(memory.trainable, manifest, diags);
+    if (!trained) return std::nullopt;
+    asked.trained = *std::move(trained);
+  }
   if (memory.precision) {
     options.state = with_precision(memory.state, *memory.precision,
                                    most_stored_dtype(manifest));
+    if (trains_adapters(manifest, asked.trained)) {
+      options.state.param_dtype = memory.state.param_dtype;
+      options.state.grad_dtype = memory.state.grad_dtype;
+      options.state.moment_dtype = memory.state.moment_dtype;
+    }
   }
   options.stages = memory.stages;
   options.live_layers = memory.live_layers;
@@ -290,11 +311,6 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   asked.step = workload.step;
   if (asks_for_step(request, memory)) {
     asked.workload = Workload{*memory.batch, *memory.seq};
-  }
-  if (!memory.trainable.empty()) {
-    auto trained = find_trained(memory.trainable, manifest, diags);
-    if (!trained) return std::nullopt;
-    asked.trained = *std::move(trained);
   }
   if (!memory.state.groups.empty()) {
     auto group_of =

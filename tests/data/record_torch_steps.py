@@ -10,8 +10,8 @@ compilation: forward, the loss of the class, backward, AdamW,
 zero_grad(set_to_none=True). PyTorch's own MemTracker counts the storages that are alive,
 and FSDPMemTracker where layers are sharded: by FSDP2 over as many ranks of a group that
 sends nothing, of which this process is the first, so that what is gathered is there and
-means nothing. The second command records anew the cases whose names have that part. A
-line of torch_steps.jsonl:
+means nothing. The second command records anew the cases whose names have that part,
+`--missing` those that the file does not have. A line of torch_steps.jsonl:
 
 - `name`, and `config`, as its class writes it
 - `dtype` of parameters; `compute`, what weights are cast to as they are gathered (null:
@@ -20,7 +20,10 @@ line of torch_steps.jsonl:
   `all`, embedding and head are modules of their own
 - `batch` (of this rank), `seq`; `attention`, of transformers; `checkpointing` of every
   layer, without reentrance
-- `optimizer`: AdamW's `foreach` or `fused`
+- `optimizer`: `foreach`, `fused` or `loop`; `update`, which optimizer, as `--optimizer`
+  calls it (AdamW where there is none)
+- `microbatches`, whose gradients are added up (1 where there is none); `clipped`: their
+  norm is, before the update
 - `peak`: bytes at the peak, by what FSDPMemTracker and MemTracker call them; `Total` is
   their sum. A GPU's workspaces are not there
 - `later`: recorded once `--framework torch` was written, to judge it
@@ -28,6 +31,7 @@ line of torch_steps.jsonl:
 """
 
 import argparse
+import functools
 import json
 import pathlib
 
@@ -41,6 +45,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 RANKS = 8
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "sgd-momentum": functools.partial(torch.optim.SGD, momentum=0.9),
+              "adafactor": torch.optim.Adafactor}
 
 LLAMA = dict(vocab_size=4000, hidden_size=256, intermediate_size=704, num_hidden_layers=6, num_attention_heads=8,
              num_key_value_heads=4, head_dim=32, tie_word_embeddings=False, use_cache=False, max_position_embeddings=512,
@@ -52,6 +58,8 @@ MODELS = {"llama": ("Llama", LLAMA), "qwen3": ("Qwen3", LLAMA), "mistral": ("Mis
           "olmo2": ("Olmo2", LLAMA), "gpt2": ("GPT2LMHead", GPT2),
           "qwen2": ("Qwen2", dict(WIDE, use_sliding_window=False)), "phi3": ("Phi3", WIDE), "starcoder2": ("Starcoder2", dict(WIDE, residual_dropout=0.0, embedding_dropout=0.0)),
           "stablelm": ("StableLm", WIDE), "granite": ("Granite", WIDE), "cohere": ("Cohere", WIDE), "gpt_neox": ("GPTNeoX", WIDE),
+          "opt": ("OPT", dict(vocab_size=4000, hidden_size=256, word_embed_proj_dim=256, ffn_dim=1024, num_hidden_layers=6, num_attention_heads=8,
+                              max_position_embeddings=512, dropout=0.1, attention_dropout=0.0, use_cache=False)),
           "gemma2": ("Gemma2", dict(LLAMA, sliding_window=64, layer_types=["sliding_attention", "full_attention"] * 3))}
 
 
@@ -83,6 +91,24 @@ def cases():
         yield case(f"{kind}-tiny-fsdp", kind, **dict(sharded, batch=1, seq=8, later=True))
 
 
+    # Gradients that are added up, other optimizers, dropout: recorded beside what was
+    # written of them.
+    short = dict(batch=2, seq=32)
+    dropped = dict(resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1)
+    for kind in ("llama", "gpt2", "qwen2", "gpt_neox"):
+        yield case(f"{kind}-microbatches", kind, microbatches=3, optimizer="fused")
+        yield case(f"{kind}-microbatches-short", kind, **short, microbatches=2, optimizer="fused", dtype="bfloat16")
+        yield case(f"{kind}-microbatches-checkpointing", kind, **short, microbatches=2, checkpointing=True)
+        for update in ("sgd", "sgd-momentum", "adafactor"):
+            yield case(f"{kind}-{update}", kind, **short, update=update, optimizer="loop" if update == "adafactor" else "foreach")
+        yield case(f"{kind}-loop-clipped", kind, **short, optimizer="loop", clipped=True)
+    yield case("llama-microbatches-fsdp", "llama", **dict(sharded, batch=2, microbatches=2))
+    yield case("gpt2-dropout", "gpt2", changed=dropped)
+    yield case("gpt2-dropout-eager", "gpt2", changed=dropped, attention="eager")
+    yield case("gpt_neox-dropout", "gpt_neox", changed=dict(hidden_dropout=0.1))
+    yield case("opt-dropout", "opt")
+
+
 def outside(model):
     inner = model.base_model
     return [getattr(inner, "embed_tokens", None) or inner.wte, model.lm_head]
@@ -95,7 +121,7 @@ def layers(model):
 def record(case):
     name, config = MODELS[case["kind"]]
     klass = getattr(transformers, f"{name}ForCausalLM" if name != "GPT2LMHead" else "GPT2LMHeadModel")
-    config = klass.config_class(**config)
+    config = klass.config_class(**{**config, **case.get("changed", {})})
     torch.manual_seed(0)
     model = klass._from_config(config, dtype=getattr(torch, case["dtype"]), attn_implementation=case["attention"])
     model.train()
@@ -108,7 +134,8 @@ def record(case):
         for module in [*layers(model), *(outside(model) if case["wrapped"] == "all" else [])]:
             fully_shard(module, mesh=mesh, mp_policy=how)
         fully_shard(model, mesh=mesh, mp_policy=how)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **{case["optimizer"]: True})
+    how = {"foreach": case["optimizer"] == "foreach"} if case["optimizer"] != "fused" else {"fused": True}
+    optimizer = OPTIMIZERS[case.get("update", "adamw")](model.parameters(), lr=1e-3, **how)
     if case["ranks"] > 1:
         tracker = FSDPMemTracker(model, optimizer)
         tracker.track_inputs((ids,))
@@ -117,18 +144,21 @@ def record(case):
         tracker.track_external(model, optimizer, ids)
     with tracker:
         for step in range(2):
-            model(input_ids=ids, labels=ids).loss.backward()
+            for part in range(case.get("microbatches", 1)):
+                if step or part:
+                    tracker.reset_mod_stats()
+                model(input_ids=ids, labels=ids).loss.backward()
+            if case.get("clipped"):
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            if step == 0:
-                tracker.reset_mod_stats()
     [peak] = tracker.get_tracker_snapshot("peak").values()
     written = {key: value for key, value in config.to_dict().items()
-               if key in (*MODELS[case["kind"]][1], "model_type", "rms_norm_eps", "hidden_act", "hidden_activation", "activation_function",
+               if key in (*MODELS[case["kind"]][1], *case.get("changed", {}), "model_type", "rms_norm_eps", "hidden_act", "hidden_activation", "activation_function",
                           "layer_norm_epsilon", "query_pre_attn_scalar", "attn_logit_softcapping", "layer_norm_eps", "norm_epsilon", "use_bias", "use_parallel_residual", "partial_rotary_factor",
                           "rotary_pct", "logit_scale", "use_qk_norm", "embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier", "final_logit_softcapping", "rope_parameters")}
     return {"name": case["name"], "config": {"architectures": [klass.__name__], **written},
-            **{key: each for key, each in case.items() if key not in ("name", "kind")},
+            **{key: each for key, each in case.items() if key not in ("name", "kind", "changed")},
             "peak": {str(getattr(kind, "name", kind)): size for kind, size in peak.items()},
             "versions": {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}}
 
@@ -137,6 +167,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--only", default="", help="a part of names")
+    parser.add_argument("--missing", action="store_true", help="those that the file does not have")
     options = parser.parse_args()
     old = {}
     if options.file.exists():
@@ -145,7 +176,7 @@ def main():
     new = []
     for case in cases():
         name = case["name"]
-        if options.only in name:
+        if options.only in name and not (options.missing and name in old):
             new.append(record(case))
             print(f"{name}: {new[-1]['peak']}", flush=True)
         elif name in old:

@@ -153,6 +153,80 @@ TEST_CASE("torch classes: whose norms round after their weight keeps more") {
   CHECK(more > 2.0 * 2 * kHidden);
 }
 
+// What a class drops out in training, from small configs with these keys.
+TEST_CASE("torch classes: a config's rates say what is dropped out") {
+  const Json gpt2 = {{"architectures", {"GPT2LMHeadModel"}},
+                     {"model_type", "gpt2"},
+                     {"n_embd", 64},
+                     {"n_layer", 2},
+                     {"n_head", 4},
+                     {"n_positions", 64},
+                     {"vocab_size", 96}};
+  const Json bert = {{"architectures", {"BertForMaskedLM"}},
+                     {"model_type", "bert"},
+                     {"hidden_size", 64},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 4},
+                     {"intermediate_size", 128},
+                     {"vocab_size", 96}};
+  const Json opt = {{"architectures", {"OPTForCausalLM"}},
+                    {"model_type", "opt"},
+                    {"hidden_size", 64},
+                    {"word_embed_proj_dim", 64},
+                    {"num_hidden_layers", 2},
+                    {"num_attention_heads", 4},
+                    {"ffn_dim", 128},
+                    {"vocab_size", 96}};
+  const Json t5 = {{"architectures", {"T5ForConditionalGeneration"}},
+                   {"model_type", "t5"},
+                   {"d_model", 64},
+                   {"d_kv", 16},
+                   {"d_ff", 128},
+                   {"num_layers", 2},
+                   {"num_heads", 4},
+                   {"vocab_size", 96}};
+  const auto dropped = [](Json config, const Json& changes, bool on_cpu,
+                          std::optional<bool> asked) {
+    config.update(changes);
+    const auto synthesis = testing::synthesize(config);
+    REQUIRE(synthesis->manifest);
+    Diagnostics diags;
+    const auto model = recognise_model(
+        *synthesis->manifest, testing::parsed_config(config), nullptr, diags);
+    REQUIRE_MESSAGE(model, testing::messages(diags));
+    StepOptions step;
+    step.drops_out = asked;
+    run_torch_class(*model, on_cpu, step);
+    return step;
+  };
+  const auto of = [&](const Json& config, const Json& changes) {
+    return dropped(config, changes, false, {}).segments.dropout;
+  };
+  const Json zero_gpt2 = {
+      {"embd_pdrop", 0.0}, {"resid_pdrop", 0.0}, {"attn_pdrop", 0.0}};
+  CHECK_FALSE(of(gpt2, zero_gpt2).any());
+  // What a config leaves out is as its class has it: 0.1 everywhere.
+  CHECK(of(gpt2, Json::object()) == Dropout{true, true, true, false, true});
+  Json residual = zero_gpt2;
+  residual["resid_pdrop"] = 0.1;
+  CHECK(of(gpt2, residual) == Dropout{false, true, true});
+  CHECK(of(bert, {{"hidden_dropout_prob", 0}}) ==
+        Dropout{false, false, false, false, true});
+  CHECK(of(opt, {{"dropout", 0.1}}) == Dropout{false, true, true});
+  CHECK(of(t5, {{"dropout_rate", 0.1}}) ==
+        Dropout{true, true, true, true, true});
+  CHECK(of(config_of("llama", "LlamaForCausalLM", 2),
+           {{"attention_dropout", 0.1}}) ==
+        Dropout{false, false, false, false, true});
+  // A flag goes before it, and adds nothing of its own here.
+  CHECK_FALSE(
+      dropped(gpt2, Json::object(), false, false).segments.dropout.any());
+  // A CPU has no kernel of attention that drops, and masks of whole numbers.
+  const StepOptions cpu = dropped(gpt2, Json::object(), true, {});
+  CHECK(cpu.segments.attention == AttentionKind::Scores);
+  CHECK(cpu.segments.dropout.wide_masks);
+}
+
 TEST_CASE("torch classes: names and shapes alone tell no class") {
   const auto synthesis =
       testing::synthesize(config_of("llama", "LlamaForCausalLM", 2));

@@ -42,6 +42,31 @@ std::string problem(const StateOptions& options) {
   return testing::first_message(diags);
 }
 
+// The ranks and parameters of the comment in Megatron-core's shard_params: of
+// ten by size, 1, 8 and 9 go to the first of four, 2, 7 and 10 to the second.
+TEST_CASE("Megatron deals Muon's parameters out whole") {
+  StateOptions muon = zero(1, ZeroStyle::Megatron);
+  muon.optimizer = Optimizer::Muon;
+  FlatBuffer buffer;
+  buffer.shared_by = 4;
+  CHECK(is_dealt(buffer, muon));
+  CHECK_FALSE(is_dealt(buffer, zero(1, ZeroStyle::Megatron)));
+  std::map<uint32_t, DealtKind> kinds;
+  for (uint32_t number = 1; number <= 10; ++number) {
+    kinds[11 - number] = {Int128{number}, 1, {0}};
+  }
+  std::vector<Int128> bytes(1);
+  const std::vector<FlatBuffer> one = {buffer};
+  deal(kinds, one, bytes);
+  CHECK(bytes[0] == 4 * (2 + 7 + 10));
+  // All ranks have two of each kind of eight; an embedding is on one.
+  bytes = {0, 0};
+  const std::vector<FlatBuffer> two = {buffer, buffer};
+  deal({{0, {10, 8, {0}}}, {1, {1000, 1, {0, 1}}}}, two, bytes);
+  CHECK(bytes[0] == 4 * (2 * 10 + 1000));
+  CHECK(bytes[1] == 4 * 1000);
+}
+
 TEST_CASE("mistakes with ZeRO's stage, axes and style are reported") {
   CHECK(problem(zero(1, ZeroStyle::Jax)).empty());
   CHECK(problem(zero(0, ZeroStyle::Jax, {})).empty());
