@@ -86,6 +86,8 @@ class Reading {
   bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
            region.kind == Region::Kind::Attention ||
+           (options_.softmax_in_float32 &&
+            region.kind == Region::Kind::Softmax) ||
            (options_.native_kernels && (region.kind == Region::Kind::Softmax ||
                                         region.numbers_per_row == 2));
   }
@@ -353,7 +355,9 @@ class Reading {
   }
 
   // Norms that are computed in float32 step by step keep a copy of their input,
-  // those that subtract a mean in any case (transformers' CohereLayerNorm).
+  // those that subtract a mean in any case (transformers' CohereLayerNorm). Who
+  // rounds before the weight has what is left without the mean in float32, and
+  // no copy beside it.
   void copy_as_float(InstructionId i, const Region& region) {
     if (region.kind != Region::Kind::Norm ||
         (options_.element_bytes >= kFloatBytes &&
@@ -372,7 +376,11 @@ class Reading {
           view_.is_wide(view_.reg(operand).value)) {
         continue;
       }
-      reads[i].extra.add(local_elements(view_, operand) * kFloatBytes,
+      const bool centred =
+          region.numbers_per_row == 2 && options_.norms_round_first;
+      const int64_t unit = std::max<int64_t>(
+          kFloatBytes - (centred ? options_.element_bytes : 0), 0);
+      reads[i].extra.add(local_elements(view_, operand) * unit,
                          view_.reg(operand));
     }
   }
@@ -648,7 +656,9 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   for (const InstructionId i : view.instructions()) {
     if (repeats(i)) marks.mark_repeated(i);
   }
-  if (keeping == Keeping::Eager && whole) marks.mark_all_named();
+  if (keeping == Keeping::Eager && whole && options.keeps_all_named) {
+    marks.mark_all_named();
+  }
   marks.forget_ways();
   for (const InstructionId i : view.instructions()) {
     if (!repeats(i)) marks.mark_reads(i);

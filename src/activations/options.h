@@ -53,6 +53,9 @@ struct SegmentOptions {
   // Norms round to the dtype of activations before they multiply with their
   // weight.
   bool norms_round_first = false;
+  // Layers that are computed again keep all results that a policy names,
+  // whether backward reads them or not (PyTorch's selective checkpointing).
+  bool keeps_all_named = true;
   // Products alone are computed in the dtype of activations, all else in
   // float32 (torch.autocast).
   bool autocast = false;

@@ -19,6 +19,7 @@ namespace {
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
 constexpr size_t kMostAlive = 16;
+constexpr auto kFused = static_cast<size_t>(Keeping::Fused);
 constexpr int64_t kTokenBytes = 8;  // of what names one
 
 // One use of a segment: of a layer that is left out, its stand-in's.
@@ -120,7 +121,11 @@ class StepMaker {
   }
   // Of one of the three answers.
   const SegmentMemory& memory_of(const Step& step, size_t answer) const {
-    return segment_of(step, answer).memory.at(way(answer));
+    // XLA fuses what is computed again into the backward that reads it.
+    const bool fuses = step.repeated && framework().stacks_gradients &&
+                       (answer == 0 || (answer == 1 && !on_cpu(answer)));
+    return segment_of(step, answer)
+        .memory.at(fuses ? std::min(way(answer), kFused) : way(answer));
   }
   size_t way(size_t answer) const {
     if (answer == 0 && pads_heads_) return 0;
@@ -136,6 +141,11 @@ class StepMaker {
     return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
+  bool sends() const { return input_.plan.mesh.devices() > 1; }
+  bool on_cpu(size_t answer) const {
+    return framework().stacks_gradients &&
+           options_.segments.in_float32.at(answer);
+  }
   // XLA pads and cuts heads that axes do not divide, which are whole here.
   bool pads_heads() const {
     if (!framework().stacks_gradients) return false;
@@ -236,7 +246,9 @@ class StepMaker {
     const int64_t wider =
         std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
     reduction_.layer.reduced =
-        reduction_.layer.gradients * wider / reduction_.compute_bytes;
+        framework().stacks_gradients
+            ? Int128{0}  // a shard of a stack takes it
+            : reduction_.layer.gradients * wider / reduction_.compute_bytes;
   }
 
   int64_t stage_of(const Step& step, bool behind_layers) const {
@@ -297,7 +309,8 @@ class StepMaker {
 
   // Gradients are there from the beginning where they are added up.
   bool keeps_gradients(Keeping keeping) const {
-    return framework().whole_gradients.at(static_cast<size_t>(keeping)) ||
+    const auto answer = static_cast<size_t>(keeping);
+    return framework().whole_gradients.at(answer) || on_cpu(answer) ||
            options_.microbatches > 1 || input_.budget.stages.has_value() ||
            (input_.options.state.zero > 0 &&
             input_.options.state.zero_style == ZeroStyle::Megatron);
@@ -344,9 +357,9 @@ class StepMaker {
     const auto k = static_cast<size_t>(keeping);
     const bool is_layer = step.layer >= 0;
     Int128 gathered = planned;
-    if (keeping == Keeping::Least) {
+    if (keeping == Keeping::Least && !framework().stacks_gradients) {
       gathered = is_layer ? least_of_layer_ : Int128{0};
-    } else if (keeping == Keeping::Fused) {
+    } else if (keeping != Keeping::Eager) {
       gathered = std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
     }
     parts[index_of(Category::GatheredLayer)] = widened(gathered, k);
@@ -416,14 +429,32 @@ class StepMaker {
                    static_cast<size_t>(keeping));
   }
 
+  // What XLA for GPUs copies of scores that are held, in float32: of grouped
+  // heads maybe the whole stack, in place of gradients, which come after that.
+  Int128 scores_copied(bool repeated, Int128 gradients, size_t answer) const {
+    if (answer == 0 || on_cpu(answer)) return 0;
+    const Int128 scores =
+        scores_ * kFloatBytes / options_.segments.element_bytes;
+    const Facts& facts = input_.manifest.facts;
+    const bool whole = framework().moves_scores.at(answer) && !repeated &&
+                       facts.kv_heads && facts.heads > facts.kv_heads;
+    return std::max(whole ? scores * input_.layers.layers - gradients : 0,
+                    scores * framework().scores_beside.at(answer));
+  }
+
   // What a loop over stacked layers copies of one.
   Int128 layer_copies(const Step& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
-  // Copies of a step's weights that torch.autocast makes for products, and
-  // keeps until their backward has run, or to the end of forward.
+  // Copies of a step's weights that a layer makes for products, and keeps until
+  // their backward has run, or torch.autocast to the end of forward.
+  bool casts_by_layer(size_t answer) const {
+    return options_.segments.autocast ||
+           (framework().casts_in_layers && answer > 0 && !on_cpu(answer) &&
+            casts_.cast > 0);
+  }
   Int128 cast_of(const Step& step, bool is_last) const {
     const Int128 numbers = step.layer >= 0 ? step.matrices
                            : is_last       ? weights_.matrices_outside
@@ -463,17 +494,41 @@ class StepMaker {
   }
 
   // Gradients that are there: `behind` are the weights of the steps behind this
-  // one, of the `weights` of the stage. A loop writes into stacks of all
-  // layers, in the dtype that is computed with.
+  // one, of the `weights` of the stage.
   Int128 gradients_at(const Step& step, Int128 behind, Int128 weights,
                       Int128 all, Keeping keeping) const {
     if (keeps_gradients(keeping) || all == 0) return all;
     if (weights == 0) return 0;
-    const bool stacked = framework().stacks_gradients && !pads_heads_;
-    if (!stacked || step.layer < 0) return all * behind / weights;
-    const int64_t unit = reduction_.gradient_bytes;
-    return all * (weights - weights_.others) / weights *
-           std::min(unit, reduction_.compute_bytes) / unit;
+    if (!framework().stacks_gradients ||
+        (keeping == Keeping::Least && options_.kernels == Kernels::Fused)) {
+      return all * behind / weights;
+    }
+    const Int128 layers = all * (weights - weights_.others) / weights;
+    const bool is_head =
+        step.layer < 0 && behind == 0 && weights > weights_.others;
+    if (step.layer < 0 && !is_head) return last_gradients(all, layers, keeping);
+    const Int128 head = head_gradient(all - layers, keeping);
+    if (!is_head) return head + layers;
+    // The loop's stacks may be there before it begins. Where collectives are
+    // scheduled they are, maybe with copies.
+    const auto copies = static_cast<int64_t>(keeping);
+    return head + layers * (sends() ? copies : copies / 2);
+  }
+  // Of these gradients, those of the head, which a loop over layers leaves as
+  // its product made them; the update converts them, and may come first.
+  Int128 head_gradient(Int128 others, Keeping keeping) const {
+    if (keeping == Keeping::Least) return 0;
+    const int64_t unit =
+        keeping == Keeping::Eager
+            ? reduction_.gradient_bytes
+            : std::min(reduction_.gradient_bytes, reduction_.compute_bytes);
+    return std::min(others, shapes_.outside * unit);
+  }
+  // The same once the embedding's is there.
+  Int128 last_gradients(Int128 all, Int128 layers, Keeping keeping) const {
+    const Int128 head =
+        std::min(all - layers, shapes_.outside * reduction_.gradient_bytes);
+    return all - head + head_gradient(head, keeping);
   }
 
   void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
@@ -481,7 +536,13 @@ class StepMaker {
     const BudgetClass& device = input_.budget.classes[number];
     const std::vector<Step>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
-      if (options_.is_eager) loosen(keeping, parts);
+      if (options_.is_eager) {
+        // What is computed again on a CPU is between two ways as it is.
+        const bool between =
+            on_cpu(k) && step >= 0 && own[static_cast<size_t>(step)].repeated;
+        loosen(keeping, between ? kActivationSlack / 2 : kActivationSlack,
+               parts);
+      }
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
@@ -500,7 +561,7 @@ class StepMaker {
     host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
     const Int128 casts =
-        framework().casts_once.at(k)
+        framework().casts_once.at(k) && !casts_by_layer(k)
             ? casts_.of(device.bytes[index_of(Category::Parameters)],
                         is_wide(k))
             : Int128{0};
@@ -529,21 +590,28 @@ class StepMaker {
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
-        parts[kBuffers] +=
-            stream_ * framework().sums.at(k) + layer_copies(step, k);
+        parts[kBuffers] += stream_ * framework().sums.at(k) +
+                           layer_copies(step, k) +
+                           scores_copied(step.repeated, gradients, k);
       }
       parts[kBuffers] += casts;
-      if (options_.is_eager && k == 2 && i == 0) {
+      if (step.layer < 0 && on_cpu(k)) {
+        // Products outside of layers read a copy, in another layout.
+        parts[kBuffers] += std::max(weights_.largest, most_of_others_) *
+                           static_cast<int64_t>(k);
+      }
+      if (options_.is_eager && framework().update && k == 2 && i == 0) {
         // A table that is also the head has two gradients, and their sum.
         parts[kBuffers] += 3 * weights_.largest;
       }
-      if (options_.segments.autocast) {
+      if (casts_by_layer(k)) {
         const Int128 own_cast = cast_of(step, i + 1 == own.size());
         parts[kBuffers] += weights_cast + own_cast;
         all_cast += own_cast;
         if (!step.repeated) weights_cast += own_cast;
       }
-      if (step.layer >= 0 && framework().slices_kept.at(k)) {
+      if (step.layer >= 0 &&
+          (framework().slices_kept.at(k) || (on_cpu(k) && !step.repeated))) {
         const SegmentMemory& plain = plain_of(step, k).memory.at(way(k));
         // Rounding to 16 bits stands between a slice and its readers.
         parts[kBuffers] +=
@@ -577,6 +645,12 @@ class StepMaker {
     }
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
+    Int128& last = end[index_of(Category::Gradients)];
+    if (framework().stacks_gradients && weights > 0 &&
+        !keeps_gradients(keeping)) {
+      last = last_gradients(last, last * (weights - weights_.others) / weights,
+                            keeping);
+    }
     end[kTemporaries] = update_temporaries(
         optimizers_, framework(),
         options_.update ? options_.update : framework().update,

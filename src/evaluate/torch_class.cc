@@ -35,18 +35,22 @@ bool copies_logits(const ForwardDefinition& model) {
 
 }  // namespace
 
+bool runs_known_operations(const ForwardDefinition& model) {
+  const auto softcap = model_value(model, "softcap");
+  return model_size(model, "experts").value_or(0) == 0 &&
+         !(softcap && softcap->as_real() > 0) &&
+         std::ranges::none_of(kRecurrent, [&](std::string_view part) {
+           return contains(std::string_view(model.architecture->name), part);
+         });
+}
+
 void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step) {
   if (!model.has_config || model.model_class == nullptr) return;
   SegmentOptions& how = step.segments;
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;
-  const auto softcap = model_value(model, "softcap");
-  step.is_eager = model_size(model, "experts").value_or(0) == 0 &&
-                  !(softcap && softcap->as_real() > 0) &&
-                  std::ranges::none_of(kRecurrent, [&](std::string_view part) {
-                    return contains(name, part);
-                  });
+  step.is_eager = runs_known_operations(model);
   how.norms_read_copies = true;
   how.norms_round_first = !contains(kFloatNorms, name);
   how.kernels_repeat_heads = on_cpu;
