@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "activations/bracket_rows.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ constexpr std::array<RowName, kRows - kCategories> kNames = {
      {"dequantised_weights", "dequantised weights"},
      {"fp8_weights", "weights in fp8"}}};
 
+constexpr size_t kMostAlive = 16;
 constexpr int64_t kOtherSlack = 4;  // the same of logits and buffers
 
 std::string title_of(size_t row, const ShownRows& shown) {
@@ -53,6 +55,35 @@ void loosen(Keeping answer, int64_t percent, Parts& parts) {
   by(kActivations, percent);
   by(kLogitRow, kOtherSlack);
   by(kBuffers, kOtherSlack);
+}
+
+void keep_stage(Int128 kept, const LayerWeights::Share& share,
+                const ReductionInput& reduction, Parts& parts) {
+  Int128& gathered = parts[static_cast<size_t>(Category::GatheredLayer)];
+  if (gathered == 0 || kept == 0) return;
+  gathered = std::max(gathered, kept);
+  const int64_t unit = reduction.compute_bytes;
+  parts[kBuckets] = std::max(
+      parts[kBuckets], gathered * share.part / std::max<Int128>(share.of, 1) *
+                           std::max(reduction.gradient_bytes, unit) / unit);
+}
+
+std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
+                                 const std::map<std::string, Int128>& running) {
+  std::vector<AliveRow> rows;
+  const auto add = [&](const std::map<std::string, Int128>& of, bool is_saved) {
+    for (const auto& [name, bytes] : of) {
+      if (bytes <= 0) continue;
+      rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
+    }
+  };
+  add(saved, true);
+  add(running, false);
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
+  if (rows.size() > kMostAlive) rows.resize(kMostAlive);
+  return rows;
 }
 
 std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,

@@ -4,9 +4,13 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "activations/bracket.h"
+#include "activations/buffers.h"
 #include "base/checked.h"
 #include "memory/budget.h"
 
@@ -39,6 +43,15 @@ void loosen(Keeping answer, int64_t percent, Parts& parts);
 // 0.5 % in the median; over steps that XLA plans for an H200 2.5 % in the
 // median (docs/validation.md).
 inline constexpr int64_t kActivationSlack = 8;
+
+// Counts a stage that keeps this much of what it gathers, with its gradients.
+void keep_stage(Int128 kept, const LayerWeights::Share& share,
+                const ReductionInput& reduction, Parts& parts);
+
+// Of values from forward and of the backward that runs, by their names, the
+// largest.
+std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
+                                 const std::map<std::string, Int128>& running);
 
 // Which rows are shown, and what else the row of buffers has.
 struct ShownRows {

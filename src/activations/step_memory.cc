@@ -4,22 +4,19 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "activations/bracket_rows.h"
 #include "activations/buffers.h"
 #include "activations/segments.h"
+#include "activations/xla_loop.h"
 #include "base/checked.h"
-#include "memory/zero.h"
 
 namespace shardplan {
 namespace {
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-constexpr size_t kMostAlive = 16;
-constexpr auto kFused = static_cast<size_t>(Keeping::Fused);
 constexpr int64_t kTokenBytes = 8;  // of what names one
 
 // One use of a segment: of a layer that is left out, its stand-in's.
@@ -89,10 +86,7 @@ class StepMaker {
         if (input_.budget.stages) by_stage.push_back(std::move(own));
       }
     }
-    std::stable_sort(by_stage.begin(), by_stage.end(),
-                     [](const StageBracket& a, const StageBracket& b) {
-                       return a.stage < b.stage;
-                     });
+    std::ranges::stable_sort(by_stage, {}, &StageBracket::stage);
     for (const Int128 bytes : host_) {
       if (bytes > std::numeric_limits<int64_t>::max()) {
         return diags.error(Code::MemoryBudget, {},
@@ -122,10 +116,12 @@ class StepMaker {
   // Of one of the three answers.
   const SegmentMemory& memory_of(const Step& step, size_t answer) const {
     // XLA fuses what is computed again into the backward that reads it.
-    const bool fuses = step.repeated && framework().stacks_gradients &&
-                       (answer == 0 || (answer == 1 && !on_cpu(answer)));
+    const bool fuses = step.repeated && step.layer >= 0 &&
+                       framework().stacks_gradients &&
+                       answer < (on_cpu(answer) ? 1 : 2);
+    const auto fused = static_cast<size_t>(Keeping::Fused);
     return segment_of(step, answer)
-        .memory.at(fuses ? std::min(way(answer), kFused) : way(answer));
+        .memory.at(fuses ? std::min(way(answer), fused) : way(answer));
   }
   size_t way(size_t answer) const {
     if (answer == 0 && pads_heads_) return 0;
@@ -141,23 +137,9 @@ class StepMaker {
     return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
-  bool sends() const { return input_.plan.mesh.devices() > 1; }
   bool on_cpu(size_t answer) const {
     return framework().stacks_gradients &&
            options_.segments.in_float32.at(answer);
-  }
-  // XLA pads and cuts heads that axes do not divide, which are whole here.
-  bool pads_heads() const {
-    if (!framework().stacks_gradients) return false;
-    Int128 degree = 1;
-    for (const Axis& axis : input_.plan.mesh.axes()) {
-      const bool gathered =
-          is_gathered_for_use(axis.name, input_.options.state);
-      degree *= gathered ? 1 : axis.size;
-    }
-    const Facts& facts = input_.manifest.facts;
-    const int64_t heads = facts.kv_heads.value_or(facts.heads.value_or(0));
-    return degree > 1 && (heads == 0 || heads % degree != 0);
   }
   // Bytes of numbers in the dtype of activations, as this answer has them.
   Int128 widened(Int128 bytes, size_t answer) const {
@@ -210,22 +192,11 @@ class StepMaker {
           stream_,
           segment.memory[static_cast<size_t>(Keeping::Fused)].handed_on);
     }
-    for (const GatheredClass& of : input_.budget.gathered) {
-      if (of.gathered == 0) continue;
-      reduction_.all_gathered += Int128{of.gathered} * of.groups;
-      const bool is_layer = of.label.find('*') != std::string::npos;
-      Int128& most = is_layer ? most_of_layer_ : most_of_others_;
-      most = std::max<Int128>(most, of.gathered);
-      if (!is_layer) reduction_.outside += Int128{of.gathered} * of.groups;
-      if (is_layer) {
-        least_of_layer_ = least_of_layer_ == 0
-                              ? of.gathered
-                              : std::min<Int128>(least_of_layer_, of.gathered);
-      }
-    }
+    gathered_ = gathered_sizes(input_.budget);
+    reduction_.all_gathered = gathered_.layers + gathered_.others;
     // The largest is among what is gathered as planned.
     reduction_.outside = framework().gathers_outside
-                             ? reduction_.outside - most_of_others_
+                             ? gathered_.others - gathered_.most_of_others
                              : Int128{0};
     const StateOptions& state = input_.options.state;
     reduction_.style = state.zero_style;
@@ -239,10 +210,10 @@ class StepMaker {
     reduction_.compute_bytes = options_.segments.element_bytes;
     reduction_.gradient_bytes =
         gradient_bytes(input_.budget, options_.segments.element_bytes);
-    reduction_.layer.gathered = most_of_layer_;
+    reduction_.layer.gathered = gathered_.most_of_layer;
     const auto [part, of] = weights_.share;
     reduction_.layer.gradients =
-        of > 0 ? (most_of_layer_ * part + of - 1) / of : Int128{0};
+        of > 0 ? (gathered_.most_of_layer * part + of - 1) / of : Int128{0};
     const int64_t wider =
         std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
     reduction_.layer.reduced =
@@ -358,9 +329,10 @@ class StepMaker {
     const bool is_layer = step.layer >= 0;
     Int128 gathered = planned;
     if (keeping == Keeping::Least && !framework().stacks_gradients) {
-      gathered = is_layer ? least_of_layer_ : Int128{0};
+      gathered = is_layer ? gathered_.least_of_layer : Int128{0};
     } else if (keeping != Keeping::Eager) {
-      gathered = std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
+      gathered = std::min(planned, is_layer ? gathered_.most_of_layer
+                                            : gathered_.most_of_others);
     }
     parts[index_of(Category::GatheredLayer)] = widened(gathered, k);
     ReductionInput reduction = reduction_;
@@ -392,26 +364,10 @@ class StepMaker {
     Int128 others = 0;
     for (const Step& step : own) {
       (step.layer >= 0 ? layers : others) +=
-          step.layer >= 0 ? most_of_layer_ : most_of_others_ - others;
+          step.layer >= 0 ? gathered_.most_of_layer
+                          : gathered_.most_of_others - others;
     }
     return layers + others;
-  }
-
-  // Counts a stage that keeps this much of what it gathers, with its gradients.
-  void keep_stage(Int128 kept, Parts& parts) const {
-    Int128& gathered = parts[index_of(Category::GatheredLayer)];
-    if (gathered == 0 || kept == 0) return;
-    gathered = std::max(gathered, kept);
-    const auto [part, of] = weights_.share;
-    const int64_t unit = reduction_.compute_bytes;
-    parts[kBuckets] = std::max(
-        parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
-                             std::max(reduction_.gradient_bytes, unit) / unit);
-  }
-
-  // To host memory and back, of a layer while another one runs.
-  static Int128 on_the_way(Int128 offloaded, Keeping keeping) {
-    return offloaded * static_cast<int64_t>(keeping);
   }
 
   // Gradients on their way, where there are any.
@@ -429,19 +385,9 @@ class StepMaker {
                    static_cast<size_t>(keeping));
   }
 
-  // What XLA for GPUs copies of scores that are held, in float32: of grouped
-  // heads maybe the whole stack, in place of gradients, which come after that.
-  Int128 scores_copied(bool repeated, Int128 gradients, size_t answer) const {
-    if (answer == 0 || on_cpu(answer)) return 0;
-    const Int128 scores =
-        scores_ * kFloatBytes / options_.segments.element_bytes;
-    const Facts& facts = input_.manifest.facts;
-    const bool whole = framework().moves_scores.at(answer) && !repeated &&
-                       facts.kv_heads && facts.heads > facts.kv_heads;
-    return std::max(whole ? scores * input_.layers.layers - gradients : 0,
-                    scores * framework().scores_beside.at(answer));
+  Int128 scores_in_float32() const {
+    return scores_ * kFloatBytes / options_.segments.element_bytes;
   }
-
   // What a loop over stacked layers copies of one.
   Int128 layer_copies(const Step& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
@@ -453,11 +399,14 @@ class StepMaker {
   bool casts_by_layer(size_t answer) const {
     return options_.segments.autocast ||
            (framework().casts_in_layers && answer > 0 && !on_cpu(answer) &&
-            casts_.cast > 0);
+            casts_.cast > 0 && !weights_.layers.empty());
   }
   Int128 cast_of(const Step& step, bool is_last) const {
+    const Int128 outside = options_.segments.autocast
+                               ? weights_.matrices_outside
+                               : shapes_.outside;
     const Int128 numbers = step.layer >= 0 ? step.matrices
-                           : is_last       ? weights_.matrices_outside
+                           : is_last       ? outside
                                            : Int128{0};
     return numbers * options_.segments.element_bytes;
   }
@@ -465,9 +414,8 @@ class StepMaker {
   Int128 pipeline(const std::vector<Step>& own, int64_t stage,
                   Keeping keeping) const {
     const auto& stages = input_.budget.stages;
-    const auto layer =
-        std::find_if(own.begin(), own.end(),
-                     [](const Step& step) { return step.layer >= 0; });
+    const auto layer = std::ranges::find_if(
+        own, [](const Step& step) { return step.layer >= 0; });
     // What is known of a framework's stages is in its own table.
     if (!stages || stages->stages == 1 || layer == own.end() ||
         framework().ends_of_stage.back() > 0) {
@@ -503,32 +451,21 @@ class StepMaker {
         (keeping == Keeping::Least && options_.kernels == Kernels::Fused)) {
       return all * behind / weights;
     }
-    const Int128 layers = all * (weights - weights_.others) / weights;
-    const bool is_head =
-        step.layer < 0 && behind == 0 && weights > weights_.others;
-    if (step.layer < 0 && !is_head) return last_gradients(all, layers, keeping);
-    const Int128 head = head_gradient(all - layers, keeping);
-    if (!is_head) return head + layers;
-    // The loop's stacks may be there before it begins. Where collectives are
-    // scheduled they are, maybe with copies.
-    const auto copies = static_cast<int64_t>(keeping);
-    return head + layers * (sends() ? copies : copies / 2);
+    // Stacked tensors are not told apart from what is outside of layers.
+    if (weights_.layers.empty() && keeping != Keeping::Least) return all;
+    const LoopGradients of = loop_gradients(weights, all);
+    if (step.layer >= 0) return gradients_in_loop(of, keeping);
+    return behind == 0 && weights > weights_.others
+               ? gradients_at_loss(of, keeping)
+               : gradients_at_end(of, keeping);
   }
-  // Of these gradients, those of the head, which a loop over layers leaves as
-  // its product made them; the update converts them, and may come first.
-  Int128 head_gradient(Int128 others, Keeping keeping) const {
-    if (keeping == Keeping::Least) return 0;
-    const int64_t unit =
-        keeping == Keeping::Eager
-            ? reduction_.gradient_bytes
-            : std::min(reduction_.gradient_bytes, reduction_.compute_bytes);
-    return std::min(others, shapes_.outside * unit);
-  }
-  // The same once the embedding's is there.
-  Int128 last_gradients(Int128 all, Int128 layers, Keeping keeping) const {
-    const Int128 head =
-        std::min(all - layers, shapes_.outside * reduction_.gradient_bytes);
-    return all - head + head_gradient(head, keeping);
+  LoopGradients loop_gradients(Int128 weights, Int128 all) const {
+    return {all,
+            all * (weights - weights_.others) / weights,
+            shapes_.outside,
+            reduction_.gradient_bytes,
+            reduction_.compute_bytes,
+            input_.plan.mesh.devices() > 1};
   }
 
   void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
@@ -590,15 +527,18 @@ class StepMaker {
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
-        parts[kBuffers] += stream_ * framework().sums.at(k) +
-                           layer_copies(step, k) +
-                           scores_copied(step.repeated, gradients, k);
+        parts[kBuffers] +=
+            stream_ * framework().sums.at(k) + layer_copies(step, k) +
+            scores_copied(framework(), input_.manifest.facts,
+                          on_cpu(k) ? Int128{0} : scores_in_float32(),
+                          step.repeated ? 0 : input_.layers.layers, gradients,
+                          keeping);
       }
       parts[kBuffers] += casts;
       if (step.layer < 0 && on_cpu(k)) {
         // Products outside of layers read a copy, in another layout.
-        parts[kBuffers] += std::max(weights_.largest, most_of_others_) *
-                           static_cast<int64_t>(k);
+        parts[kBuffers] += static_cast<int64_t>(k) *
+                           std::max(weights_.largest, gathered_.most_of_others);
       }
       if (options_.is_eager && framework().update && k == 2 && i == 0) {
         // A table that is also the head has two gradients, and their sum.
@@ -618,7 +558,8 @@ class StepMaker {
             is_wide(k) ? memory.saved : std::min(memory.sliced, plain.sliced);
       }
       parts[kBuffers] += parts[kActivations] * framework().holes.at(k) / 100;
-      parts[kBuffers] += on_the_way(most_offloaded, keeping);
+      // To host memory and back, of a layer while another one runs.
+      parts[kBuffers] += most_offloaded * static_cast<int64_t>(k);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
       parts[kFp8] = copies;
       if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
@@ -626,7 +567,7 @@ class StepMaker {
             in_fp8(weights_.largest_matrix * options_.segments.fp8->moments[k]);
       }
       parts[kBuckets] = buckets(keeping, device);
-      keep_stage(kept, parts);
+      keep_stage(kept, weights_.share, reduction_, parts);
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
@@ -646,10 +587,10 @@ class StepMaker {
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
     Int128& last = end[index_of(Category::Gradients)];
-    if (framework().stacks_gradients && weights > 0 &&
-        !keeps_gradients(keeping)) {
-      last = last_gradients(last, last * (weights - weights_.others) / weights,
-                            keeping);
+    const bool in_xla = framework().stacks_gradients ||
+                        (!framework().is_known() && keeping == Keeping::Least);
+    if (in_xla && weights > 0 && !keeps_gradients(keeping)) {
+      last = gradients_at_end(loop_gradients(weights, last), keeping);
     }
     end[kTemporaries] = update_temporaries(
         optimizers_, framework(),
@@ -682,8 +623,7 @@ class StepMaker {
 
   std::vector<AliveRow> alive_at(const Moment& moment, Keeping keeping) const {
     const auto k = static_cast<size_t>(keeping);
-    std::vector<AliveRow> rows;
-    if (moment.step < 0) return rows;
+    if (moment.step < 0) return {};
     const std::vector<Step>& own = steps_on(moment.stage);
     const Flights flying = flights(moment.stage);
     std::map<std::string, Int128> saved;
@@ -695,21 +635,13 @@ class StepMaker {
             bytes * (more_in_flight(flying, own[i].chunk) + (own_pass ? 1 : 0));
       }
     }
-    const auto add = [&](const std::string& name, Int128 bytes, bool is_saved) {
-      if (bytes <= 0) return;
-      rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
-    };
-    for (const auto& [name, bytes] : saved) add(name, bytes, true);
     const Step& at = own[static_cast<size_t>(moment.step)];
-    for (const auto& [name, bytes] : memory_of(at, k).backward_by) {
-      add(name, name == kLogits ? logits_in(segment_of(at, k), k) : bytes,
-          false);
+    std::map<std::string, Int128> running = memory_of(at, k).backward_by;
+    const auto logits = running.find(std::string(kLogits));
+    if (logits != running.end()) {
+      logits->second = logits_in(segment_of(at, k), k);
     }
-    std::stable_sort(
-        rows.begin(), rows.end(),
-        [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
-    if (rows.size() > kMostAlive) rows.resize(kMostAlive);
-    return rows;
+    return alive_rows(saved, running);
   }
 
   MemoryBracket bracket(const std::array<Moment, kKeepings>& moments) const {
@@ -746,12 +678,12 @@ class StepMaker {
   LayerWeights weights_;
   WeightCasts casts_;
   WeightShapes shapes_;
-  bool pads_heads_ = pads_heads();
+  const bool pads_heads_ =
+      framework().stacks_gradients &&
+      pads_heads(input_.plan.mesh, input_.manifest.facts, input_.options.state);
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
-  Int128 most_of_layer_ = 0;
-  Int128 least_of_layer_ = 0;
-  Int128 most_of_others_ = 0;
+  GatheredSizes gathered_;
   std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
   ReductionInput reduction_;
   std::vector<OptimizerInput> optimizers_;  // by group
