@@ -27,12 +27,8 @@ constexpr std::array<RowName, kRows - kCategories> kNames = {
      {"dequantised_weights", "dequantised weights"},
      {"fp8_weights", "weights in fp8"}}};
 
-// How far the estimate may be off where a step's operations are known, in
-// percent: for activations, and for logits and buffers. Over 54 steps measured
-// on H100 and H200 (transformers 5.17, torch 2.11) its error was at most 3.5 %
-// of the total, and 0.5 % in the median.
-constexpr int64_t kActivationSlack = 8;
-constexpr int64_t kOtherSlack = 4;
+constexpr size_t kMostAlive = 16;
+constexpr int64_t kOtherSlack = 4;  // the same of logits and buffers
 // One part in so many of all is, at most, too small to be counted by itself:
 // what PyTorch adds to tensors to make them multiples of 512 bytes, a batch,
 // tables of positions.
@@ -46,13 +42,13 @@ Int128 sum_of(const Parts& parts) {
   return sum;
 }
 
-void loosen(Keeping answer, Parts& parts) {
-  const auto by = [&](StepRow row, int64_t percent) {
+void loosen(Keeping answer, int64_t percent, Parts& parts) {
+  const auto by = [&](StepRow row, int64_t part) {
     Int128& bytes = parts.at(row);
-    if (answer == Keeping::Least) bytes = bytes * (100 - percent) / 100;
-    if (answer == Keeping::Eager) bytes = bytes * (100 + percent) / 100;
+    if (answer == Keeping::Least) bytes = bytes * (100 - part) / 100;
+    if (answer == Keeping::Eager) bytes = bytes * (100 + part) / 100;
   };
-  by(kActivations, kActivationSlack);
+  by(kActivations, percent);
   by(kLogitRow, kOtherSlack);
   by(kBuffers, kOtherSlack);
   by(kBuckets, kOtherSlack);
@@ -107,6 +103,35 @@ std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
   }
   std::ranges::stable_sort(found, std::greater<>(), &Widening::bytes);
   return found;
+}
+
+void keep_stage(Int128 kept, const LayerWeights::Share& share,
+                const ReductionInput& reduction, Parts& parts) {
+  Int128& gathered = parts[static_cast<size_t>(Category::GatheredLayer)];
+  if (gathered == 0 || kept == 0) return;
+  gathered = std::max(gathered, kept);
+  const int64_t unit = reduction.compute_bytes;
+  parts[kBuckets] = std::max(
+      parts[kBuckets], gathered * share.part / std::max<Int128>(share.of, 1) *
+                           std::max(reduction.gradient_bytes, unit) / unit);
+}
+
+std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
+                                 const std::map<std::string, Int128>& running) {
+  std::vector<AliveRow> rows;
+  const auto add = [&](const std::map<std::string, Int128>& of, bool is_saved) {
+    for (const auto& [name, bytes] : of) {
+      if (bytes <= 0) continue;
+      rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
+    }
+  };
+  add(saved, true);
+  add(running, false);
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
+  if (rows.size() > kMostAlive) rows.resize(kMostAlive);
+  return rows;
 }
 
 std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,

@@ -34,6 +34,21 @@ bool is_deepspeed(const ReductionInput& input) {
 
 }  // namespace
 
+GatheredSizes gathered_sizes(const Budget& budget) {
+  GatheredSizes sizes;
+  for (const GatheredClass& of : budget.gathered) {
+    if (of.gathered == 0) continue;
+    const bool is_layer = of.label.find('*') != std::string::npos;
+    (is_layer ? sizes.layers : sizes.others) += Int128{of.gathered} * of.groups;
+    Int128& most = is_layer ? sizes.most_of_layer : sizes.most_of_others;
+    most = std::max<Int128>(most, of.gathered);
+    if (!is_layer) continue;
+    Int128& least = sizes.least_of_layer;
+    least = least == 0 ? of.gathered : std::min<Int128>(least, of.gathered);
+  }
+  return sizes;
+}
+
 Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
   const Int128 layer = input.layer.gathered;
   if (layer == 0 || answer == Keeping::Least) return 0;

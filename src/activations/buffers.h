@@ -83,6 +83,16 @@ struct ReductionInput {
   Int128 replicated = 0;
 };
 
+// What is gathered for use, in bytes: all of it, and one layer or another part.
+struct GatheredSizes {
+  Int128 layers = 0;
+  Int128 others = 0;
+  Int128 most_of_layer = 0;
+  Int128 least_of_layer = 0;
+  Int128 most_of_others = 0;
+};
+GatheredSizes gathered_sizes(const Budget& budget);
+
 // Layers that are gathered ahead, beside the one that is used.
 Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
 // Gradients on their way, in a backward pass.

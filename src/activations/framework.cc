@@ -32,6 +32,8 @@ std::vector<FrameworkDef> make_frameworks() {
   any.repeats_heads = true;
   any.holes = {0, 0, 3};
   any.widens_on_cpu = true;
+  any.scores_beside = {0, 0, 3};
+  any.moves_scores = {false, false, true};
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -71,17 +73,17 @@ std::vector<FrameworkDef> make_frameworks() {
 
   FrameworkDef jax;
   jax.name = "jax";
-  jax.summary = "JAX, a step that XLA compiles, with donated state";
+  jax.summary =
+      "JAX, a step that XLA compiles, layers in a loop, state donated";
   jax.kernels = Kernels::Eager;
-  // At most, the logits stay beside their copy.
-  jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
-  jax.whole_gradients = {false, true, true};
+  jax.loss = {{{1, 1}, {1, 1}, {2, 1}}};
   jax.adds_whole_gradients = {false, true, true};
   jax.stacks_gradients = true;
   jax.fuses_updates = true;
   jax.silu_steps = any.silu_steps;
   jax.copies_of_layer = any.copies_of_layer;
   jax.casts_once = {false, true, true};
+  jax.casts_in_layers = true;
   jax.slices_kept = any.slices_kept;
   jax.gathers_ahead = 1;
   jax.gelu_steps = any.gelu_steps;
@@ -89,6 +91,8 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.holes = any.holes;
   jax.keeps_stages = any.keeps_stages;
   jax.widens_on_cpu = true;
+  jax.scores_beside = {0, 1, 3};
+  jax.moves_scores = {false, true, true};
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};
 }

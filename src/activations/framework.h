@@ -48,22 +48,34 @@
 //   optimizer    foreach: a tree of temporaries; fused: none
 //
 // Of JAX, whose step is one program of XLA, parameters and state donated,
-// layers scanned (tests/data/xla_memory.jsonl):
+// layers scanned (tests/data/xla_memory.jsonl, for GPUs and CPUs):
 //
-//   loss         of logits that are cast, softmax and gradient are fused: a
-//                copy in float32 and its gradient
-//   gradients    of stacked layers are whole from the beginning of the loop; a
-//                loop over micro-batches adds them up beside these
+//   loss         of logits that are cast: the copy in float32, and its gradient
+//                as they were computed; at most with the logits
+//   gradients    of layers are stacks that the loop writes into, in the dtype
+//                of parameters; the head's is as its product made it until it
+//                is updated; the embedding's comes last
+//   layers       what backward of an operation reads is an output of the
+//                forward loop, so none of it can be fused away; what is
+//                computed again stands in the loop of its readers, and can
+//   micro-batches  a loop over them adds their gradients up beside whole ones
 //   optimizer    what is element by element is fused into the update
 //   silu         jax.nn.silu is x * sigmoid(x): the sigmoid and its derivative
 //                are kept beside x, where nothing is computed again
-//   layers       a scan slices the stacks of weights, and writes gradients into
+//   norms        a copy of their input in float32 (or that without its mean),
+//                and what they round before they multiply with their weight
+//   softmax      jax.nn.softmax keeps its result alone, in float32, beside what
+//                the product reads
+//   scores       one layer's gradient of them in float32; of grouped heads
+//                XLA for GPUs may copy the whole stack into another layout
+//   slices       a scan slices the stacks of weights, and writes gradients into
 //                those of the stacks, a copy of one layer each; in backward it
 //                slices the stacks of what forward kept, too. Where that is
 //                read element by element, the slice is fused into the reader;
 //                products and layers that are computed again read a copy
-//   casts        of weights stand in front of the scan, so they stay until its
-//                backward has run
+//   casts        of weights are made in layers, which keep them where they
+//                keep all; where they stand in front of the loop, gradients
+//                are as narrow, so that both take as much
 //   gelu         jax.nn.gelu keeps its input and five steps of its polynomial
 //                and tanh
 //   heads        jnp.repeat of grouped keys and values is kept, repeated
@@ -74,7 +86,11 @@
 //                a CPU the layouts of products take a copy of them in its place
 //   cpu          XLA for CPUs computes bfloat16 and float16 in float32
 //                (FloatNormalization), and converts stacks in front of loops:
-//                what is kept, gathered, sliced and cast is in float32
+//                what is kept, gathered, sliced and cast is in float32. It
+//                places gradients beside logits, and fuses little
+//
+// Layers that stand one after another, without a loop, are another program: XLA
+// fuses backward with what forward kept (--kernels fused).
 #pragma once
 
 #include <array>
@@ -95,7 +111,7 @@ struct LossCopies {
   bool operator==(const LossCopies&) const = default;
 };
 
-// What allocates a framework's tensors (activations/reserved.h).
+// What allocates a framework's tensors (evaluate/reserved.h).
 enum class Allocator : uint8_t { Unknown, TorchCaching, XlaArena };
 
 // What runs the step, where that is known: the bracket is narrower then.
@@ -196,13 +212,19 @@ struct FrameworkDef {
   // and their gradients before they are written into the stack's.
   Ends<int64_t> copies_of_layer{};
   // Weights that are computed with in another dtype are cast once, for the
-  // whole step.
+  // whole step; or by layers, of which those that keep what they compute keep
+  // that, too.
   Ends<bool> casts_once{};
+  bool casts_in_layers = false;
   // On a CPU, numbers of 16 bits are computed, and so kept, in float32.
   bool widens_on_cpu = false;
   // The loop slices what is kept of a layer out of stacks of all layers, for
   // products and for what is computed again.
   Ends<bool> slices_kept{};
+  // Copies in float32 of scores of attention that are held, while their layer
+  // runs; and whether all layers' may be copied in front of the loop.
+  Ends<int64_t> scores_beside{};
+  Ends<bool> moves_scores{};
   // Percent of activations that an arena is larger, packed for the whole step.
   Ends<int64_t> holes{};
   // Layers whose weights are gathered ahead of use, at most.

@@ -87,6 +87,8 @@ class Reading {
   bool is_fused(const Region& region) const {
     return keeping_ != Keeping::Eager ||
            region.kind == Region::Kind::Attention ||
+           (options_.softmax_in_float32 &&
+            region.kind == Region::Kind::Softmax) ||
            (options_.native_kernels &&
             (region.kind == Region::Kind::Softmax ||
              (region.numbers_per_row == 2 && !options_.layer_norm_is_several)));
@@ -377,7 +379,9 @@ class Reading {
   }
 
   // Norms that are computed in float32 step by step keep a copy of their input,
-  // those that subtract a mean in any case (transformers' CohereLayerNorm).
+  // those that subtract a mean in any case (transformers' CohereLayerNorm). Who
+  // rounds before the weight has what is left without the mean in float32, and
+  // no copy beside it.
   void copy_as_float(InstructionId i, const Region& region) {
     if (region.kind != Region::Kind::Norm ||
         (options_.element_bytes >= kFloatBytes &&
@@ -396,7 +400,11 @@ class Reading {
           view_.is_wide(view_.reg(operand).value)) {
         continue;
       }
-      reads[i].extra.add(local_elements(view_, operand) * kFloatBytes,
+      const bool centred =
+          region.numbers_per_row == 2 && options_.norms_round_first;
+      const int64_t unit = std::max<int64_t>(
+          kFloatBytes - (centred ? options_.element_bytes : 0), 0);
+      reads[i].extra.add(local_elements(view_, operand) * unit,
                          view_.reg(operand));
     }
   }
@@ -608,26 +616,6 @@ bool is_repeated(const ProgramView& view, const Remat& remat, int segment) {
   return !remat.is_none() && segment >= 0 && view.is_layer(segment);
 }
 
-std::vector<std::string_view> absent_modules(const ProgramView& view,
-                                             const RematPolicy& policy) {
-  const ModuleValues values(view, policy);
-  std::vector<std::string_view> absent;
-  for (const RecomputedModule* module : policy.modules) {
-    const bool found = std::any_of(
-        policy.modules.begin(), policy.modules.end(),
-        [&](const RecomputedModule* same) {
-          return same->name == module->name &&
-                 std::any_of(view.registers.begin(), view.registers.end(),
-                             [&](const HeldRegister& of) {
-                               return values.is_of_layer(of) &&
-                                      values.is_of(*same, of, of.value);
-                             });
-        });
-    if (!found && !is_in(absent, module->name)) absent.push_back(module->name);
-  }
-  return absent;
-}
-
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
                        const Remat& remat, Keeping keeping) {
   const Reading running(view, options, keeping, options.attention);
@@ -682,7 +670,9 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   for (const InstructionId i : view.instructions()) {
     if (repeats(i)) marks.mark_repeated(i);
   }
-  if (keeping == Keeping::Eager && whole) marks.mark_all_named();
+  if (keeping == Keeping::Eager && whole && options.keeps_all_named) {
+    marks.mark_all_named();
+  }
   marks.forget_ways();
   marks.mark_reads([&](InstructionId i) { return !repeats(i); });
   for (const InstructionId i : view.instructions()) {

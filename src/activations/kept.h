@@ -27,6 +27,8 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -132,6 +134,37 @@ struct KeptExtra {
     of = reg.value;
   }
 };
+
+// What a forward pass holds, instruction after instruction: a result is there
+// from its instruction on; what it read last is let go of behind it, unless it
+// stays. Both the forward part of a training step and a forward pass alone are
+// this walk; the latter is what the simulator counts as it runs
+// (sim/live_bytes.h), to the byte.
+//
+// Over `instructions`, which are in the order of the program.
+//   bytes(reg)  of a register that has storage of its own; 0: not counted
+//   stays(reg)  it is not let go of, of such registers
+//   extra(i)    bytes that an instruction leaves beside its result
+//   visit(i, held)  when it has run, before anything is let go of
+template <typename Bytes, typename Stays, typename Extra, typename Visit>
+void walk_forward(const ProgramView& view,
+                  std::span<const InstructionId> instructions, Bytes bytes,
+                  Stays stays, Extra extra, Visit visit) {
+  Int128 held = 0;
+  for (const InstructionId i : instructions) {
+    const RegisterId result = view.at(i).result;
+    if (view.reg(result).root == result) held += bytes(result);
+    held += extra(i);
+    visit(i, held);
+    std::set<RegisterId> read;
+    for (const RegisterId operand : view.at(i).operands) {
+      read.insert(view.reg(operand).root);
+    }
+    for (const RegisterId root : read) {
+      if (view.reg(root).last_read == i && !stays(root)) held -= bytes(root);
+    }
+  }
+}
 
 // What backward of one instruction reads.
 struct BackwardReads {

@@ -55,6 +55,9 @@ struct SegmentOptions {
   bool softmax_in_place = false;
   // No kernel fuses operations, for certain: every answer counts each of them.
   bool is_eager = false;
+  // They run one by one as the program has them, rather than as a compiler
+  // orders them: the loss is over before the backward of what gave its logits.
+  bool runs_in_order = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
   bool native_kernels = false;
   // A class computes its layer norms step by step, or the kernel reads a copy
@@ -80,6 +83,9 @@ struct SegmentOptions {
   // Norms round to the dtype of activations before they multiply with their
   // weight.
   bool norms_round_first = false;
+  // Layers that are computed again keep all results that a policy names,
+  // whether backward reads them or not (PyTorch's selective checkpointing).
+  bool keeps_all_named = true;
   // Products alone are computed in the dtype of activations, all else in
   // float32 (torch.autocast).
   bool autocast = false;

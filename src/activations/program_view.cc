@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "activations/kept.h"
+#include "activations/module_values.h"
+#include "base/words.h"
 #include "graph/op.h"
 
 namespace shardplan {
@@ -248,6 +250,27 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   describe_registers(view, options);
   describe_outputs(view);
   return view;
+}
+
+std::vector<std::string_view> absent_modules(const ProgramView& view,
+                                             const RematPolicy& policy) {
+  const ModuleValues values(view, policy);
+  std::vector<std::string_view> absent;
+  for (const RecomputedModule* module : policy.modules) {
+    const bool found = std::any_of(
+        policy.modules.begin(), policy.modules.end(),
+        [&](const RecomputedModule* same) {
+          return same->name == module->name &&
+                 std::any_of(view.registers.begin(), view.registers.end(),
+                             [&](const HeldRegister& of) {
+                               return values.is_of_layer(of) &&
+                                      values.is_of(*same, of, of.value);
+                             });
+        });
+    if (!found && !contains(absent, module->name))
+      absent.push_back(module->name);
+  }
+  return absent;
 }
 
 Int128 local_elements(const ProgramView& view, RegisterId number) {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "activations/kept.h"
-#include "activations/liveness.h"
 #include "activations/step_memory.h"
 #include "core/fold.h"
 
@@ -42,7 +41,7 @@ class Sweep {
         const SegmentOptions& options, size_t keeping, int segment)
       : view_(view),
         values_(values),
-        is_eager_(options.is_eager),
+        runs_in_order_(options.runs_in_order),
         k_(keeping),
         segment_(segment) {
     for (const InstructionId i : view.instructions()) {
@@ -238,13 +237,13 @@ class Sweep {
     }
   }
 
-  // Where all that runs is known, only what has a gradient gets a second one.
+  // Where operations run one by one, only what has a gradient gets a second.
   Int128 largest_given(InstructionId i, const AliveBytes& gradients) const {
     Int128 most = 0;
     for (const RegisterId operand : values_.differentiates[i]) {
       const RegisterId root = view_.reg(operand).root;
       if (has_gradient(root) &&
-          (!is_eager_ || gradients.bytes.contains(root))) {
+          (!runs_in_order_ || gradients.bytes.contains(root))) {
         most = std::max(most, bytes(root));
       }
     }
@@ -259,7 +258,7 @@ class Sweep {
 
   const ProgramView& view_;
   const KeptValues& values_;
-  bool is_eager_;
+  bool runs_in_order_;
   size_t k_;
   int segment_;
   std::vector<InstructionId> own_;

@@ -9,7 +9,9 @@
 
 #include "activations/bracket_rows.h"
 #include "activations/buffers.h"
+#include "activations/segment_uses.h"
 #include "activations/segments.h"
+#include "activations/xla_loop.h"
 #include "base/checked.h"
 
 namespace shardplan {
@@ -17,21 +19,7 @@ namespace {
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-constexpr size_t kMostAlive = 16;
 constexpr int64_t kTokenBytes = 8;  // of what names one
-
-// One use of a segment: of a layer that is left out, its stand-in's.
-struct Step {
-  size_t segment = 0;
-  int64_t layer = -1;  // of the model, of its stack; -1: not a layer
-  bool repeated = false;
-  // What it adds where several layers are computed again together.
-  int64_t more_layers = 0;
-  bool saves = true;
-  int64_t chunk = 0;    // of its stage, where these are interleaved
-  Int128 weights = 0;   // bytes of its parameters on a device, for gradients
-  Int128 matrices = 0;  // numbers that its products multiply with, on a device
-};
 
 constexpr int64_t kUpdate = -1;      // the optimizer's step
 constexpr int64_t kForwardEnd = -2;  // before backward begins
@@ -49,8 +37,9 @@ class StepMaker {
  public:
   StepMaker(const StepInput& input, const StepOptions& options)
       : input_(input), options_(options), plain_(input.layers.plain) {
-    list_steps();
-    deal_steps();
+    weights_ = layer_weights(input_.manifest, input_.plan,
+                             input_.layers.layer_of, input_.layers.frozen);
+    steps_on_ = uses_of_stages(input_, weights_, options_);
     find_gathered();
     optimizers_ = group_optimizers(input_.manifest, input_.plan,
                                    input_.layers.frozen, input_.options);
@@ -105,18 +94,24 @@ class StepMaker {
     return !input_.layers.wide_plain.empty() &&
            options_.segments.in_float32.at(answer);
   }
-  const Segment& plain_of(const Step& step, size_t answer) const {
+  const Segment& plain_of(const SegmentUse& step, size_t answer) const {
     return is_wide(answer) ? input_.layers.wide_plain[step.segment]
                            : plain_[step.segment];
   }
-  const Segment& segment_of(const Step& step, size_t answer) const {
+  const Segment& segment_of(const SegmentUse& step, size_t answer) const {
     if (!step.repeated) return plain_of(step, answer);
     return is_wide(answer) ? input_.layers.wide_repeated[step.segment]
                            : input_.layers.repeated[step.segment];
   }
   // Of one of the three answers.
-  const SegmentMemory& memory_of(const Step& step, size_t answer) const {
-    return segment_of(step, answer).memory.at(way(answer));
+  const SegmentMemory& memory_of(const SegmentUse& step, size_t answer) const {
+    // XLA fuses what is computed again into the backward that reads it.
+    const bool fuses = step.repeated && step.layer >= 0 &&
+                       framework().stacks_gradients &&
+                       answer < (on_cpu(answer) ? 1 : 2);
+    const auto fused = static_cast<size_t>(Keeping::Fused);
+    return segment_of(step, answer)
+        .memory.at(fuses ? std::min(way(answer), fused) : way(answer));
   }
   size_t way(size_t answer) const {
     if (answer == 0 && pads_heads_) return 0;
@@ -132,45 +127,15 @@ class StepMaker {
     return segment.memory.at(eager ? way(answer) : answer).loss;
   }
   const FrameworkDef& framework() const { return *options_.framework; }
+  bool on_cpu(size_t answer) const {
+    return framework().stacks_gradients &&
+           options_.segments.in_float32.at(answer);
+  }
   // Bytes of numbers in the dtype of activations, as this answer has them.
   Int128 widened(Int128 bytes, size_t answer) const {
     const SegmentOptions& segments = options_.segments;
     if (!is_wide(answer)) return bytes;
     return bytes * segments.widened().element_bytes / segments.element_bytes;
-  }
-
-  void list_steps() {
-    const auto& cycle = input_.layers.cycle;
-    weights_ = layer_weights(input_.manifest, input_.plan,
-                             input_.layers.layer_of, input_.layers.frozen);
-    int64_t stack_begin = 0;
-    const auto add_layer = [&](size_t segment, int64_t layer) {
-      Step step;
-      step.segment = segment;
-      step.layer = layer;
-      const auto found = weights_.layers.find(layer - stack_begin);
-      if (found != weights_.layers.end()) {
-        step.weights = found->second.trained;
-        step.matrices = found->second.matrices;
-      }
-      steps_.push_back(step);
-    };
-    int64_t layer = 0;
-    for (size_t s = 0; s < plain_.size(); ++s) {
-      if (!plain_[s].is_layer) {
-        stack_begin = layer;
-        Step step;
-        step.segment = s;
-        steps_.push_back(step);
-      } else if (!cycle) {
-        add_layer(s, layer++);
-      } else if (layer == 0) {
-        // Segments of layers stand one after another, in the layers' order.
-        for (; layer < input_.layers.layers; ++layer) {
-          add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
-        }
-      }
-    }
   }
 
   // What is gathered at once, of layers and of what stands around them; and
@@ -183,22 +148,11 @@ class StepMaker {
           stream_,
           segment.memory[static_cast<size_t>(Keeping::Fused)].handed_on);
     }
-    for (const GatheredClass& of : input_.budget.gathered) {
-      if (of.gathered == 0) continue;
-      reduction_.all_gathered += Int128{of.gathered} * of.groups;
-      const bool is_layer = of.label.find('*') != std::string::npos;
-      Int128& most = is_layer ? most_of_layer_ : most_of_others_;
-      most = std::max<Int128>(most, of.gathered);
-      if (!is_layer) reduction_.outside += Int128{of.gathered} * of.groups;
-      if (is_layer) {
-        least_of_layer_ = least_of_layer_ == 0
-                              ? of.gathered
-                              : std::min<Int128>(least_of_layer_, of.gathered);
-      }
-    }
+    gathered_ = gathered_sizes(input_.budget);
+    reduction_.all_gathered = gathered_.layers + gathered_.others;
     // The largest is among what is gathered as planned.
     reduction_.outside = framework().gathers_outside
-                             ? reduction_.outside - most_of_others_
+                             ? gathered_.others - gathered_.most_of_others
                              : Int128{0};
     const StateOptions& state = input_.options.state;
     reduction_.style = state.zero_style;
@@ -212,64 +166,19 @@ class StepMaker {
     reduction_.compute_bytes = options_.segments.element_bytes;
     reduction_.gradient_bytes =
         gradient_bytes(input_.budget, options_.segments.element_bytes);
-    reduction_.layer.gathered = most_of_layer_;
+    reduction_.layer.gathered = gathered_.most_of_layer;
     const auto [part, of] = weights_.share;
     reduction_.layer.gradients =
-        of > 0 ? (most_of_layer_ * part + of - 1) / of : Int128{0};
+        of > 0 ? (gathered_.most_of_layer * part + of - 1) / of : Int128{0};
     const int64_t wider =
         std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
     reduction_.layer.reduced =
-        reduction_.layer.gradients * wider / reduction_.compute_bytes;
+        framework().stacks_gradients
+            ? Int128{0}  // a shard of a stack takes it
+            : reduction_.layer.gradients * wider / reduction_.compute_bytes;
   }
 
-  int64_t stage_of(const Step& step, bool behind_layers) const {
-    const auto& stages = input_.budget.stages;
-    if (!stages) return 0;
-    if (step.layer < 0) return behind_layers ? stages->stages - 1 : 0;
-    const auto& ranges = stages->ranges;
-    const auto found = std::upper_bound(
-        ranges.begin(), ranges.end(), step.layer,
-        [](int64_t layer, const auto& range) { return layer < range.second; });
-    return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
-  }
-
-  // The steps of each stage, with what a policy says of its layers.
-  void deal_steps() {
-    const auto& stages = input_.budget.stages;
-    steps_on_.resize(stages ? static_cast<size_t>(stages->stages) : 1);
-    int64_t last_layer = -1;
-    for (const Step& each : steps_) {
-      if (each.layer >= 0) last_layer = each.layer;
-      steps_on_[static_cast<size_t>(stage_of(each, last_layer >= 0))].push_back(
-          each);
-    }
-    for (size_t s = 0; s < steps_on_.size(); ++s) {
-      std::vector<Step>& own = steps_on_[s];
-      const Remat& remat = options_.remat;
-      int64_t number = 0;  // of layers on this stage
-      for (Step& step : own) {
-        // What is handed to the first layer may be in host memory.
-        step.repeated = remat.policy != nullptr && offloads(*remat.policy);
-        if (step.layer >= 0) {
-          step.repeated = !remat.is_plain() && number % remat.every == 0 &&
-                          (!remat.first || number < *remat.first);
-          if (step.repeated && remat.together > 1) {
-            step.saves = number % remat.together == remat.together - 1;
-            step.more_layers = remat.together - 1;
-          }
-          ++number;
-        }
-        step.chunk =  // before layers, of layers, behind layers
-            step.layer >= 0 ? number - 1 : number;
-      }
-      const int64_t chunks = flights(static_cast<int64_t>(s)).chunks;
-      for (Step& step : own) {
-        step.chunk = std::min(
-            step.chunk * chunks / std::max<int64_t>(number, 1), chunks - 1);
-      }
-    }
-  }
-  const std::vector<Step>& steps_on(int64_t stage) const {
+  const std::vector<SegmentUse>& steps_on(int64_t stage) const {
     return steps_on_[static_cast<size_t>(stage)];
   }
 
@@ -280,7 +189,8 @@ class StepMaker {
 
   // Gradients are there from the beginning where they are added up.
   bool keeps_gradients(Keeping keeping) const {
-    return framework().whole_gradients.at(static_cast<size_t>(keeping)) ||
+    const auto answer = static_cast<size_t>(keeping);
+    return framework().whole_gradients.at(answer) || on_cpu(answer) ||
            options_.microbatches > 1 || input_.budget.stages.has_value() ||
            (input_.options.state.zero > 0 &&
             input_.options.state.zero_style == ZeroStyle::Megatron);
@@ -320,17 +230,18 @@ class StepMaker {
                                   known.ends_of_stage.at(answer));
   }
 
-  void add_gathered(const Step& step, Keeping keeping,
+  void add_gathered(const SegmentUse& step, Keeping keeping,
                     const BudgetClass& device, Parts& parts) const {
     const Int128 planned = device.bytes[index_of(Category::GatheredLayer)];
     if (planned == 0) return;
     const auto k = static_cast<size_t>(keeping);
     const bool is_layer = step.layer >= 0;
     Int128 gathered = planned;
-    if (keeping == Keeping::Least) {
-      gathered = is_layer ? least_of_layer_ : Int128{0};
-    } else if (keeping == Keeping::Fused) {
-      gathered = std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
+    if (keeping == Keeping::Least && !framework().stacks_gradients) {
+      gathered = is_layer ? gathered_.least_of_layer : Int128{0};
+    } else if (keeping != Keeping::Eager) {
+      gathered = std::min(planned, is_layer ? gathered_.most_of_layer
+                                            : gathered_.most_of_others);
     }
     parts[index_of(Category::GatheredLayer)] = widened(gathered, k);
     ReductionInput reduction = reduction_;
@@ -343,14 +254,16 @@ class StepMaker {
            Fp8Recipe::kUnit;
   }
   // That stay from step to step.
-  Int128 copies_in_fp8(const std::vector<Step>& own, size_t answer) const {
+  Int128 copies_in_fp8(const std::vector<SegmentUse>& own,
+                       size_t answer) const {
     if (options_.segments.fp8 == nullptr) return 0;
     Int128 numbers = 0;
-    for (const Step& step : own) numbers += step.matrices;
+    for (const SegmentUse& step : own) numbers += step.matrices;
     return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
   }
   // What is gathered of a stage that keeps it; 0 where it keeps nothing.
-  Int128 gathered_on(const std::vector<Step>& own, Keeping keeping) const {
+  Int128 gathered_on(const std::vector<SegmentUse>& own,
+                     Keeping keeping) const {
     const auto& stages = input_.budget.stages;
     if (!stages || stages->stages == 1 || options_.microbatches == 1 ||
         !framework().keeps_stages.at(static_cast<size_t>(keeping))) {
@@ -358,23 +271,14 @@ class StepMaker {
     }
     Int128 layers = 0;
     Int128 others = 0;
-    for (const Step& step : own) {
+    for (const SegmentUse& step : own) {
       (step.layer >= 0 ? layers : others) +=
-          step.layer >= 0 ? most_of_layer_ : most_of_others_ - others;
+          step.layer >= 0 ? gathered_.most_of_layer
+                          : gathered_.most_of_others - others;
     }
     return layers + others;
   }
-  // Counts a stage that keeps this much of what it gathers, with its gradients.
-  void keep_stage(Int128 kept, Parts& parts) const {
-    Int128& gathered = parts[index_of(Category::GatheredLayer)];
-    if (gathered == 0 || kept == 0) return;
-    gathered = std::max(gathered, kept);
-    const auto [part, of] = weights_.share;
-    const int64_t unit = reduction_.compute_bytes;
-    parts[kBuckets] = std::max(
-        parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
-                             std::max(reduction_.gradient_bytes, unit) / unit);
-  }
+
   // Gradients on their way, where there are any.
   Int128 buckets(Keeping keeping, const BudgetClass& device) const {
     const Int128 own = device.bytes[index_of(Category::Gradients)];
@@ -389,19 +293,38 @@ class StepMaker {
     return widened(gradient_buckets(reduction, keeping),
                    static_cast<size_t>(keeping));
   }
+
+  Int128 scores_in_float32() const {
+    return scores_ * kFloatBytes / options_.segments.element_bytes;
+  }
   // What a loop over stacked layers copies of one.
-  Int128 layer_copies(const Step& step, size_t answer) const {
+  Int128 layer_copies(const SegmentUse& step, size_t answer) const {
     const Int128 bytes = step.weights * framework().copies_of_layer.at(answer);
     return is_wide(answer) ? casts_.of(bytes, true) : bytes;
   }
 
+  // Copies of a step's weights that a layer makes for products, and keeps until
+  // their backward has run, or torch.autocast to the end of forward.
+  bool casts_by_layer(size_t answer) const {
+    return options_.segments.autocast ||
+           (framework().casts_in_layers && answer > 0 && !on_cpu(answer) &&
+            casts_.cast > 0 && !weights_.layers.empty());
+  }
+  Int128 cast_of(const SegmentUse& step, bool is_last) const {
+    const int64_t unit = options_.segments.element_bytes;
+    if (options_.segments.autocast) {
+      return plain_[step.segment].cast_weights * unit;
+    }
+    return unit * (step.layer >= 0 ? step.matrices
+                   : is_last       ? shapes_.outside
+                                   : Int128{0});
+  }
   // Of a stage, one of several.
-  Int128 pipeline(const std::vector<Step>& own, int64_t stage,
+  Int128 pipeline(const std::vector<SegmentUse>& own, int64_t stage,
                   Keeping keeping) const {
     const auto& stages = input_.budget.stages;
-    const auto layer =
-        std::find_if(own.begin(), own.end(),
-                     [](const Step& step) { return step.layer >= 0; });
+    const auto layer = std::ranges::find_if(
+        own, [](const SegmentUse& step) { return step.layer >= 0; });
     // What is known of a framework's stages is in its own table.
     if (!stages || stages->stages == 1 || layer == own.end() ||
         framework().ends_of_stage.back() > 0) {
@@ -428,9 +351,8 @@ class StepMaker {
   }
 
   // Gradients that are there: `behind` are the weights of the steps behind this
-  // one, of the `weights` of the stage. A loop writes into stacks of all
-  // layers, in the dtype that is computed with.
-  Int128 gradients_at(const Step& step, Int128 behind, Int128 weights,
+  // one, of the `weights` of the stage.
+  Int128 gradients_at(const SegmentUse& step, Int128 behind, Int128 weights,
                       Int128 all, Keeping keeping) const {
     if (keeps_gradients(keeping) || all == 0) {
       const bool twice =
@@ -439,19 +361,39 @@ class StepMaker {
       return twice ? 2 * all : all;
     }
     if (weights == 0) return 0;
-    const bool stacked = framework().stacks_gradients && !pads_heads_;
-    if (!stacked || step.layer < 0) return all * behind / weights;
-    const int64_t unit = reduction_.gradient_bytes;
-    return all * (weights - weights_.others) / weights *
-           std::min(unit, reduction_.compute_bytes) / unit;
+    if (!framework().stacks_gradients ||
+        (keeping == Keeping::Least && options_.kernels == Kernels::Fused)) {
+      return all * behind / weights;
+    }
+    // Stacked tensors are not told apart from what is outside of layers.
+    if (weights_.layers.empty() && keeping != Keeping::Least) return all;
+    const LoopGradients of = loop_gradients(weights, all);
+    if (step.layer >= 0) return gradients_in_loop(of, keeping);
+    return behind == 0 && weights > weights_.others
+               ? gradients_at_loss(of, keeping)
+               : gradients_at_end(of, keeping);
+  }
+  LoopGradients loop_gradients(Int128 weights, Int128 all) const {
+    return {all,
+            all * (weights - weights_.others) / weights,
+            shapes_.outside,
+            reduction_.gradient_bytes,
+            reduction_.compute_bytes,
+            input_.plan.mesh.devices() > 1};
   }
 
   void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
     const auto k = static_cast<size_t>(keeping);
     const BudgetClass& device = input_.budget.classes[number];
-    const std::vector<Step>& own = steps_on(stage);
+    const std::vector<SegmentUse>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
-      if (options_.segments.is_eager) loosen(keeping, parts);
+      if (options_.segments.is_eager) {
+        // What is computed again on a CPU is between two ways as it is.
+        const bool between =
+            on_cpu(k) && step >= 0 && own[static_cast<size_t>(step)].repeated;
+        loosen(keeping, between ? kActivationSlack / 2 : kActivationSlack,
+               parts);
+      }
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
@@ -466,7 +408,7 @@ class StepMaker {
         (options_.segments.is_eager || k > 0);
     std::vector<OutsideWeight> outside;
     for (size_t i = 0; i < own.size(); ++i) {
-      const Step& step = own[i];
+      const SegmentUse& step = own[i];
       const Segment& of = plain_[step.segment];
       if (step.layer < 0 && counts_tables) {
         outside.push_back(
@@ -481,7 +423,7 @@ class StepMaker {
     host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
     const Int128 casts =
-        framework().casts_once.at(k)
+        framework().casts_once.at(k) && !casts_by_layer(k)
             ? casts_.of(device.bytes[index_of(Category::Parameters)],
                         is_wide(k))
             : Int128{0};
@@ -492,41 +434,50 @@ class StepMaker {
     Int128 weights_cast = 0;  // of steps before this one, where these stay
     Int128 all_cast = 0;      // of the same and of those computed again
     for (size_t i = 0; i < own.size(); ++i) {
-      const Step& step = own[i];
+      const SegmentUse& step = own[i];
       const SegmentMemory& memory = memory_of(step, k);
       Parts parts = state_of(device);
       Int128 running = std::max(memory.backward, memory.forward) -
                        segment_of(step, k).memory.at(way(k)).loss;
       parts[kLogitRow] = logits_in(segment_of(step, k), k);
-      // Operation by operation, the loss is over before the head's backward.
-      const bool loss_apart =
-          options_.segments.is_eager && parts[kLogitRow] > 0;
+      const bool has_loss = parts[kLogitRow] > 0;
+      const bool loss_apart = options_.segments.runs_in_order && has_loss;
       const Int128 headward = running;
-      if (loss_apart) running = memory.saved;
+      if (loss_apart || (options_.segments.is_eager && k == 0 && has_loss)) {
+        running = memory.saved;
+      }
       running += plain_of(step, k).memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
       const Int128 all_gradients = gradients;
       behind -= step.weights;
-      const bool adds = options_.segments.is_eager && k == 2;
+      const bool adds = options_.segments.runs_in_order && k == 2;
       gradients = gradients_at(step, behind + (adds ? step.weights : Int128{0}),
                                weights, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
       if (step.layer >= 0) {
         parts[kBuffers] +=
-            stream_ * framework().sums.at(k) + layer_copies(step, k);
+            stream_ * framework().sums.at(k) + layer_copies(step, k) +
+            scores_copied(framework(), input_.manifest.facts,
+                          on_cpu(k) ? Int128{0} : scores_in_float32(),
+                          step.repeated ? 0 : input_.layers.layers, gradients,
+                          keeping);
       }
       parts[kBuffers] += casts;
-      if (options_.segments.autocast) {
-        // Casts of weights, kept until their backward or to forward's end.
-        const Int128 own_cast =
-            plain_[step.segment].cast_weights * options_.segments.element_bytes;
+      if (step.layer < 0 && on_cpu(k)) {
+        // Products outside of layers read a copy, in another layout.
+        parts[kBuffers] += static_cast<int64_t>(k) *
+                           std::max(weights_.largest, gathered_.most_of_others);
+      }
+      if (casts_by_layer(k)) {
+        const Int128 own_cast = cast_of(step, i + 1 == own.size());
         parts[kBuffers] += weights_cast + own_cast;
         all_cast += own_cast;
         if (!step.repeated) weights_cast += own_cast;
       }
-      if (step.layer >= 0 && framework().slices_kept.at(k)) {
+      if (step.layer >= 0 &&
+          (framework().slices_kept.at(k) || (on_cpu(k) && !step.repeated))) {
         const SegmentMemory& plain = plain_of(step, k).memory.at(way(k));
         // Rounding to 16 bits stands between a slice and its readers.
         parts[kBuffers] +=
@@ -542,7 +493,7 @@ class StepMaker {
             in_fp8(weights_.largest_matrix * options_.segments.fp8->moments[k]);
       }
       parts[kBuckets] = buckets(keeping, device);
-      keep_stage(kept, parts);
+      keep_stage(kept, weights_.share, reduction_, parts);
       // The gradient of a head is made when the loss has let go of its own.
       const OutsideGradients tables = outside_gradients(
           outside, i,
@@ -576,6 +527,12 @@ class StepMaker {
     }
     // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
+    Int128& last = end[index_of(Category::Gradients)];
+    const bool in_xla = framework().stacks_gradients ||
+                        (!framework().is_known() && keeping == Keeping::Least);
+    if (in_xla && weights > 0 && !keeps_gradients(keeping)) {
+      last = gradients_at_end(loop_gradients(weights, last), keeping);
+    }
     end[kTemporaries] = update_temporaries(
         optimizers_, framework(), options_.update,
         end[index_of(Category::OptimizerState)],
@@ -594,7 +551,8 @@ class StepMaker {
   std::string moment_text(const Moment& moment) const {
     if (moment.step == kForwardEnd) return "the end of forward";
     if (moment.step < 0) return "the optimizer's step";
-    const Step& step = steps_on(moment.stage)[static_cast<size_t>(moment.step)];
+    const SegmentUse& step =
+        steps_on(moment.stage)[static_cast<size_t>(moment.step)];
     if (step.layer >= 0) {
       return "backward of layer " + std::to_string(step.layer);
     }
@@ -606,9 +564,8 @@ class StepMaker {
 
   std::vector<AliveRow> alive_at(const Moment& moment, Keeping keeping) const {
     const auto k = static_cast<size_t>(keeping);
-    std::vector<AliveRow> rows;
-    if (moment.step < 0) return rows;
-    const std::vector<Step>& own = steps_on(moment.stage);
+    if (moment.step < 0) return {};
+    const std::vector<SegmentUse>& own = steps_on(moment.stage);
     const Flights flying = flights(moment.stage);
     std::map<std::string, Int128> saved;
     for (size_t i = 0; i < own.size(); ++i) {
@@ -619,19 +576,13 @@ class StepMaker {
             bytes * (more_in_flight(flying, own[i].chunk) + (own_pass ? 1 : 0));
       }
     }
-    const auto add = [&](const std::string& name, Int128 bytes, bool is_saved) {
-      if (bytes <= 0) return;
-      rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
-    };
-    for (const auto& [name, bytes] : saved) add(name, bytes, true);
-    const Step& at = own[static_cast<size_t>(moment.step)];
-    for (const auto& [name, bytes] : memory_of(at, k).backward_by) {
-      add(name, name == kLogits ? logits_in(segment_of(at, k), k) : bytes,
-          false);
+    const SegmentUse& at = own[static_cast<size_t>(moment.step)];
+    std::map<std::string, Int128> running = memory_of(at, k).backward_by;
+    const auto logits = running.find(std::string(kLogits));
+    if (logits != running.end()) {
+      logits->second = logits_in(segment_of(at, k), k);
     }
-    std::ranges::stable_sort(rows, std::greater<>(), &AliveRow::bytes);
-    if (rows.size() > kMostAlive) rows.resize(kMostAlive);
-    return rows;
+    return alive_rows(saved, running);
   }
 
   MemoryBracket bracket(const std::array<Moment, kKeepings>& moments) const {
@@ -660,19 +611,16 @@ class StepMaker {
   const StepInput& input_;
   const StepOptions& options_;
   const std::vector<Segment>& plain_;
-  std::vector<Step> steps_;
-  std::vector<std::vector<Step>> steps_on_;  // by stage
+  std::vector<std::vector<SegmentUse>> steps_on_;  // by stage
   LayerWeights weights_;
   WeightCasts casts_;
   WeightShapes shapes_;
-  bool pads_heads_ =
+  const bool pads_heads_ =
       framework().stacks_gradients &&
-      pads_heads(input_.manifest, input_.plan, input_.options.state);
+      pads_heads(input_.plan.mesh, input_.manifest.facts, input_.options.state);
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
-  Int128 most_of_layer_ = 0;
-  Int128 least_of_layer_ = 0;
-  Int128 most_of_others_ = 0;
+  GatheredSizes gathered_;
   std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
   ReductionInput reduction_;
   std::vector<OptimizerInput> optimizers_;  // by group

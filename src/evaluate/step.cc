@@ -222,15 +222,24 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
   step.segments.gelu_steps = framework.gelu_steps;
   step.segments.repeats_heads = framework.repeats_heads;
   step.segments.weighs_in_experts = framework.weighs_in_experts;
-  // Who names no framework and no hardware has accelerators in mind.
+  // Who names no hardware has accelerators in mind.
   const bool is_cpu = hardware == "cpu";  // rules/hardware/cpu.yaml
-  if (framework.widens_on_cpu &&
-      (is_cpu || (!hardware && framework.is_known()))) {
-    step.segments.in_float32 = {false, is_cpu, true};
+  if (framework.widens_on_cpu && is_cpu) {
+    step.segments.in_float32 = {framework.is_known(), true, true};
   }
   // Shapes do not tell what autocast leaves in float32.
   if (state.autocast && runnable == nullptr) step.segments.in_float32[2] = true;
   if (step.kernels == Kernels::Any) step.kernels = framework.kernels;
+  if (framework.stacks_gradients && step.kernels == Kernels::Eager &&
+      runnable != nullptr && !has_stages) {
+    SegmentOptions& how = step.segments;
+    step.segments.is_eager = runs_known_operations(*runnable);
+    how.norms_read_copies = true;
+    how.norms_round_first = true;
+    how.kernels_repeat_heads = is_cpu;
+    how.softmax_in_float32 = true;
+    how.keeps_all_named = false;
+  }
   if (framework.runs_classes && step.kernels == Kernels::Eager &&
       runnable != nullptr && !has_stages) {
     run_torch_class(*runnable, is_cpu, step);

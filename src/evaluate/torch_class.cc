@@ -147,6 +147,12 @@ Dropout dropout_of(const ForwardDefinition& model) {
   return dropout;
 }
 
+bool is_recurrent(const ForwardDefinition& model) {
+  return std::ranges::any_of(kRecurrent, [&](std::string_view part) {
+    return contains(std::string_view(model.architecture->name), part);
+  });
+}
+
 // Copies that a loss makes of logits: logarithms of probabilities and the
 // gradients of both. Logits are copied to float32 before (ForCausalLMLoss), or
 // log_softmax reads them as they are under autocast, and its gradient is
@@ -178,14 +184,19 @@ void choose_attention(std::string_view name, SegmentOptions& how) {
 
 }  // namespace
 
+bool runs_known_operations(const ForwardDefinition& model) {
+  const auto softcap = model_value(model, "softcap");
+  return model_size(model, "experts").value_or(0) == 0 &&
+         !(softcap && softcap->as_real() > 0) && !is_recurrent(model);
+}
+
 void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step) {
   if (!model.has_config || model.model_class == nullptr) return;
   SegmentOptions& how = step.segments;
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;
-  how.is_eager = std::ranges::none_of(
-      kRecurrent, [&](std::string_view part) { return contains(name, part); });
+  how.is_eager = how.runs_in_order = !is_recurrent(model);
   how.norms_read_copies = true;
   how.norms_round_first = !contains(kFloatNorms, name);
   how.layer_norm_is_several = contains(kComposedNorms, name);

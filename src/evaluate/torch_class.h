@@ -29,9 +29,12 @@
 
 namespace shardplan {
 
-// Sets what the model's class decides, if a config names one. Mixtures of
-// experts and recurrences are not among those that were measured: of these the
-// least stays what kernels would keep.
+// Whether what each layer computes is known, operation by operation. Mixtures
+// of experts and recurrences are not among those that were measured.
+bool runs_known_operations(const ForwardDefinition& model);
+
+// Sets what the model's class decides, if a config names one. Where
+// operations are not known the least stays what kernels would keep.
 void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "activations/bracket.h"
-#include "activations/reserved.h"
+#include "evaluate/reserved.h"
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "evaluate/plan_judge.h"

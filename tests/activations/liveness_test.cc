@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes that the simulator counts as it runs a forward pass beside those
 // that the analysis of its program says.
-#include "activations/liveness.h"
-
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -13,6 +11,8 @@
 
 #include <doctest/doctest.h>
 
+#include "activations/kept.h"
+#include "activations/options.h"
 #include "base/allocation.h"
 #include "model/architectures.h"
 #include "resolve/resolve.h"
@@ -39,6 +39,37 @@ SegmentOptions as_simulated(int64_t element_bytes) {
   options.element_bytes = element_bytes;
   options.expert_factor = 1e6;
   return options;
+}
+
+// Of a forward pass alone, operation by operation: bytes on a device that what
+// is made of inputs takes, when an instruction has run; 0 of a Load. Inputs,
+// parameters and what is made of parameters alone are not counted; outputs
+// stay. Numbers take `element_bytes`, integers 4; experts have places for as
+// many tokens as `expert_factor` says.
+PerInstruction<Int128> forward_liveness(const Program& program,
+                                        const SegmentOptions& options) {
+  const ProgramView view = view_of(program, options);
+  // What no norm and no softmax holds in float32 on its way.
+  const auto k = static_cast<size_t>(Keeping::Fused);
+  PerRegister<bool> outputs(view.registers.size());
+  for (const RegisterId output : program.outputs) {
+    outputs[view.reg(output).root] = true;
+  }
+  std::vector<InstructionId> all;
+  for (const InstructionId i : view.instructions()) {
+    if (view.at(i).kind != Instruction::Kind::Load) all.push_back(i);
+  }
+  PerInstruction<Int128> alive(program.instructions.size());
+  walk_forward(
+      view, all,
+      [&](RegisterId reg) {
+        const HeldRegister& of = view.reg(reg);
+        return of.weight || of.loaded ? Int128{0} : of.bytes[k];
+      },
+      [&](RegisterId reg) { return outputs[reg]; },
+      [](InstructionId) { return Int128{0}; },
+      [&](InstructionId i, Int128 held) { alive[i] = held; });
+  return alive;
 }
 
 // What the two say otherwise, from the first instruction on that they do;

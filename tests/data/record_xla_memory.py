@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records how much memory XLA plans for train steps on eight devices.
+"""Records how much memory XLA plans for train steps on CPUs and GPUs.
 
     pip install jax==0.10.2
     python tests/data/record_xla_memory.py tests/data/xla_memory.jsonl
     python tests/data/record_xla_memory.py tests/data/xla_memory.jsonl --only scan
 
+and those whose names begin with `h200` with
+
+    pip install jax[cuda13]==0.11.2
+    python tests/data/record_xla_memory.py tests/data/xla_memory.jsonl --only h200
+
 Nothing runs: steps of a decoder as Llama's and one as GPT-2's, written here in plain
-JAX, are compiled for eight devices of the CPU. A step is a forward pass, the mean cross
-entropy of the logits in float32, its gradients, and AdamW. The second command records
-anew the cases whose names have that part. The compiler for CPUs computes bfloat16 in
-float32, and mostly keeps it so. A line of xla_memory.jsonl:
+JAX, are compiled for eight devices of the CPU, or for GPUs, of which none is needed. A
+step is a forward pass, the mean cross entropy of the logits in float32, its gradients,
+and AdamW. The second command records anew the cases whose names have that part. The
+compiler for CPUs computes bfloat16 in float32, and mostly keeps it so. A line of
+xla_memory.jsonl:
 
 - `name`, and `config`, of which transformers makes a model with these parameters
 - `stacked`: null, or that there is one tensor for each of a layer's parameters, with
@@ -24,6 +30,11 @@ float32, and mostly keeps it so. A line of xla_memory.jsonl:
 - `remat`: `none`, or the policy of jax.checkpoint around each layer
 - `donated`: whether parameters and state are
 - `flags` of XLA beyond the number of devices
+- of steps compiled for GPUs, `target`: `h200` (none is needed: the compiler is told what
+  one is); `attention`: `scores`, as those of the CPU have it, or what
+  jax.nn.dot_product_attention runs, `xla` or `cudnn` (`largest` and `residuals` are not
+  recorded); `casts` of parameters to `compute`:
+  of all in front of the `step`, or of a `layer`'s in it
 - `later`: recorded once `--framework jax` was written, to judge it
 - `bytes` of a device, as memory_analysis() says: `arguments`, `outputs`, `aliases` (of
   outputs that take the place of arguments), `temporaries`, `code`, and `peak`, which
@@ -64,6 +75,16 @@ DEVICES = 8
 # what each layer computes anew forward to all the others; so layers that stand one
 # after the other are compiled with the order that needs little memory.
 SPARING = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+# What a compiler for GPUs asks a device for.
+TARGETS = {"h200": """gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128 block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
+  block_dim_limit_z: 65535 memory_bandwidth: 4800000000000 l2_cache_size: 52428800 clock_rate_ghz: 1.98
+  device_memory_size: 150000000000 shared_memory_per_block_optin: 232448 cuda_compute_capability { major: 9 }
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 20 } runtime_version { major: 13 } device_description_str: "NVIDIA H200"
+"""}
 LEAST = 500  # of the temporaries, the part that is told
 
 LLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=2048, hidden_size=256, intermediate_size=704,
@@ -176,6 +197,50 @@ def cases():
         later = {} if word == "six" else {"later": True}
         yield case(f"gpt2-scan-{mesh}-none-{word}", config, mesh, stacked=True, batch=batch, seq=seq, **later)
 
+    # Recorded once `--framework jax` knew what loops keep, to judge that.
+    for mesh in ("one", "fsdp8", "tp2", "fsdp4-tp2"):
+        for remat in ("none", "dots_with_no_batch_dims_saveable", "nothing_saveable"):
+            config = dict(LLAMA, hidden_size=384, intermediate_size=1152, num_hidden_layers=10, num_attention_heads=6, num_key_value_heads=6,
+                          head_dim=64, vocab_size=3072)
+            yield case(f"llama-scan-{mesh}-{remat}-ten", config, mesh, stacked=True, remat=remat, batch=8, seq=160, later=True)
+    # For GPUs.
+    yield from gpu_cases(case)
+
+
+def gpu_cases(case):
+    def llama(hidden, mlp, layers, heads, kv, vocab):
+        return dict(LLAMA, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
+                    num_key_value_heads=kv, head_dim=hidden // heads, vocab_size=vocab, max_position_embeddings=8192)
+
+    def gpt2(hidden, layers, heads, vocab):
+        return dict(GPT2, n_embd=hidden, n_layer=layers, n_head=heads, vocab_size=vocab, n_positions=4096)
+
+    def step(word, config, remat, attention, batch, seq, mesh="one", casts="layer", **more):
+        rest = "".join(f"-{each}" for each in (more["compute"] if "compute" in more else "bfloat16" if "dtype" in more else "", "step" if casts == "step" else "", word) if each)
+        return case(f"h200-{config['model_type']}-scan-{mesh}-{remat}-{attention}{rest}", config, mesh, stacked=True, batch=batch, seq=seq,
+                    remat=remat, target="h200", attention=attention, casts=casts, **{"compute": "bfloat16", **more})
+
+    for remat in ("none", "dots_with_no_batch_dims_saveable", "nothing_saveable"):
+        for attention in ("cudnn", "xla"):
+            yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, attention, 4, 1024)
+            yield step("wide", llama(4096, 14336, 4, 32, 8, 128256), remat, attention, 2, 2048)
+            yield step("deep", llama(1536, 8960, 28, 12, 2, 151936), remat, attention, 1, 4096)
+        yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, "xla", 4, 1024, compute="float32")
+        yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, "cudnn", 4, 1024, casts="step")
+        yield step("small", gpt2(1024, 12, 16, 50304), remat, "cudnn", 4, 1024)
+        yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, "cudnn", 32, 1024, "fsdp8")
+        yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, "cudnn", 16, 1024, "fsdp4-tp2")
+        yield step("small", llama(1024, 2816, 12, 16, 16, 32000), remat, "cudnn", 4, 1024, "tp4")
+    other, tall = llama(2560, 9728, 9, 32, 8, 49152), llama(768, 3072, 20, 12, 12, 64000)
+    for remat in ("none", "dots_with_no_batch_dims_saveable", "nothing_saveable"):
+        yield step("other", other, remat, "cudnn", 2, 4096)
+        yield step("other", other, remat, "cudnn", 8, 2048, "dp2-fsdp2-tp2")
+        # Recorded once that was written, to judge it.
+        yield step("tall", tall, remat, "xla", 2, 1024, later=True)
+        yield step("tall", tall, remat, "cudnn", 8, 1024, later=True, dtype="bfloat16")
+        yield step("tall", gpt2(1280, 10, 20, 32768), remat, "cudnn", 8, 512, later=True)
+        yield step("tall", tall, remat, "xla", 2, 1024, later=True, compute="float32")
+
 
 # ---- the models: parameters by their names in transformers, in its layouts
 
@@ -223,8 +288,10 @@ def spec_of(case, name):
     raise ValueError(f"no rule for {name}")
 
 
-def attention(jnp, jax, q, k, v, axes):
+def attention(jnp, jax, q, k, v, by):
     """Of [batch, seq, heads, head_dim], causal; scores in float32."""
+    if by != "scores":
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=by)
     groups = q.shape[2] // k.shape[2]
     if groups > 1:
         k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
@@ -234,7 +301,7 @@ def attention(jnp, jax, q, k, v, axes):
     return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
 
 
-def llama_layer(jnp, jax, config, hold, p, x):
+def llama_layer(jnp, jax, config, hold, by, p, x):
     def norm(weight, x):
         wide = x.astype(jnp.float32)
         wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + config["rms_norm_eps"])
@@ -250,7 +317,7 @@ def llama_layer(jnp, jax, config, hold, p, x):
     batch, seq, _ = x.shape
     h = norm(p["input_layernorm.weight"], x)
     q, k, v = (jnp.einsum("bsh,oh->bso", h, p[f"self_attn.{n}_proj.weight"]).reshape(batch, seq, -1, config["head_dim"]) for n in "qkv")
-    a = attention(jnp, jax, rotate(q), rotate(k), v, None).reshape(batch, seq, -1)
+    a = attention(jnp, jax, rotate(q), rotate(k), v, by).reshape(batch, seq, -1)
     x = hold(x + jnp.einsum("bso,ho->bsh", a, p["self_attn.o_proj.weight"]))
     h = norm(p["post_attention_layernorm.weight"], x)
     gate, up = (jnp.einsum("bsh,oh->bso", h, p[f"mlp.{n}_proj.weight"]) for n in ("gate", "up"))
@@ -264,12 +331,12 @@ def layer_norm(jnp, jax, epsilon, p, name, x):
     return wide.astype(x.dtype) * p[f"{name}.weight"] + p[f"{name}.bias"]
 
 
-def gpt2_layer(jnp, jax, config, hold, p, x):
+def gpt2_layer(jnp, jax, config, hold, by, p, x):
     batch, seq, hidden = x.shape
     h = layer_norm(jnp, jax, config["layer_norm_epsilon"], p, "ln_1", x)
     qkv = jnp.einsum("bsh,ho->bso", h, p["attn.c_attn.weight"]) + p["attn.c_attn.bias"]
     q, k, v = (each.reshape(batch, seq, config["n_head"], -1) for each in jnp.split(qkv, 3, axis=-1))
-    a = attention(jnp, jax, q, k, v, None).reshape(batch, seq, hidden)
+    a = attention(jnp, jax, q, k, v, by).reshape(batch, seq, hidden)
     x = hold(x + jnp.einsum("bso,oh->bsh", a, p["attn.c_proj.weight"]) + p["attn.c_proj.bias"])
     h = layer_norm(jnp, jax, config["layer_norm_epsilon"], p, "ln_2", x)
     h = jax.nn.gelu(jnp.einsum("bsh,ho->bso", h, p["mlp.c_fc.weight"]) + p["mlp.c_fc.bias"], approximate=True)
@@ -292,6 +359,17 @@ def residuals_of(layer, parameters, x):
     return sorted([by, dtype, list(shape), count] for (by, dtype, shape), count in found.items())
 
 
+def devices_of(case):
+    import jax
+
+    if "target" not in case:
+        return jax.devices()
+    from jax.experimental import topologies
+
+    return topologies.get_topology_desc(platform="cuda", topology_name=case["target"], topology=f"1x1x{math.prod(case['mesh'].values())}",
+                                        target_config=TARGETS[case["target"]]).devices
+
+
 def compiled(case):
     import jax
     import jax.numpy as jnp
@@ -299,22 +377,27 @@ def compiled(case):
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     config, sizes = case["config"], case["mesh"]
-    mesh = Mesh(numpy.array(jax.devices()[: math.prod(sizes.values())]).reshape(*sizes.values()), tuple(sizes))
+    devices = devices_of(case)
+    mesh = Mesh(numpy.array(devices[: math.prod(sizes.values())]).reshape(*sizes.values()), tuple(sizes))
     batch_axes = tuple(axis for axis in sizes if axis != "tp")
     of = lambda *spec: NamedSharding(mesh, PartitionSpec(*spec))  # noqa: E731
     rows, vocab = batch_axes or None, "tp" if "tp" in sizes else None
     hold = lambda x: jax.lax.with_sharding_constraint(x, of(rows, None, None))  # noqa: E731
     llama = config["model_type"] == "llama"
     _, inside, prefix, count = shapes_of(config)
-    layer = functools.partial(llama_layer if llama else gpt2_layer, jnp, jax, config, hold)
+    layer = functools.partial(llama_layer if llama else gpt2_layer, jnp, jax, config, hold, case.get("attention", "scores"))
+    in_layer = case.get("casts") == "layer"
+    if in_layer:
+        inner = layer
+        layer = lambda p, x: inner({name: each.astype(case["compute"]) for name, each in p.items()}, x)  # noqa: E731
     if case["remat"] != "none":
         layer = jax.checkpoint(layer, policy=getattr(jax.checkpoint_policies, case["remat"]), prevent_cse=not case["stacked"])
 
     whole = jax.ShapeDtypeStruct((case["batch"], case["seq"], config["hidden_size"] if llama else config["n_embd"]), case["compute"])
-    residuals = residuals_of(layer, {name: jax.ShapeDtypeStruct(shape, case["compute"]) for name, shape in inside.items()}, whole)
+    residuals = [] if case.get("target") else residuals_of(layer, {name: jax.ShapeDtypeStruct(shape, case["compute"]) for name, shape in inside.items()}, whole)
 
     def logits_of(p, ids):
-        p = {name: each.astype(case["compute"]) for name, each in p.items()}
+        p = {name: each if in_layer and name.startswith(prefix) else each.astype(case["compute"]) for name, each in p.items()}
         table = jax.lax.with_sharding_constraint(p["model.embed_tokens.weight" if llama else "transformer.wte.weight"], of(vocab, None))
         x = hold(table[ids] if llama else table[ids] + p["transformer.wpe.weight"][: ids.shape[1]])
         if case["stacked"]:
@@ -394,7 +477,7 @@ def largest_in(folder):
 def live_in(folder):
     [path] = glob.glob(f"{folder}/*jit_step*live-range.txt")
     section = re.search(r"Live ranges at \d+ \(peak\):\n((?: +\S+\{[\d,]*\}: \d+ bytes.*\n)+)", pathlib.Path(path).read_text())
-    [program] = glob.glob(f"{folder}/*jit_step*cpu_after_optimizations.txt")
+    [program] = glob.glob(f"{folder}/*jit_step*_after_optimizations.txt")
     shapes, arguments, entry = {}, set(), False
     for line in pathlib.Path(program).read_text().splitlines():
         entry = line.startswith("ENTRY") or (entry and line != "}")
@@ -435,10 +518,11 @@ def main():
                 new[name] = old[name]
             continue
         with tempfile.TemporaryDirectory() as folder:
-            flags = (f"--xla_force_host_platform_device_count={DEVICES} {case['flags']} --xla_dump_to={folder}/dump --xla_dump_hlo_as_text")
+            flags = (f"--xla_gpu_autotune_level=0 --xla_force_host_platform_device_count={DEVICES} {case['flags']} --xla_dump_to={folder}/dump --xla_dump_hlo_as_text")
             part = pathlib.Path(folder) / "part.jsonl"
             ran = subprocess.run([sys.executable, __file__, str(part), "--one", name],
-                                 env={**os.environ, "XLA_FLAGS": flags, "DUMPED": f"{folder}/dump", "JAX_PLATFORMS": "cpu"})
+                                 env={**os.environ, "XLA_FLAGS": flags, "DUMPED": f"{folder}/dump", "JAX_PLATFORMS": "cpu",
+                                      "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"})
             if ran.returncode:
                 failed += 1
                 continue

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What classes of transformers keep for backward, layer by layer: sums of what
-// their operations save, as their sources say. The same sums, with the sizes of
-// the models, are within 0.2 % of what forward passes of Llama and TinyLlama
-// had allocated on an H200.
+// What classes of transformers keep for backward, and loops of JAX, layer by
+// layer: sums of what their operations save, as their sources say. The same
+// sums, with the sizes of the models, are within 0.2 % of what forward passes
+// of Llama and TinyLlama had allocated on an H200.
 #include "evaluate/torch_class.h"
 
 #include <cstdint>
@@ -56,10 +56,16 @@ struct Asked {
   const char* class_name = "LlamaForCausalLM";
   StepPrecision precision = StepPrecision::BF16;
   const char* hardware = "h100-sxm";
+  const char* framework = "torch";
+  Kernels kernels = Kernels::Any;
+  const char* remat = "none";
+  int vocab = 64;
+  bool casts = false;  // weights in float32, computed with in bf16
 };
 
 MemoryBracket bracket_of(const Asked& asked, int layers) {
-  const Json config = config_of(asked.type, asked.class_name, layers);
+  Json config = config_of(asked.type, asked.class_name, layers);
+  config["vocab_size"] = asked.vocab;
   const auto synthesis = testing::synthesize(config);
   REQUIRE(synthesis->manifest);
   const Manifest& manifest = *synthesis->manifest;
@@ -73,6 +79,7 @@ MemoryBracket bracket_of(const Asked& asked, int layers) {
   BudgetOptions how;
   how.state.optimizer = Optimizer::AdamW;
   how.state = with_precision(how.state, asked.precision, DType::F32);
+  if (asked.casts) how.state.compute_dtype = DType::BF16;
   const auto budget = make_budget(manifest, *plan, how, diags);
   REQUIRE(budget);
   const auto runnable =
@@ -82,7 +89,9 @@ MemoryBracket bracket_of(const Asked& asked, int layers) {
   model.runnable = &*runnable;
   model.most_stored = DType::F32;
   StepOptions step;
-  step.framework = find_framework("torch");
+  step.framework = find_framework(asked.framework);
+  step.kernels = asked.kernels;
+  step.remat.policy = find_remat_policy(asked.remat);
   const AskedMemory memory;
   Steps steps(memory, model, manifest, *plan, &*rules->rules);
   const auto judged = steps.judge(
@@ -92,13 +101,18 @@ MemoryBracket bracket_of(const Asked& asked, int layers) {
   return judged->bracket;
 }
 
+int64_t row_of(const MemoryBracket& bracket, std::string_view category,
+               size_t answer) {
+  for (const BracketRow& row : bracket.rows) {
+    if (row.category == category) return row.bytes.at(answer);
+  }
+  return 0;
+}
+
 // Bytes that a layer keeps for each token, by the estimate.
 double kept_by_layer(const Asked& asked) {
   const auto held = [&](int layers) {
-    for (const BracketRow& row : bracket_of(asked, layers).rows) {
-      if (row.category == "activations") return row.bytes[1];
-    }
-    return int64_t{0};
+    return row_of(bracket_of(asked, layers), "activations", 1);
   };
   return static_cast<double>(held(6) - held(4)) / (2 * kBatch * kLength);
 }
@@ -254,6 +268,72 @@ TEST_CASE("torch classes: the bracket is narrow where all is known") {
     CHECK(static_cast<double>(bracket.upper() - workspaces) <
           1.3 * static_cast<double>(bracket.lower()));
   }
+}
+
+Asked in_jax() {
+  Asked asked;
+  asked.framework = "jax";
+  return asked;
+}
+
+TEST_CASE("jax: a loop keeps what backward of every operation reads") {
+  // The copy in float32, what it is rounded to, and the result of a norm.
+  constexpr int64_t kNorm = (4 + 2 + 2) * kHidden;
+  // Beside gate, SiLU, up and their product the sigmoid and its derivative.
+  constexpr int64_t kSilu = 2 * 6 * kInner;
+  is_about(kept_by_layer(in_jax()), 2 * kNorm + kAttention + kSilu);
+  // Where kernels fuse, or layers stand without a loop, it is less.
+  Asked fused = in_jax();
+  fused.kernels = Kernels::Fused;
+  CHECK(bracket_of(fused, 6).lower() < bracket_of(in_jax(), 6).lower());
+  CHECK(bracket_of(fused, 6).upper() < bracket_of(in_jax(), 6).upper());
+}
+
+TEST_CASE("jax: what is computed again is fused with its readers") {
+  Asked again = in_jax();
+  again.remat = "full";
+  is_about(kept_by_layer(again), 2 * kHidden);
+  // Of 2048 tokens while the one layer runs: gate, up and the gradients of both
+  // and of what the last product reads; more where it is as operations are.
+  const MemoryBracket one = bracket_of(again, 1);
+  CHECK(row_of(one, "activations", 1) < 2 * 9 * kInner * kBatch * kLength);
+  CHECK(row_of(one, "activations", 2) > 2 * 9 * kInner * kBatch * kLength);
+}
+
+// Numbers of a layer's weights.
+constexpr int64_t kLayer = 2 * kHidden * kHeads * kHeadDim +
+                           2 * kHidden * kSharing * kHeadDim +
+                           3 * kHidden * kInner + 2 * kHidden;
+
+TEST_CASE("jax: gradients of layers are there with their loop") {
+  Asked mixed = in_jax();
+  mixed.precision = StepPrecision::F32;
+  mixed.casts = true;
+  const MemoryBracket loop = bracket_of(mixed, 6);
+  const int64_t head = int64_t{64} * kHidden;
+  // The head's is as its product made it.
+  CHECK(row_of(loop, "gradients", 1) == 4 * 6 * kLayer + 2 * head);
+  // Logits of many words are more than all of it, and it is not there yet.
+  mixed.vocab = 8192;
+  mixed.remat = "full";
+  const MemoryBracket loss = bracket_of(mixed, 2);
+  CHECK(loss.moment == "backward of head and loss");
+  CHECK(row_of(loss, "gradients", 1) == int64_t{2} * 8192 * kHidden);
+  CHECK(row_of(loss, "gradients", 2) ==
+        4 * (2 * kLayer + int64_t{8192} * kHidden));
+}
+
+TEST_CASE("jax: layers keep casts of weights where they keep all") {
+  Asked mixed = in_jax();
+  mixed.precision = StepPrecision::F32;
+  mixed.casts = true;
+  const auto buffers = [&](int layers) {
+    return row_of(bracket_of(mixed, layers), "buffers", 1);
+  };
+  constexpr int64_t kMatrices = kLayer - 2 * kHidden;
+  CHECK(buffers(6) - buffers(4) == 2 * 2 * kMatrices);
+  mixed.remat = "full";
+  CHECK(buffers(6) == buffers(4));
 }
 
 }  // namespace

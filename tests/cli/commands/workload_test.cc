@@ -190,11 +190,10 @@ TEST_CASE("workload: a model without a forward pass says so") {
   CHECK(has_text(refused.text, "3 layers use the weights of 1"));
 }
 
-// tests/data/xla_memory.jsonl: what XLA plans for whole train steps on eight
-// devices (record_xla_memory.py). Arguments are the state, temporaries the
-// rest. Unrolled layers are another matter, since XLA for CPU undoes their
-// rematerialisation. It computes bf16 in float32, which `--framework jax` has
-// at most where no hardware is named, and every bracket of a CPU.
+// tests/data/xla_memory.jsonl: what XLA plans for whole train steps on CPUs and
+// GPUs (record_xla_memory.py). Arguments are the state, temporaries the rest.
+// Unrolled layers are another matter, since XLA for CPU undoes their
+// rematerialisation.
 TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
   std::ifstream lines(source_dir() / "tests/data/xla_memory.jsonl");
   size_t count = 0;
@@ -243,7 +242,10 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
                    "--remat",
                    recorded.at("remat").get<std::string>(),
                    "--attention",
-                   "scores",
+                   recorded.value("attention", "") == "cudnn" ? "flash"
+                                                              : "scores",
+                   "--hardware",
+                   recorded.value("target", "cpu"),
                    "--param-dtype",
                    dtype_of("dtype"),
                    "--compute-dtype",
@@ -260,16 +262,12 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
     const int64_t arguments = recorded.at("bytes").at("arguments");
     const int64_t temporaries = recorded.at("bytes").at("temporaries");
     Json report;
-    const std::vector<Words> devices = {
-        {"--framework", "jax"},
-        {"--framework", "jax", "--hardware", "cpu", "--memory", "1TiB"},
-        {"--framework", "any", "--hardware", "cpu", "--memory", "1TiB"}};
-    for (const Words& device : devices) {
-      CAPTURE(device.size());
-      CAPTURE(device[1]);
+    for (const char* framework : {"jax", "any"}) {
+      CAPTURE(framework);
       host.out.clear();
       Words asked = words;
-      asked.insert(asked.end(), device.begin(), device.end());
+      asked.insert(asked.end(),
+                   {"--framework", framework, "--memory", "1TiB"});
       REQUIRE(run(asked, host) == 0);
       report = Json::parse(host.out);
       const Json& bracket = report.at("summary").at("memory_bracket");

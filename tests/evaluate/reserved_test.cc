@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "activations/reserved.h"
+#include "evaluate/reserved.h"
 
 #include <array>
 #include <cstdint>

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/segment_uses.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "activations/remat.h"
+#include "activations/segments.h"
+#include "core/fold.h"
+#include "memory/budget.h"
+
+namespace shardplan {
+namespace {
+
+// All of them.
+std::vector<SegmentUse> list_uses(const StepLayers& layers,
+                                  const LayerWeights& weights) {
+  const std::vector<Segment>& plain = layers.plain;
+  std::vector<SegmentUse> steps;
+  const auto& cycle = layers.cycle;
+  int64_t stack_begin = 0;
+  const auto add_layer = [&](size_t segment, int64_t layer) {
+    SegmentUse step;
+    step.segment = segment;
+    step.layer = layer;
+    const auto found = weights.layers.find(layer - stack_begin);
+    if (found != weights.layers.end()) {
+      step.weights = found->second.trained;
+      step.matrices = found->second.matrices;
+    }
+    steps.push_back(step);
+  };
+  int64_t layer = 0;
+  for (size_t s = 0; s < plain.size(); ++s) {
+    if (!plain[s].is_layer) {
+      stack_begin = layer;
+      SegmentUse step;
+      step.segment = s;
+      steps.push_back(step);
+    } else if (!cycle) {
+      add_layer(s, layer++);
+    } else if (layer == 0) {
+      // Segments of layers stand one after another, in the layers' order.
+      for (; layer < layers.layers; ++layer) {
+        add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
+      }
+    }
+  }
+  return steps;
+}
+
+int64_t stage_of(const std::optional<StagePlan>& stages, const SegmentUse& step,
+                 bool behind_layers) {
+  if (!stages) return 0;
+  if (step.layer < 0) return behind_layers ? stages->stages - 1 : 0;
+  const auto& ranges = stages->ranges;
+  const auto found = std::upper_bound(
+      ranges.begin(), ranges.end(), step.layer,
+      [](int64_t layer, const auto& range) { return layer < range.second; });
+  return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
+}
+
+}  // namespace
+
+std::vector<std::vector<SegmentUse>> uses_of_stages(
+    const StepInput& input, const LayerWeights& weights,
+    const StepOptions& options) {
+  const auto& stages = input.budget.stages;
+  std::vector<std::vector<SegmentUse>> dealt(
+      stages ? static_cast<size_t>(stages->stages) : 1);
+  int64_t last_layer = -1;
+  for (const SegmentUse& each : list_uses(input.layers, weights)) {
+    if (each.layer >= 0) last_layer = each.layer;
+    dealt[static_cast<size_t>(stage_of(stages, each, last_layer >= 0))]
+        .push_back(each);
+  }
+  for (size_t s = 0; s < dealt.size(); ++s) {
+    std::vector<SegmentUse>& own = dealt[s];
+    const Remat& remat = options.remat;
+    int64_t number = 0;  // of layers on this stage
+    for (SegmentUse& step : own) {
+      // What is handed to the first layer may be in host memory.
+      step.repeated = remat.policy != nullptr && offloads(*remat.policy);
+      if (step.layer >= 0) {
+        step.repeated = !remat.is_plain() && number % remat.every == 0 &&
+                        (!remat.first || number < *remat.first);
+        if (step.repeated && remat.together > 1) {
+          step.saves = number % remat.together == remat.together - 1;
+          step.more_layers = remat.together - 1;
+        }
+        ++number;
+      }
+      step.chunk =  // before layers, of layers, behind layers
+          step.layer >= 0 ? number - 1 : number;
+    }
+    const int64_t chunks =
+        in_flight(options, stages ? stages->stages : 0, static_cast<int64_t>(s))
+            .chunks;
+    for (SegmentUse& step : own) {
+      step.chunk = std::min(step.chunk * chunks / std::max<int64_t>(number, 1),
+                            chunks - 1);
+    }
+  }
+  return dealt;
+}
+
+}  // namespace shardplan
