@@ -71,7 +71,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
   constexpr unsigned kAll = kTrains | kServes;
   static const std::vector<DrawnFlag> kDrawn = {
       {"optimizer",
-       {"adamw", "adafactor", "lion", "sgd", "sgd-momentum", "muon", "none"},
+       {"adamw", "adafactor", "lion", "sgd", "sgd-momentum", "muon"},
        kTrains,
        1},
       {"optimizer-of", {"sgd:embed", "lion:q_proj", "none:norm"}, kTrains, 12},
@@ -87,16 +87,12 @@ const std::vector<DrawnFlag>& drawn_flags() {
       {"trainable", {"norm|ln", "lm_head|embed|wte"}, kTrains, 10},
       {"zero-style", {"jax", "deepspeed", "fsdp2", "megatron"}, kTrains, 8},
       {"source-seq", {"16", "64"}, kStep | kServes, 20},
-      {"microbatches", {"1", "2", "4", "3", "8"}, kStep, 3},
+      {"microbatches", {"1", "2", "4"}, kStep, 3},
       {"remat",
        {"none", "dots", "block", "full", "selective", "full:uniform:1",
         "custom:context=device"},
        kStep,
        3},
-      {"schedule",
-       {"1f1b", "gpipe", "interleaved:1", "interleaved:2"},
-       kStep,
-       8},
       {"attention", {"flash", "scores"}, kStep, 7},
       {"kernels", {"any", "fused", "eager"}, kStep, 7},
       {"framework", {"any", "torch", "megatron", "jax"}, kStep, 2},
@@ -135,7 +131,8 @@ const std::vector<DrawnFlag>& drawn_flags() {
 
 // Drawn below, by what is asked.
 const std::set<std::string_view> kDrawnByKind = {
-    "mode", "batch", "seq", "zero", "zero-axes", "stages", "memory", "engine"};
+    "mode",   "batch",    "seq",    "zero",  "zero-axes",
+    "stages", "schedule", "memory", "engine"};
 // A second model, which an engine serves beside the first.
 const std::set<std::string_view> kNeverDrawn = {"draft"};
 
@@ -162,12 +159,14 @@ bool one_in(int count) {
 struct DrawnModel {
   std::string path;
   std::string text;
+  bool has_step = true;
 };
 const std::vector<DrawnModel>& models() {
   static const std::vector<DrawnModel> kModels = [] {
     std::vector<DrawnModel> all;
     const auto add = [&](const std::string& name, const Json& config) {
-      all.push_back({name + "/config.json", config.dump()});
+      all.push_back({name + "/config.json", config.dump(),
+                     !config.contains("quantization_config")});
     };
     add("llama", testing::tiny_llama());
     add("five",
@@ -199,7 +198,15 @@ const std::vector<DrawnModel>& models() {
          {"qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text",
           "gpt2", "bert-masked-lm", "deepseek_v3", "deepseek_v3-fp8", "gpt_oss",
           "gpt_oss-mxfp4"}) {
-      add(name, testing::small_config(name));
+      Json config = testing::small_config(name);
+      const bool is_gpt2 = config.at("model_type") == "gpt2";
+      config[is_gpt2 ? "n_layer" : "num_hidden_layers"] = 4;
+      config[is_gpt2 ? "n_positions" : "max_position_embeddings"] = 2048;
+      if (config.contains("num_local_experts") ||
+          config.contains("num_experts")) {
+        config["num_experts_per_tok"] = 2;
+      }
+      add(name, config);
     }
     Json labelled;
     Json adapted = {{"facts", {{"heads", 4}, {"kv_heads", 2}}}};
@@ -240,7 +247,7 @@ const std::vector<DrawnModel>& models() {
     }
     adapted["parameters"]["base_model.model.model.norm.weight"] = {
         {"shape", {64}}, {"dtype", "bf16"}};
-    all.push_back({"labelled.json", labelled.dump()});
+    all.push_back({"labelled.json", labelled.dump(), false});
     all.push_back({"lora.json", adapted.dump()});
     return all;
   }();
@@ -266,7 +273,11 @@ const std::map<std::string, std::string>& rule_files() {
 Question drawn_question(unsigned kind) {
   Question asked;
   std::vector<std::string> paths;
-  for (const DrawnModel& model : models()) paths.push_back(model.path);
+  // Of some models no training step is known.
+  const bool any = kind != kStep || one_in(8);
+  for (const DrawnModel& model : models()) {
+    if (any || model.has_step) paths.push_back(model.path);
+  }
   asked.model = draw_of(paths);
   if (asked.model == "labelled.json") {
     asked.rules = "labels.json";
@@ -297,13 +308,17 @@ Question drawn_question(unsigned kind) {
   if (kind != kState) {
     add("seq", draw_of<std::string>({"16", "64", "63", "128", "1k"}));
     if (kind == kStep || draw_bool()) {
-      add("batch", draw_of<std::string>({"8", "16", "4", "6", "2", "1"}));
+      add("batch", draw_of<std::string>({"8", "16", "4", "12", "6"}));
     }
   }
   if (asked.mesh.starts_with("pp=") ? !one_in(10) : one_in(60)) {
     add("stages", one_in(5) ? draw_of<std::string>({"pp:2,2", "pp:2,3",
                                                     "pp:1,1,3", "pp:1,1,1,1"})
                             : "pp");
+  }
+  if (kind == kStep && asked.find("stages") != nullptr && one_in(3)) {
+    add("schedule", draw_of<std::string>(
+                        {"1f1b", "gpipe", "interleaved:1", "interleaved:2"}));
   }
   if (kind == kEngine) {
     add("engine", draw_of<std::string>({"vllm", "sglang"}));
@@ -320,8 +335,8 @@ Question drawn_question(unsigned kind) {
     at = end + 1;
   }
   if (!serves && one_in(3)) {
-    add("zero", draw_of<std::string>({"1", "2", "3", "0"}));
-    if (!one_in(12)) add("zero-axes", draw_of(axes));
+    add("zero", draw_of<std::string>({"1", "2", "3"}));
+    if (!one_in(12)) add("zero-axes", axes.back());
   }
   if (asked.model == "lora.json" && !serves && draw_bool()) {
     add("trainable", "lora");
