@@ -191,7 +191,6 @@ struct LayerWeights {
   Int128 others = 0;            // bytes that are trained outside of layers
   Int128 largest = 0;           // bytes of one weight that is trained
   Int128 largest_matrix = 0;    // numbers of one of a layer
-  Int128 matrices_outside = 0;  // numbers of products outside of layers
   // The trained part of the layer that trains most; in a model without layers,
   // of the whole model.
   struct Share {

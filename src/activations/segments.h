@@ -57,10 +57,11 @@ struct Segment {
   // Of attention, where they are held: the most of one softmax, in the dtype of
   // activations.
   Int128 scores = 0;
-  // Outside of layers, the largest trained weight that it reads: numbers on a
-  // device, as it is stored.
+  // Outside of layers, the largest weight that it reads: numbers on a device,
+  // as it is stored, and whether it is trained.
   ValueId weight;
   Int128 weight_numbers = 0;
+  bool trains_weight = false;
   std::array<SegmentMemory, kKeepings> memory;
 };
 

@@ -189,7 +189,6 @@ class StepMaker {
       }
     }
   }
-
   // What is gathered at once, of layers and of what stands around them; and
   // what layers hand on.
   void find_gathered() {
@@ -238,7 +237,6 @@ class StepMaker {
     reduction_.layer.reduced =
         reduction_.layer.gradients * wider / reduction_.compute_bytes;
   }
-
   int64_t stage_of(const Step& step, bool behind_layers) const {
     const auto& stages = input_.budget.stages;
     if (!stages) return 0;
@@ -249,7 +247,6 @@ class StepMaker {
         [](int64_t layer, const auto& range) { return layer < range.second; });
     return found == ranges.end() ? stages->stages - 1 : found - ranges.begin();
   }
-
   // The steps of each stage, with what a policy says of its layers.
   void deal_steps() {
     const auto& stages = input_.budget.stages;
@@ -309,7 +306,6 @@ class StepMaker {
     parts[index_of(Category::GatheredLayer)] = 0;
     return parts;
   }
-
   // What the framework is known to hold, of a device that may be one of a
   // stage.
   void add_known(int64_t stage, size_t answer, Parts& parts) const {
@@ -336,7 +332,6 @@ class StepMaker {
     parts[kBuffers] += stream_ * (handed * known.inputs.at(answer) +
                                   known.ends_of_stage.at(answer));
   }
-
   void add_gathered(const Step& step, Keeping keeping,
                     const BudgetClass& device, Parts& parts) const {
     const Int128 planned = device.bytes[index_of(Category::GatheredLayer)];
@@ -414,10 +409,9 @@ class StepMaker {
   // Copies of a step's weights that torch.autocast makes for products, and
   // keeps until their backward has run, or to the end of forward.
   Int128 cast_of(const Step& step, bool is_last) const {
-    const Int128 numbers = step.layer >= 0 ? step.matrices
-                           : is_last       ? weights_.matrices_outside
-                                           : Int128{0};
-    return numbers * options_.segments.element_bytes;
+    const Int128 head = is_last ? plain_[step.segment].weight_numbers : 0;
+    return (step.layer >= 0 ? step.matrices : head) *
+           options_.segments.element_bytes;
   }
   // Of a stage, one of several.
   Int128 pipeline(const std::vector<Step>& own, int64_t stage,
@@ -451,6 +445,11 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
+  // Whether PyTorch's autograd makes gradients, or may.
+  bool sees_autograd(size_t answer) const {
+    return framework().runs_classes ? options_.is_eager || answer > 0
+                                    : !framework().is_known() && answer == 2;
+  }
   // Gradients that are there: `behind` are the weights of the steps behind this
   // one, of the `weights` of the stage. A loop writes into stacks of all
   // layers, in the dtype that is computed with.
@@ -487,7 +486,7 @@ class StepMaker {
     std::vector<OutsideWeight> outside;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
-      if (const Segment& of = plain_[step.segment]; of.weight_numbers > 0) {
+      if (const Segment& of = plain_[step.segment]; of.trains_weight) {
         outside.push_back(
             {i, of.weight, of.weight_numbers * reduction_.gradient_bytes});
       }
@@ -557,9 +556,9 @@ class StepMaker {
       }
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, parts);
-      if (framework().runs_classes && all_gradients > 0 &&
-          (options_.is_eager || k > 0)) {
-        const OutsideGradients tables = outside_gradients(
+      OutsideGradients tables;
+      if (all_gradients > 0 && sees_autograd(k)) {
+        tables = outside_gradients(
             outside, i,
             let_go_before_head(options_.segments, k, parts[kLogitRow]));
         parts[kBuckets] += tables.moving;
@@ -576,6 +575,7 @@ class StepMaker {
         // Forward ends with the casts of all weights, and logits beside their
         // copy in float32 and what the loss makes of that.
         parts[kActivations] = others + before;
+        parts[kBuckets] -= tables.moving;
         parts[kBuffers] += all_cast - weights_cast;
         parts[kLogitRow] = loss_at_end(segment_of(step, k), options_.segments);
         offer(parts, kForwardEnd);
