@@ -53,7 +53,8 @@ void loosen(Keeping answer, int64_t percent, Parts& parts) {
   by(kBuffers, kOtherSlack);
   by(kBuckets, kOtherSlack);
   if (answer == Keeping::Eager) {
-    parts.at(kBuffers) += sum_of(parts) / kSmallPart;
+    const Int128 own = sum_of(parts) - parts.at(kWorkspaces);
+    parts.at(kBuffers) += own / kSmallPart;
   }
 }
 

@@ -289,7 +289,8 @@ Int128 torch_temporaries(const OptimizerInput& input,
   const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
   if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
   const bool most = answer == Keeping::Eager;
-  Int128 small = most ? kUpdateBytes * input.parameters + kScalarBytes : 0;
+  // Counters of steps; norms of what is clipped, and a list of these.
+  Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;
   if (update == Update::Fused) return small;
   if (most && is_adafactor) small += input.state;
   const int64_t unit =
@@ -320,7 +321,8 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
     }
     each.state = state;
     each.numbers = numbers;
-    each.gradient_bytes = gradient_bytes;
+    // Those of master weights are as wide as the moments.
+    each.gradient_bytes = std::max(gradient_bytes, each.moment_bytes);
     if (answer != Keeping::Eager && elements > 0) {
       each.numbers = numbers * each.elements / elements;
     }

@@ -459,12 +459,11 @@ void find_casts(const ProgramView& view, std::vector<Segment>& segments) {
 }
 
 void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
-  std::map<ValueId, Int128> stored;
+  std::map<ValueId, RegisterId> stored;
   for (const InstructionId i : view.instructions()) {
-    const RegisterId result = view.at(i).result;
-    if (view.at(i).kind == Instruction::Kind::Load && view.reg(result).weight &&
-        view.has_gradient(result)) {
-      stored[view.reg(result).value] = local_elements(view, result);
+    const HeldRegister& of = view.reg(view.at(i).result);
+    if (view.at(i).kind == Instruction::Kind::Load && of.weight) {
+      stored[of.value] = view.at(i).result;
     }
   }
   for (const InstructionId i : view.instructions()) {
@@ -472,11 +471,12 @@ void find_weights(const ProgramView& view, std::vector<Segment>& segments) {
     Segment& segment = segments[static_cast<size_t>(view.segment(i))];
     for (const RegisterId operand : view.at(i).operands) {
       const auto found = stored.find(view.root(operand).value);
-      if (found == stored.end() || found->second <= segment.weight_numbers) {
-        continue;
-      }
+      if (found == stored.end()) continue;
+      const Int128 numbers = local_elements(view, found->second);
+      if (numbers <= segment.weight_numbers) continue;
       segment.weight = found->first;
-      segment.weight_numbers = found->second;
+      segment.weight_numbers = numbers;
+      segment.trains_weight = view.has_gradient(found->second);
     }
   }
 }

@@ -63,10 +63,11 @@ struct Segment {
   Int128 scores = 0;
   // Numbers of the weights that torch.autocast casts for products.
   Int128 cast_weights = 0;
-  // Outside of layers, the largest trained weight that it reads: numbers on a
-  // device, as it is stored.
+  // Outside of layers, the largest weight that it reads: numbers on a device,
+  // as it is stored, and whether it is trained.
   ValueId weight;
   Int128 weight_numbers = 0;
+  bool trains_weight = false;
   std::array<SegmentMemory, kKeepings> memory;
 };
 

@@ -202,7 +202,6 @@ class StepMaker {
     parts[index_of(Category::GatheredLayer)] = 0;
     return parts;
   }
-
   // What the framework is known to hold, of a device that may be one of a
   // stage.
   void add_known(int64_t stage, size_t answer, Parts& parts) const {
@@ -350,6 +349,11 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
+  // Whether PyTorch's autograd makes gradients, or may.
+  bool sees_autograd(size_t answer) const {
+    return framework().runs_classes ? options_.is_eager || answer > 0
+                                    : !framework().is_known() && answer == 2;
+  }
   // Gradients that are there: `behind` are the weights of the steps behind this
   // one, of the `weights` of the stage.
   Int128 gradients_at(const SegmentUse& step, Int128 behind, Int128 weights,
@@ -402,15 +406,17 @@ class StepMaker {
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
     Int128 weights = weights_.others;
+    // Whether PyTorch's autograd makes gradients, or may.
+    const bool sees_autograd = framework().runs_classes
+                                   ? options_.segments.runs_in_order || k > 0
+                                   : !framework().is_known() && k == 2;
     const bool counts_tables =
-        framework().runs_classes &&
-        device.bytes[index_of(Category::Gradients)] > 0 &&
-        (options_.segments.is_eager || k > 0);
+        sees_autograd && device.bytes[index_of(Category::Gradients)] > 0;
     std::vector<OutsideWeight> outside;
     for (size_t i = 0; i < own.size(); ++i) {
       const SegmentUse& step = own[i];
       const Segment& of = plain_[step.segment];
-      if (step.layer < 0 && counts_tables) {
+      if (counts_tables && of.trains_weight) {
         outside.push_back(
             {i, of.weight, of.weight_numbers * reduction_.gradient_bytes});
       }
@@ -495,6 +501,7 @@ class StepMaker {
       parts[kBuckets] = buckets(keeping, device);
       keep_stage(kept, weights_.share, reduction_, parts);
       // The gradient of a head is made when the loss has let go of its own.
+      const Int128 untabled = parts[kBuckets];
       const OutsideGradients tables = outside_gradients(
           outside, i,
           let_go_before_head(options_.segments, k, parts[kLogitRow]));
@@ -508,8 +515,7 @@ class StepMaker {
       offer(parts, static_cast<int64_t>(i));
       if (loss_apart) {
         parts[kActivations] += headward - memory.saved;
-        parts[kBuckets] +=
-            outside_gradients(outside, i, 0).moving - tables.moving;
+        parts[kBuckets] = untabled + outside_gradients(outside, i, 0).moving;
         parts[kLogitRow] =
             logits_as(segment_of(step, k), options_.segments, {1, 0});
         offer(parts, static_cast<int64_t>(i));
@@ -518,6 +524,7 @@ class StepMaker {
       if (options_.segments.autocast && i + 1 == own.size()) {
         // Forward ends with all casts, logits, and what the loss made of them.
         parts[kActivations] = others + before;
+        parts[kBuckets] = untabled;
         parts[kBuffers] += all_cast - weights_cast;
         const int64_t floats = options_.segments.loss.at(k).floats - 1;
         parts[kLogitRow] =

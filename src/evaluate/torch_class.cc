@@ -129,21 +129,27 @@ bool drops(const ForwardDefinition& model, std::string_view key) {
   return value && value->number().value_or(0) > 0;
 }
 
-Dropout dropout_of(const ForwardDefinition& model) {
+// What a class drops: all that it can where that is asked for, which is `all`
+// of others, else what the config says.
+Dropout dropout_of(const ForwardDefinition& model, bool asked,
+                   const Dropout& all) {
   const auto* const keys =
       std::ranges::find_if(kDropoutKeys, [&](const DropoutKeys& row) {
         return contains(row.architectures, model.architecture->name);
       });
+  const bool is_known = keys != kDropoutKeys.end();
+  if (asked && !is_known) return all;
+  const auto is_dropped = [&](std::string_view key) {
+    return asked ? !key.empty() : drops(model, key);
+  };
   Dropout dropout;
-  if (keys == kDropoutKeys.end()) {
-    dropout.scores = drops(model, kUsualScores);
-    return dropout;
-  }
-  dropout.embeddings = drops(model, keys->embeddings);
-  dropout.attention = drops(model, keys->attention);
-  dropout.mlp = drops(model, keys->mlp);
-  dropout.hidden = drops(model, keys->hidden);
-  dropout.scores = drops(model, keys->scores);
+  dropout.scores = is_dropped(is_known ? keys->scores : kUsualScores);
+  dropout.adapters = asked;
+  if (!is_known) return dropout;
+  dropout.embeddings = is_dropped(keys->embeddings);
+  dropout.attention = is_dropped(keys->attention);
+  dropout.mlp = is_dropped(keys->mlp);
+  dropout.hidden = is_dropped(keys->hidden);
   return dropout;
 }
 
@@ -205,7 +211,9 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
   how.scores_of_grouped_heads = !on_cpu && !is_narrow;
   how.repeats_heads = how.scores_of_grouped_heads;
   how.softmax_in_float32 = is_narrow && name != "gpt_oss";
-  if (!step.drops_out) how.dropout = dropout_of(model);
+  if (step.drops_out.value_or(true)) {
+    how.dropout = dropout_of(model, step.drops_out.has_value(), how.dropout);
+  }
   how.dropout.wide_masks = on_cpu;
   choose_attention(name, how);
   // On a CPU no kernel of attention drops anything out.

@@ -202,6 +202,7 @@ TEST_CASE("brackets hold what PyTorch keeps of what is trained alone") {
                             ? AttentionKind::Scores
                             : AttentionKind::Flash;
     options.dropout.adapters = name.find("dropout") != std::string::npos;
+    options.dropout.wide_masks = true;
     if (!recorded.at("adapters").is_null()) {
       ++adapted;
       for (const auto& [parameter, type] : recorded.at("parameters").items()) {

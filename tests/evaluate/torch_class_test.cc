@@ -232,7 +232,9 @@ TEST_CASE("torch classes: a config's rates say what is dropped out") {
   CHECK(of(config_of("llama", "LlamaForCausalLM", 2),
            {{"attention_dropout", 0.1}}) ==
         Dropout{false, false, false, false, true});
-  // A flag goes before it, and adds nothing of its own here.
+  // A flag goes before it: all that the class can drop, or nothing.
+  CHECK(dropped(t5, {{"dropout_rate", 0.0}}, false, true).segments.dropout ==
+        Dropout{true, true, true, true, true, true});
   CHECK_FALSE(
       dropped(gpt2, Json::object(), false, false).segments.dropout.any());
   // A CPU has no kernel of attention that drops, and masks of whole numbers.
