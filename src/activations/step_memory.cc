@@ -9,7 +9,6 @@
 #include "activations/bracket_rows.h"
 #include "activations/buffers.h"
 #include "activations/segments.h"
-#include "activations/xla_loop.h"
 #include "base/checked.h"
 
 namespace shardplan {
