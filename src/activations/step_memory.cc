@@ -11,7 +11,6 @@
 #include "activations/buffers.h"
 #include "activations/segment_uses.h"
 #include "activations/segments.h"
-#include "activations/xla_loop.h"
 #include "base/checked.h"
 
 namespace shardplan {

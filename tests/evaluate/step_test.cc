@@ -16,6 +16,7 @@
 
 #include <doctest/doctest.h>
 
+#include "activations/bracket_rows.h"
 #include "base/allocation.h"
 #include "evaluate/plan_judge.h"
 #include "memory/budget.h"
@@ -197,7 +198,9 @@ TEST_CASE(
       const MemoryBracket known = bracket_of(4, step);
       // Beside what libraries hold for themselves.
       const Ends workspaces = row_of(known, "workspaces");
-      CHECK(known.lower() - workspaces[0] >= any.lower());
+      // Where operations are known, a margin is left (bracket_rows.h).
+      CHECK(known.lower() - workspaces[0] >=
+            any.lower() * (100 - kActivationSlack) / 100);
       CHECK(known.upper() - workspaces[2] <= any.upper());
     }
     for (const char* name : {"none", "full"}) {

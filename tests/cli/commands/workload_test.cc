@@ -227,35 +227,35 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
     for (const Json& axis : recorded.at("batch_axes")) {
       batch_axes += (batch_axes.empty() ? "" : ",") + axis.get<std::string>();
     }
-    Words words = {"analyze",
-                   "config.json",
-                   "-r",
-                   "rules.json",
-                   "-m",
-                   mesh,
-                   "--optimizer",
-                   "adamw",
-                   "--batch",
-                   recorded.at("batch").dump(),
-                   "--seq",
-                   recorded.at("seq").dump(),
-                   "--remat",
-                   recorded.at("remat").get<std::string>(),
-                   "--attention",
-                   recorded.value("attention", "") == "cudnn" ? "flash"
-                                                              : "scores",
-                   "--hardware",
-                   recorded.value("target", "cpu"),
-                   "--param-dtype",
-                   dtype_of("dtype"),
-                   "--compute-dtype",
-                   dtype_of("compute"),
-                   "--moment-dtype",
-                   "f32",
-                   "--master-dtype",
-                   "none",
-                   "--exit-zero",
-                   "--json"};
+    Words words = {
+        "analyze",
+        "config.json",
+        "-r",
+        "rules.json",
+        "-m",
+        mesh,
+        "--optimizer",
+        "adamw",
+        "--batch",
+        recorded.at("batch").dump(),
+        "--seq",
+        recorded.at("seq").dump(),
+        "--remat",
+        recorded.at("remat").get<std::string>(),
+        "--attention",
+        recorded.value("attention", "") == "cudnn" ? "flash" : "scores",
+        "--hardware",
+        recorded.value("target", "cpu"),
+        "--param-dtype",
+        dtype_of("dtype"),
+        "--compute-dtype",
+        dtype_of("compute"),
+        "--moment-dtype",
+        "f32",
+        "--master-dtype",
+        "none",
+        "--exit-zero",
+        "--json"};
     if (!batch_axes.empty()) {
       words.insert(words.end(), {"--batch-axes", batch_axes});
     }
@@ -266,8 +266,7 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
       CAPTURE(framework);
       host.out.clear();
       Words asked = words;
-      asked.insert(asked.end(),
-                   {"--framework", framework, "--memory", "1TiB"});
+      asked.insert(asked.end(), {"--framework", framework, "--memory", "1TiB"});
       REQUIRE(run(asked, host) == 0);
       report = Json::parse(host.out);
       const Json& bracket = report.at("summary").at("memory_bracket");
