@@ -348,11 +348,6 @@ class StepMaker {
     return pipeline_buffers(of, keeping);
   }
 
-  // Whether PyTorch's autograd makes gradients, or may.
-  bool sees_autograd(size_t answer) const {
-    return framework().runs_classes ? options_.is_eager || answer > 0
-                                    : !framework().is_known() && answer == 2;
-  }
   // Gradients that are there: `behind` are the weights of the steps behind this
   // one, of the `weights` of the stage.
   Int128 gradients_at(const SegmentUse& step, Int128 behind, Int128 weights,
