@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "evaluate/evaluate.h"
 #include "findings/findings.h"
 #include "memory/budget.h"
+#include "memory/stages.h"
 #include "session/ways_out.h"
 #include "tests/support/placed.h"
 
@@ -115,13 +118,27 @@ TEST_CASE(
 TEST_CASE("layers that do not divide by stages are said") {
   const Manifest manifest = testing::manifest(
       {{"h/0/w", "f32[4]"}, {"h/1/w", "f32[4]"}, {"h/2/w", "f32[4]"}});
-  BudgetOptions options;
-  options.stages = Stages{"pp", {}};
-  const OverMemory found = over_memory(manifest, "pp=2", options);
-  CHECK(found.message == "3 layers do not divide evenly into 2 stages");
-  CHECK(any_contains(found.help, "--stages pp:2,1"));
-  options.stages = Stages{"pp", {1, 2}};
-  CHECK(over_memory(manifest, "pp=2", options).message.empty());
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "pp=2");
+  const auto found = [&](const Stages& stages) {
+    LintOptions how;
+    how.stages = parameter_stages(
+        manifest, plan, layer_groups(manifest, plan.placement_of), stages);
+    Diagnostics diags;
+    REQUIRE(judge_plan(Model(manifest), nullptr, plan, how,
+                       std::array{Needs::WholePlan}, diags));
+    return diags;
+  };
+  const Diagnostics uneven = found({"pp", {}});
+  REQUIRE_FALSE(uneven.all().empty());
+  const Diagnostic& first = uneven.all().back();
+  CHECK(first.code == Code::UnevenStages);
+  CHECK(first.message == "3 layers do not divide evenly into 2 stages");
+  CHECK(any_contains(first.help, "--stages pp:2,1"));
+  const Diagnostics named = found({"pp", {1, 2}});
+  for (const Diagnostic& each : named.all()) {
+    CHECK(each.code != Code::UnevenStages);
+  }
 }
 
 TEST_CASE("every category has a title") {

@@ -18,6 +18,7 @@
 #include <doctest/doctest.h>
 
 #include "findings/findings.h"
+#include "memory/stages.h"
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/source_dir.h"
@@ -250,6 +251,9 @@ std::vector<Example> examples() {
       {Code::LargeReplicatedParameter, manifest({{"w", "u8[1048576]"}}),
        rules({{"w", ""}})},
       {Code::ShardingLost, odd, w_tp},
+      {Code::UnevenStages,
+       manifest({{"h.0.w", "u8[8]"}, {"h.1.w", "u8[8]"}, {"h.2.w", "u8[8]"}}),
+       w_tp, "pp=2,tp=2"},
   };
 }
 
@@ -264,7 +268,10 @@ std::map<const Check*, std::set<Code>> raised_for(const Example& example) {
   REQUIRE(memory);
   const Folding folding = fold(
       plan->placement_of, [&](size_t i) { return example.manifest.name(i); });
-  const LintOptions options;
+  LintOptions options;
+  options.stages = parameter_stages(
+      example.manifest, *plan,
+      layer_groups(example.manifest, plan->placement_of), {"pp", {}});
   const LintInput input = make_lint_input(example.manifest, *plan, folding,
                                           &example.rules, *memory, options);
   std::map<const Check*, std::set<Code>> raised;
