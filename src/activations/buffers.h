@@ -105,8 +105,8 @@ struct OutsideGradients {
 // `let_go` are bytes of the last step that its weight's gradient finds no more.
 OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
                                    size_t step, Int128 let_go);
-// Of `logits`, bytes of a loss, what is let go of before the gradient of the
-// head is made: all but the gradient of logits.
+// Returns how many of `logits`, the bytes of a loss, are let go of before the
+// gradient of the head is made: all but the gradient of logits.
 Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
                           Int128 logits);
 
@@ -188,9 +188,9 @@ struct LayerWeight {
 };
 struct LayerWeights {
   std::map<int64_t, LayerWeight> layers;
-  Int128 others = 0;            // bytes that are trained outside of layers
-  Int128 largest = 0;           // bytes of one weight that is trained
-  Int128 largest_matrix = 0;    // numbers of one of a layer
+  Int128 others = 0;          // bytes that are trained outside of layers
+  Int128 largest = 0;         // bytes of one weight that is trained
+  Int128 largest_matrix = 0;  // numbers of one of a layer
   // The trained part of the layer that trains most; in a model without layers,
   // of the whole model.
   struct Share {
