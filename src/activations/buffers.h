@@ -115,8 +115,8 @@ struct OutsideGradients {
 // `let_go` are bytes of the last step that its weight's gradient finds no more.
 OutsideGradients outside_gradients(std::span<const OutsideWeight> weights,
                                    size_t step, Int128 let_go);
-// Of `logits`, bytes of a loss, what is let go of before the gradient of the
-// head is made: all but the gradient of logits.
+// Returns how many of `logits`, the bytes of a loss, are let go of before the
+// gradient of the head is made: all but the gradient of logits.
 Int128 let_go_before_head(const SegmentOptions& options, size_t answer,
                           Int128 logits);
 

@@ -180,7 +180,7 @@ struct FrameworkDef {
   std::array<bool, kKeepings> keeps_stages{};
   // Gradients of all that is trained are there from the beginning.
   Ends<bool> whole_gradients{};
-  // Of several micro-batches, each makes all gradients before they are added.
+  // Each of several micro-batches makes all gradients before they are added.
   Ends<bool> adds_whole_gradients{};
   // Those of all layers are, while one runs: stacks that a loop writes into.
   bool stacks_gradients = false;
