@@ -227,7 +227,11 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
         static_cast<double>(*experts) / static_cast<double>(*chosen);
   }
   const auto activation = model_value(model, "activation");
-  if (activation && activation->text == "gelu_pytorch_tanh") how.gelu_steps = 0;
+  // One kernel, or a function of its own that keeps its input (BloomGelu).
+  if (name == "bloom" ||
+      (activation && activation->text == "gelu_pytorch_tanh")) {
+    how.gelu_steps = 0;
+  }
   // A program may hold on to its logits.
   const LossCopies copies = loss_copies(model, how.autocast);
   how.loss[1] = copies;
