@@ -29,7 +29,8 @@ struct AliveRow {
   int64_t bytes = 0;
 };
 
-// Why the most is more than the least, and by how much.
+// Why the most is more than the least at the most's fullest moment, and by how
+// much. The least may be fuller at another moment.
 struct Widening {
   std::string cause;
   int64_t bytes = 0;

@@ -58,10 +58,8 @@ void loosen(Keeping answer, int64_t percent, Parts& parts) {
   }
 }
 
-std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
+std::vector<Widening> widenings(const Parts& least, const Parts& most,
                                 const SegmentOptions& how) {
-  const Parts& least = parts.front();
-  const Parts& most = parts.back();
   std::vector<Widening> found;
   const auto add = [&](std::string_view cause, Int128 bytes) {
     if (bytes > 0 && bytes * 100 >= sum_of(most)) {

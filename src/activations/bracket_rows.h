@@ -53,9 +53,9 @@ void keep_stage(Int128 kept, const LayerWeights::Share& share,
 std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
                                  const std::map<std::string, Int128>& running);
 
-// Why the three differ, where it is a hundredth of the most or more.
-// REQUIRES: the bytes fit 63 bits.
-std::vector<Widening> widenings(const std::array<Parts, kKeepings>& parts,
+// Why the least and the most of one moment differ, where it is a hundredth of
+// the most or more. REQUIRES: the bytes fit 63 bits.
+std::vector<Widening> widenings(const Parts& least, const Parts& most,
                                 const SegmentOptions& how);
 
 // The rows that such a step may have. REQUIRES: the bytes fit 63 bits.

@@ -97,6 +97,8 @@ struct SegmentOptions {
   // What experts say is weighed before their last product, rather than as it is
   // added up.
   bool weighs_in_experts = false;
+  // A recurrence runs in kernels of its own, which are not PyTorch's.
+  bool recurrence_in_kernels = false;
   // Experts are stacks in the graph alone, and run one at a time.
   bool experts_apart = false;
   const Fp8Recipe* fp8 = nullptr;  // null: nothing is computed in 8 bits

@@ -84,6 +84,8 @@ class StepMaker {
       }
     }
     MemoryBracket result = bracket(moments);
+    result.widened = widenings(least_at(moments.back()), moments.back().parts,
+                               options_.segments);
     result.stages = std::move(by_stage);
     return result;
   }
@@ -385,6 +387,7 @@ class StepMaker {
     const BudgetClass& device = input_.budget.classes[number];
     const std::vector<SegmentUse>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
+      if (only_ && step != *only_) return;
       if (options_.segments.is_eager) {
         // What is computed again on a CPU is between two ways as it is.
         const bool between =
@@ -549,6 +552,15 @@ class StepMaker {
     offer(end, kUpdate);
   }
 
+  // What the least has at the same moment of a step.
+  Parts least_at(const Moment& moment) {
+    Moment same;
+    only_ = moment.step;
+    look_at(moment.device, moment.stage, Keeping::Least, same);
+    only_.reset();
+    return same.parts;
+  }
+
   std::string moment_text(const Moment& moment) const {
     if (moment.step == kForwardEnd) return "the end of forward";
     if (moment.step < 0) return "the optimizer's step";
@@ -601,7 +613,6 @@ class StepMaker {
                                input_.dequantised > 0, result.offloads);
     result.is_eager = options_.segments.is_eager;
     result.repeats = !options_.remat.is_none();
-    result.widened = widenings(parts, options_.segments);
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
     result.device = input_.budget.classes[middle.device].label;
     result.moment = moment_text(middle);
@@ -622,6 +633,7 @@ class StepMaker {
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
   GatheredSizes gathered_;
+  std::optional<int64_t> only_;           // the moment that is looked at
   std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
   ReductionInput reduction_;
   std::vector<OptimizerInput> optimizers_;  // by group

@@ -202,7 +202,8 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
   SegmentOptions& how = step.segments;
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;
-  how.is_eager = how.runs_in_order = !is_recurrent(model);
+  how.recurrence_in_kernels = is_recurrent(model);
+  how.is_eager = how.runs_in_order = !how.recurrence_in_kernels;
   how.norms_read_copies = true;
   how.norms_round_first = !contains(kFloatNorms, name);
   how.layer_norm_is_several = contains(kComposedNorms, name);

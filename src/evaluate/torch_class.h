@@ -3,16 +3,20 @@
 // by operation, where they differ in what backward keeps.
 //
 // Read in the sources of transformers 5.17 to 5.24: integrations/
-// sdpa_attention.py, loss/loss_utils.py and the models' own files. What
-// follows from it was held against steps measured on H100 and H200.
+// sdpa_attention.py, integrations/moe.py, loss/loss_utils.py and the models'
+// own files. What follows from it is held against steps measured on H100 and
+// H200, and against PyTorch on a GPU that is not there
+// (tests/judges/torch_memory.py).
 //
 //   norms      those with a root alone are computed in float32 from a copy of
 //              their input, and round before they multiply with their weight
 //              (LlamaRMSNorm) or after (Gemma's, OLMo 2's, gpt-oss's)
 //   attention  scaled_dot_product_attention takes grouped keys and values as
-//              they are (enable_gqa) in 16 bits; in float32 no kernel on a GPU
-//              does, so that its fallback repeats them and holds the scores. A
-//              CPU repeats them. T5 computes scores itself
+//              they are (enable_gqa) in 16 bits; in float32 no kernel of torch
+//              2.11 does, so that its fallback repeats them and holds the
+//              scores, and the efficient one of 2.15 does. A CPU repeats them.
+//              Some classes compute scores themselves, some did up to 5.17,
+//              some do since
 //   softmax    of scores that are held: in float32, then rounded
 //   dropout    in training, of what the class drops at rates of its config that
 //              are not zero. A GPU keeps a byte per number (native_dropout), a
@@ -20,6 +24,8 @@
 //   loss       ForCausalLM and LMHeadModel copy logits to float32
 //              (ForCausalLMLoss), encoders with a masked head and models with
 //              an encoder and a decoder compute it in the logits' dtype
+//   experts    grouped_mm, which autocast does not know; Llama 4's run every
+//              token in every expert
 //   gelu       `gelu_pytorch_tanh` is one kernel, other kinds with a tanh are
 //              several operations
 #pragma once
@@ -29,8 +35,8 @@
 
 namespace shardplan {
 
-// Whether what each layer computes is known, operation by operation. Mixtures
-// of experts and recurrences are not among those that were measured.
+// Whether what each layer computes is known for any framework, operation by
+// operation: not of experts, recurrences and capped scores.
 bool runs_known_operations(const ForwardDefinition& model);
 
 // Sets what the model's class decides, if a config names one. Where

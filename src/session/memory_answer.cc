@@ -70,6 +70,11 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
     text += "; " + std::string(step.framework->summary);
   }
   if (step.kernels == Kernels::Fused) text += "; fused kernels";
+  if (sized.segments.recurrence_in_kernels) {
+    text +=
+        "; recurrences in kernels of their own (mamba-ssm, "
+        "flash-linear-attention): without these PyTorch holds more";
+  }
   if (step.update) {
     text += "; optimizer " +
             std::string(update_names()[static_cast<size_t>(*step.update)]);

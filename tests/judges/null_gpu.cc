@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU of which nothing exists but its memory's addresses, for PyTorch without one.
+// A GPU of which nothing exists but its memory's addresses, for PyTorch without
+// one.
 //
-// Loaded before PyTorch (LD_PRELOAD), it answers for the CUDA runtime and cuBLAS as an
-// H100 would: memory is addresses that nobody may read, kernels do nothing, copies to
-// the host give zeros. PyTorch does the rest itself, its dispatcher, autograd, choice of
-// attention kernels and caching allocator included: what it says is allocated and
-// reserved is what it would say on the card. torch_memory.py builds and loads it; entry
-// points that only have to succeed are listed there and made of `return 0`.
-#include <sys/mman.h>
-
-#include <cublasLt.h>
-#include <cublas_v2.h>
-#include <cuda_runtime_api.h>
-
+// Loaded before PyTorch (LD_PRELOAD), it answers for the CUDA runtime and
+// cuBLAS as an H100 would: memory is addresses that nobody may read, kernels do
+// nothing, copies to the host give zeros. PyTorch does the rest itself, its
+// dispatcher, autograd, choice of attention kernels and caching allocator
+// included: what it says is allocated and reserved is what it would say on the
+// card. torch_memory.py builds and loads it; entry points that only have to
+// succeed are listed there and made of `return 0`.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include <cublasLt.h>
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -38,7 +39,9 @@ struct Memory {
 Memory& memory() {
   static Memory* one = [] {
     auto* made = new Memory;
-    made->base = static_cast<char*>(mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    made->base = static_cast<char*>(
+        mmap(nullptr, kAddresses, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     const char* total = std::getenv("NULL_GPU_BYTES");
     made->total = total ? std::strtoull(total, nullptr, 10) : size_t{139} << 30;
     return made;
@@ -101,19 +104,28 @@ EXPORT cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   *address = std::calloc(1, bytes ? bytes : 1);
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaMallocHost(void** address, size_t bytes) { return cudaHostAlloc(address, bytes, 0); }
+EXPORT cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  return cudaHostAlloc(address, bytes, 0);
+}
 EXPORT cudaError_t cudaFreeHost(void* address) {
   std::free(address);
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) { return copy(to, from, bytes); }
-EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
+                              cudaMemcpyKind) {
   return copy(to, from, bytes);
 }
-EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* address) {
+EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                                   cudaMemcpyKind, cudaStream_t) {
+  return copy(to, from, bytes);
+}
+EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out,
+                                            const void* address) {
   std::memset(out, 0, sizeof *out);
-  out->type = on_device(address) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
-  out->devicePointer = out->type == cudaMemoryTypeDevice ? const_cast<void*>(address) : nullptr;
+  out->type =
+      on_device(address) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  out->devicePointer =
+      out->type == cudaMemoryTypeDevice ? const_cast<void*>(address) : nullptr;
   return cudaSuccess;
 }
 EXPORT cudaError_t cudaGetDeviceCount(int* count) {
@@ -128,7 +140,9 @@ EXPORT cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
+  return cudaDriverGetVersion(version);
+}
 EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   std::memset(out, 0, sizeof *out);
   std::strcpy(out->name, "no GPU");
@@ -152,23 +166,47 @@ EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   out->textureAlignment = 512;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
+                                          int) {
   cudaDeviceProp all;
   cudaGetDeviceProperties(&all, 0);
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrMultiProcessorCount: *value = all.multiProcessorCount; break;
-    case cudaDevAttrWarpSize: *value = all.warpSize; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = all.maxThreadsPerBlock; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = all.maxThreadsPerMultiProcessor; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = static_cast<int>(all.sharedMemPerBlock); break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(all.sharedMemPerBlockOptin); break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(all.sharedMemPerMultiprocessor); break;
-    case cudaDevAttrMaxGridDimX: *value = all.maxGridSize[0]; break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = all.multiProcessorCount;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = all.warpSize;
+      break;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = all.maxThreadsPerBlock;
+      break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = all.maxThreadsPerMultiProcessor;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = static_cast<int>(all.sharedMemPerBlock);
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(all.sharedMemPerBlockOptin);
+      break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = static_cast<int>(all.sharedMemPerMultiprocessor);
+      break;
+    case cudaDevAttrMaxGridDimX:
+      *value = all.maxGridSize[0];
+      break;
     case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ: *value = all.maxGridSize[1]; break;
-    case cudaDevAttrL2CacheSize: *value = all.l2CacheSize; break;
-    default: *value = 0;
+    case cudaDevAttrMaxGridDimZ:
+      *value = all.maxGridSize[1];
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = all.l2CacheSize;
+      break;
+    default:
+      *value = 0;
   }
   return cudaSuccess;
 }
@@ -187,31 +225,41 @@ EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
   out->ptxVersion = out->binaryVersion = 90;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, size_t) {
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                                 const void*,
+                                                                 int, size_t) {
   *blocks = 2;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t, unsigned) {
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void*, int, size_t, unsigned) {
   *blocks = 2;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned,
+                                                int) {
   static intptr_t next = 0x1000;
   *stream = reinterpret_cast<cudaStream_t>(next += 16);
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreateWithPriority(stream, 0, 0); }
-EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
+EXPORT cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
 EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
   *priority = 0;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t,
+                                         cudaStreamCaptureStatus* status) {
   *status = cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t*,
-                                            const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
+EXPORT cudaError_t cudaStreamGetCaptureInfo(
+    cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long* id,
+    cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
   *status = cudaStreamCaptureStatusNone;
   if (id) *id = 0;
   return cudaSuccess;
@@ -220,8 +268,11 @@ EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(0x10);
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
-EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+EXPORT cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, 0);
+}
+EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t,
+                                        cudaEvent_t) {
   *milliseconds = 1;
   return cudaSuccess;
 }
@@ -229,12 +280,16 @@ EXPORT cudaError_t cudaGetSymbolAddress(void** address, const void*) {
   *address = memory().base;
   return cudaSuccess;
 }
-EXPORT const char* cudaGetErrorString(cudaError_t) { return "an error of the GPU that is not there"; }
+EXPORT const char* cudaGetErrorString(cudaError_t) {
+  return "an error of the GPU that is not there";
+}
 EXPORT const char* cudaGetErrorName(cudaError_t) { return "error"; }
-EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
-                                                    cudaDriverEntryPointQueryResult* result) {
+EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* name, void** function, unsigned, unsigned long long,
+    cudaDriverEntryPointQueryResult* result) {
   const bool is_context = std::strcmp(name, "cuDevicePrimaryCtxGetState") == 0;
-  *function = is_context ? reinterpret_cast<void*>(&primary_context) : reinterpret_cast<void*>(&succeed);
+  *function = is_context ? reinterpret_cast<void*>(&primary_context)
+                         : reinterpret_cast<void*>(&succeed);
   if (result) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
@@ -250,14 +305,17 @@ EXPORT cublasStatus_t cublasGetMathMode(cublasHandle_t, cublasMath_t* mode) {
   *mode = CUBLAS_DEFAULT_MATH;
   return CUBLAS_STATUS_SUCCESS;
 }
-EXPORT cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t, cublasPointerMode_t* mode) {
+EXPORT cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t,
+                                              cublasPointerMode_t* mode) {
   *mode = CUBLAS_POINTER_MODE_HOST;
   return CUBLAS_STATUS_SUCCESS;
 }
 EXPORT size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
-EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                                     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
-                                                     cublasLtMatmulHeuristicResult_t results[], int* count) {
+EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t results[],
+    int* count) {
   std::memset(results, 0, sizeof *results);
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;

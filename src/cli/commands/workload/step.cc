@@ -36,7 +36,7 @@ Table bracket_table(const MemoryBracket& bracket, bool for_people) {
 
 Table widened_table(const MemoryBracket& bracket) {
   return {"widened",
-          "Between at least and at most",
+          "Between at least and at most, at the fullest moment of the latter",
           {{"cause", "", Align::Left, true}, right("bytes")},
           [&bracket](const RowSink& sink) {
             for (const Widening& row : bracket.widened) {
