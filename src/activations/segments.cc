@@ -341,7 +341,7 @@ Int128 sliced_of(const ProgramView& view, const KeptValues& values,
 
 // The way of keeping of an answer.
 size_t way_of(const SegmentOptions& options, size_t answer) {
-  return options.is_eager ? static_cast<size_t>(Keeping::Eager) : answer;
+  return options.runs_in_order ? static_cast<size_t>(Keeping::Eager) : answer;
 }
 
 // Logits, and what a loss makes of them.

@@ -116,7 +116,8 @@ class StepMaker {
   }
   size_t way(size_t answer) const {
     if (answer == 0 && pads_heads_) return 0;
-    if (options_.segments.is_eager) return answer;
+    if (options_.segments.runs_in_order) return answer;
+    if (options_.segments.is_eager) return static_cast<size_t>(Keeping::Eager);
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
   // Logits and loss of a segment. Fused kernels of layers say nothing of the

@@ -103,6 +103,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
        kStep,
        12},
       {"dropout", {""}, kStep, 9},
+      {"no-dropout", {""}, kStep, 12},
       {"loss-tiles", {"1", "2", "4"}, kStep, 9},
       {"expert-factor", {"1", "1.5", "3"}, kStep, 14},
       {"kv-dtype", {"bf16", "f32", "f8_e4m3", "i8"}, kServes, 6},

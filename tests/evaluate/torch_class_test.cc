@@ -5,6 +5,7 @@
 // of Llama and TinyLlama had allocated on an H200.
 #include "evaluate/torch_class.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -266,6 +267,14 @@ TEST_CASE("torch classes: the bracket is narrow where all is known") {
     const MemoryBracket bracket = bracket_of(asked, 6);
     CHECK(bracket.lower() <= bracket.estimate());
     CHECK(bracket.estimate() <= bracket.upper());
+    if (precision == StepPrecision::F32) {
+      // Versions of PyTorch hold scores of grouped heads, or do not.
+      REQUIRE(!bracket.widened.empty());
+      CHECK(std::ranges::any_of(bracket.widened, [](const Widening& row) {
+        return row.cause.starts_with("attention: ") && row.bytes > 0;
+      }));
+      continue;
+    }
     const auto workspaces = int64_t{64} << 20;  // most of it, of a small model
     CHECK(static_cast<double>(bracket.upper() - workspaces) <
           1.3 * static_cast<double>(bracket.lower()));
