@@ -83,15 +83,16 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
   const Int128 logits = beyond(kLogitRow, kOtherSlack);
   const Int128 buffers = beyond(kBuffers, kOtherSlack);
   add(how.is_eager && versions
-          ? "attention: whether scores are held differs between versions of "
-            "PyTorch and transformers"
+          ? "attention: versions of PyTorch or transformers hold scores or not"
       : how.is_eager ? "activations: gradients that may be alive together"
                      : "activations: which kernels run is not known",
       activations);
   add(how.is_eager ? "logits: a copy that the program may hold on to"
                    : "logits: how the loss is computed is not known",
       logits);
-  add("buffers: gradients and casts that may be alive together", buffers);
+  add(how.is_eager ? "buffers: gradients and casts that may be alive together"
+                   : "buffers",
+      buffers);
   add("margin: 8 % of activations, 4 % of logits and buffers, either way",
       margins);
   for (size_t row = 0; row < kRows; ++row) {

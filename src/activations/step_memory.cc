@@ -504,7 +504,9 @@ class StepMaker {
           outside, i,
           let_go_before_head(options_.segments, k, parts[kLogitRow]));
       parts[kBuckets] += tables.moving;
-      gradients = std::min(gradients + tables.done, all_gradients);
+      if (tables.done > 0) {
+        gradients = std::min(gradients + tables.done, all_gradients);
+      }
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
