@@ -67,7 +67,7 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
     }
   };
   Int128 margins = 0;
-  // What is left of a row's width beside the margin.
+  // A row's width without the margin.
   const auto beyond = [&](StepRow row, int64_t percent) {
     const Int128 width = most.at(row) - least.at(row);
     if (!how.is_eager) return width;

@@ -48,8 +48,8 @@ inline constexpr int64_t kActivationSlack = 8;
 void keep_stage(Int128 kept, const LayerWeights::Share& share,
                 const ReductionInput& reduction, Parts& parts);
 
-// Of values from forward and of the backward that runs, by their names, the
-// largest.
+// The largest of the values that are kept from forward or alive in the backward
+// that runs, by name.
 std::vector<AliveRow> alive_rows(const std::map<std::string, Int128>& saved,
                                  const std::map<std::string, Int128>& running);
 

@@ -321,7 +321,7 @@ Int128 update_temporaries(std::span<const OptimizerInput> groups,
     }
     each.state = state;
     each.numbers = numbers;
-    // Those of master weights are as wide as the moments.
+    // Gradients of master weights are as wide as the moments.
     each.gradient_bytes = std::max(gradient_bytes, each.moment_bytes);
     if (answer != Keeping::Eager && elements > 0) {
       each.numbers = numbers * each.elements / elements;

@@ -32,7 +32,7 @@
 //     largest, of which one is the last parameter's, which Python still names;
 //     fused none. SGD makes none but where it decays weights, which are then
 //     added to a copy of the gradients. Adafactor runs a parameter at a time
-//     unless it is told otherwise: one product of rows and columns, in the
+//     by default: one product of rows and columns, in the
 //     gradients' type. That of transformers (optimization.py) computes in
 //     float32, with copies of a gradient and a weight that are not. Lion
 //     (lion_pytorch) makes a copy of a moment and an update. Muon

@@ -237,7 +237,8 @@ class Sweep {
     }
   }
 
-  // Where operations run one by one, only what has a gradient gets a second.
+  // When operations run one by one, only a value that has a gradient gets a
+  // second one.
   Int128 largest_given(InstructionId i, const AliveBytes& gradients) const {
     Int128 most = 0;
     for (const RegisterId operand : values_.differentiates[i]) {

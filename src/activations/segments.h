@@ -75,7 +75,7 @@ struct Segment {
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping);
 
-// As many copies of a segment's logits.
+// Bytes of so many copies of a segment's logits.
 Int128 logits_as(const Segment& segment, SegmentOptions options,
                  LossCopies copies);
 

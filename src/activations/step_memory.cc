@@ -366,7 +366,7 @@ class StepMaker {
         (keeping == Keeping::Least && options_.kernels == Kernels::Fused)) {
       return all * behind / weights;
     }
-    // Stacked tensors are not told apart from what is outside of layers.
+    // Manifests of stacked tensors do not say what is outside of layers.
     if (weights_.layers.empty() && keeping != Keeping::Least) return all;
     const LoopGradients of = loop_gradients(weights, all);
     if (step.layer >= 0) return gradients_in_loop(of, keeping);

@@ -19,20 +19,20 @@ constexpr std::array<std::string_view, 17> kFloatNorms = {
     "helium",     "olmo2",   "olmo3",        "olmo_hybrid",
     "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe_text",
     "vaultgemma"};
-// Those that compute layer norms step by step.
+// Architectures that compute layer norms step by step.
 constexpr std::array<std::string_view, 3> kComposedNorms = {"cohere", "cohere2",
                                                             "cohere2_moe"};
-// Those whose loss is computed in the dtype of logits, whatever their head. All
-// but Whisper add a bias in float32 to them.
+// Architectures whose loss is computed in the dtype of logits, whatever their
+// head. All but Whisper add a bias in float32 to logits.
 constexpr std::array<std::string_view, 8> kPlainLoss = {
     "bart", "blenderbot", "blenderbot_small", "mbart",
     "mvp",  "pegasus",    "plbart",           "whisper"};
-// Those that compute scores of attention themselves.
+// Architectures that compute scores of attention themselves.
 constexpr std::array<std::string_view, 3> kScores = {"bloom", "gpt_oss", "mpt"};
-// The same up to transformers 5.17, no more in 5.24.
+// Architectures that did so up to transformers 5.17, and do not in 5.24.
 constexpr std::array<std::string_view, 5> kScoresOnce = {"codegen", "falcon",
                                                          "gptj", "t5", "umt5"};
-// The same in 5.24, not yet in 5.17; MVP does in some of its parts.
+// Architectures that do so in 5.24 and did not in 5.17; MVP does in some parts.
 constexpr std::array<std::string_view, 3> kScoresPerhaps = {"gemma2", "mvp",
                                                             "vaultgemma"};
 // Parts of the names of those with states in place of attention.
