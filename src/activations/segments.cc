@@ -540,7 +540,7 @@ std::vector<Segment> segments_of(const Program& program,
         : s + 1 == segments.size() ? "behind layers"
                                    : "between layers";
   }
-  if (options.adapter_bytes > options.element_bytes) {
+  if (options.adapter_bytes > options.element_bytes && !options.runs_in_order) {
     // The least converts nothing for adapters and draws masks again, with
     // kernels or without.
     SegmentOptions bare = options;
