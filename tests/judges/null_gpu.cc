@@ -293,6 +293,24 @@ EXPORT cudaError_t cudaGetDriverEntryPointByVersion(
   if (result) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
+// What Triton asks the driver.
+EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  return cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute),
+                                device);
+}
+EXPORT int cuFuncGetAttribute(int* value, int attribute, void*) {
+  constexpr int kMaxThreadsPerBlock = 0;
+  *value = attribute == kMaxThreadsPerBlock ? 1024 : 0;
+  return 0;
+}
+EXPORT int cuModuleLoadData(void** module, const void*) {
+  *module = memory().base;
+  return 0;
+}
+EXPORT int cuModuleGetFunction(void** function, void*, const char*) {
+  *function = memory().base;
+  return 0;
+}
 EXPORT int cuCtxGetCurrent(void** context) {
   *context = memory().base;
   return 0;

@@ -24,6 +24,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -55,11 +56,17 @@ def build(folder):
                           for each in ("libtorch_cuda", "libc10_cuda", "libtorch_python")))
     missing = {each for each in asked if each.startswith(("cuda", "__cuda", "cublas"))} - here
     subprocess.run([*compile_, stubs(missing, folder / "runtime.s"), "-o", runtime], check=True)
-    driver = {each for each in names(site / "torch/lib/libcaffe2_nvrtc.so", "--undefined-only") if each.startswith("cu")} - here
+    triton = site / "triton/backends/nvidia/driver.c"  # of compiled steps
+    called = set(re.findall(r"\bcu[A-Z][A-Za-z0-9]+", triton.read_text())) if triton.exists() else set()
+    driver = ({each for each in names(site / "torch/lib/libcaffe2_nvrtc.so", "--undefined-only") if each.startswith("cu")}
+              | called | {"cuInit"}) - here
     (folder / "driver").mkdir(exist_ok=True)
     subprocess.run([*compile_, stubs(driver, folder / "driver.s"), "-Wl,-soname,libcuda.so.1", "-o", folder / "driver/libcuda.so.1"],
                    check=True)
-    return {**os.environ, "LD_PRELOAD": str(runtime), "LD_LIBRARY_PATH": str(folder / "driver")}
+    (folder / "driver/libcuda.so").unlink(missing_ok=True)
+    (folder / "driver/libcuda.so").symlink_to("libcuda.so.1")  # what Triton links
+    return {**os.environ, "LD_PRELOAD": str(runtime), "LD_LIBRARY_PATH": str(folder / "driver"),
+            "TRITON_LIBCUDA_PATH": str(folder / "driver")}
 
 
 @dataclasses.dataclass
@@ -220,6 +227,7 @@ def run_children():
             answer = {"error": f"{type(error).__name__}: {error}"[:400]}
         print(json.dumps({**case, "answer": answer}), flush=True)
         gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
     os._exit(0)  # no thread waits for the GPU
 
