@@ -240,8 +240,7 @@ StepOptions StepModel::sized(StepOptions step, const StateOptions& state,
     how.softmax_in_float32 = true;
     how.keeps_all_named = false;
   }
-  if (framework.runs_classes && step.kernels == Kernels::Eager &&
-      runnable != nullptr && !has_stages) {
+  if (framework.runs_classes && runnable != nullptr && !has_stages) {
     run_torch_class(*runnable, is_cpu, step);
   }
   return step;

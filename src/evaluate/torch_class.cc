@@ -200,6 +200,10 @@ void run_torch_class(const ForwardDefinition& model, bool on_cpu,
                      StepOptions& step) {
   if (!model.has_config || model.model_class == nullptr) return;
   SegmentOptions& how = step.segments;
+  if (step.kernels == Kernels::Fused) {
+    how.loss[1] = {3, 0};
+    return;
+  }
   const std::string_view name = model.architecture->name;
   const bool is_narrow = how.element_bytes < kFloatBytes;
   how.recurrence_in_kernels = is_recurrent(model);

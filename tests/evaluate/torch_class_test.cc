@@ -259,6 +259,24 @@ TEST_CASE("torch classes: names and shapes alone tell no class") {
   CHECK_FALSE(step.segments.is_eager);
 }
 
+TEST_CASE("torch classes: a compiled loss keeps logits in their dtype") {
+  const Json config = config_of("llama", "LlamaForCausalLM", 2);
+  const auto synthesis = testing::synthesize(config);
+  REQUIRE(synthesis->manifest);
+  Diagnostics diags;
+  const auto runnable = recognise_model(
+      *synthesis->manifest, testing::parsed_config(config), nullptr, diags);
+  REQUIRE(runnable);
+  StepOptions step;
+  step.kernels = Kernels::Fused;
+  run_torch_class(*runnable, false, step);
+  const SegmentOptions unknown;
+  CHECK(step.segments.loss[0] == unknown.loss[0]);
+  CHECK(step.segments.loss[1] == LossCopies{3, 0});
+  CHECK(step.segments.loss[2] == unknown.loss[2]);
+  CHECK_FALSE(step.segments.is_eager);
+}
+
 TEST_CASE("torch classes: the bracket is narrow where all is known") {
   for (const auto precision :
        {StepPrecision::F32, StepPrecision::BF16, StepPrecision::Autocast}) {

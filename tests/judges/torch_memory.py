@@ -56,8 +56,9 @@ def build(folder):
                           for each in ("libtorch_cuda", "libc10_cuda", "libtorch_python")))
     missing = {each for each in asked if each.startswith(("cuda", "__cuda", "cublas"))} - here
     subprocess.run([*compile_, stubs(missing, folder / "runtime.s"), "-o", runtime], check=True)
-    triton = site / "triton/backends/nvidia/driver.c"  # of compiled steps
-    called = set(re.findall(r"\bcu[A-Z][A-Za-z0-9]+", triton.read_text())) if triton.exists() else set()
+    called = set()  # by the kernels of compiled steps
+    for source in (site / "triton/backends/nvidia").glob("driver.*"):
+        called |= set(re.findall(r"\bcu[A-Z][A-Za-z0-9]+", source.read_text()))
     driver = ({each for each in names(site / "torch/lib/libcaffe2_nvrtc.so", "--undefined-only") if each.startswith("cu")}
               | called | {"cuInit"}) - here
     (folder / "driver").mkdir(exist_ok=True)
