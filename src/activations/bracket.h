@@ -29,8 +29,9 @@ struct AliveRow {
   int64_t bytes = 0;
 };
 
-// Why the most is more than the least at the most's fullest moment, and by how
-// much. The least may be fuller at another moment.
+// One cause of the difference between the ends of a bracket, with its bytes, at
+// the moment when the upper end is largest. The lower end may be largest at
+// another moment.
 struct Widening {
   std::string cause;
   int64_t bytes = 0;

@@ -211,9 +211,9 @@ struct FrameworkDef {
   // What a loop over stacked layers copies of the weights of one: its slice,
   // and their gradients before they are written into the stack's.
   Ends<int64_t> copies_of_layer{};
-  // Weights that are computed with in another dtype are cast once, for the
-  // whole step; or by layers, of which those that keep what they compute keep
-  // that, too.
+  // Weights that are computed with in another dtype are cast once for the whole
+  // step, or layer by layer; a layer that keeps its activations keeps its
+  // casts.
   Ends<bool> casts_once{};
   bool casts_in_layers = false;
   // On a CPU, numbers of 16 bits are computed, and so kept, in float32.
