@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
-#include "core/layers.h"
 
 namespace shardplan {
 namespace {

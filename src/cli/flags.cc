@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
-    "flax-compat", "mesh", "devices", "slices", "topology", "over", "axes",
+    "flax-compat", "mesh", "view", "devices", "slices", "topology", "over", "axes",
     "plan", "architecture", "scheme", "min-size", "on-indivisible", "unmatched",
     "no-strict", "declare", "jobs", "max-memory", "shard", "why", "semantics",
     "names", "before", "after", "target", "config", "isolated",

@@ -56,6 +56,14 @@ void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
   options.planning.mesh = std::make_shared<SourceFile>(name, setting.value);
 }
 
+void add_view_flag(const Setting& setting, Options& options, Diagnostics&) {
+  const std::string name = setting.where
+                               ? setting.where.file->name() + " (view)"
+                               : std::string("--view");
+  options.planning.views.push_back(
+      std::make_shared<SourceFile>(name, setting.value));
+}
+
 void set_pattern(const Setting& setting, Options& options, Diagnostics&) {
   const std::string name = setting.where
                                ? setting.where.file->name() + " (pattern)"
@@ -144,6 +152,10 @@ const std::vector<Flag>& planning_flags() {
        "devices, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one size may "
        "be -1",
        kRuled, set_mesh, false, true, nullptr, 'm'},
+      {"view", Takes::Text, "NAME:AXES", "Inputs",
+       "other axes for the same devices, for specs that name them: "
+       "experts:ep=8,edp=4; may repeat",
+       kRuled, add_view_flag, true},
       {"devices", Takes::Text, "N", "Inputs",
        "number of devices, for a size of -1 or as a check", kRuled,
        [](auto& s, auto& o, auto& d) {

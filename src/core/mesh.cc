@@ -127,42 +127,85 @@ bool is_axis_name(std::string_view text) {
          std::ranges::all_of(text, is_name_character);
 }
 
-Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
+Mesh::Mesh(std::vector<Axis> axes, std::vector<MeshView> views)
+    : axes_(std::move(axes)), views_(std::move(views)), all_axes_(axes_) {
   SHARDPLAN_CHECK(!axes_.empty());
   for (const Axis& axis : axes_) {
     SHARDPLAN_CHECK(axis.size >= 1 && axis.size <= kMaxDevices / devices_);
     devices_ *= axis.size;
   }
+  const auto add_strides = [&](std::span<const Axis> of, bool only_new) {
+    int64_t before = 1;
+    for (const Axis& axis : of) {
+      before *= axis.size;
+      const int64_t stride = devices_ / before;
+      const auto known = only_new ? find(axis.name) : std::nullopt;
+      if (known) {
+        SHARDPLAN_CHECK(all_axes_[*known] == axis &&
+                        (axis.size == 1 || strides_[*known] == stride));
+        continue;
+      }
+      if (only_new) all_axes_.push_back(axis);
+      strides_.push_back(stride);
+    }
+    SHARDPLAN_CHECK(before == devices_);
+  };
+  add_strides(axes_, false);
+  for (const MeshView& view : views_) add_strides(view.axes, true);
 }
 
 std::optional<size_t> Mesh::find(const AxisName& name) const {
-  for (size_t i = 0; i < axes_.size(); ++i) {
-    if (axes_[i].name == name) return i;
+  for (size_t i = 0; i < all_axes_.size(); ++i) {
+    if (all_axes_[i].name == name) return i;
   }
   return std::nullopt;
 }
 
 int64_t Mesh::size_of(const AxisName& name) const {
   const std::optional<size_t> index = find(name);
-  return index ? axes_[*index].size : 1;
+  return index ? all_axes_[*index].size : 1;
 }
 
 std::vector<int64_t> Mesh::coordinates(int64_t device) const {
   SHARDPLAN_CHECK(device >= 0 && device < devices_);
-  std::vector<int64_t> result(axes_.size());
-  for (size_t i = axes_.size(); i-- > 0;) {
-    result[i] = device % axes_[i].size;
-    device /= axes_[i].size;
+  std::vector<int64_t> result(all_axes_.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = device / strides_[i] % all_axes_[i].size;
   }
   return result;
 }
 
+const std::vector<Axis>& Mesh::axes_of(std::string_view view) const {
+  if (view.empty()) return axes_;
+  const auto found = std::ranges::find(views_, view, &MeshView::name);
+  SHARDPLAN_CHECK(found != views_.end());
+  return found->axes;
+}
+
+bool Mesh::has(std::string_view view, const AxisName& axis) const {
+  return std::ranges::find(axes_of(view), axis, &Axis::name) !=
+         axes_of(view).end();
+}
+
+std::optional<std::string_view> Mesh::view_of(const AxisNames& axes) const {
+  const auto has_all = [&](std::string_view view) {
+    return std::ranges::all_of(axes, [&](const AxisName& axis) {
+      return !find(axis) || has(view, axis);
+    });
+  };
+  if (has_all({})) return "";
+  for (const MeshView& view : views_) {
+    if (has_all(view.name)) return view.name;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::vector<AxisRequest>> parse_mesh_text(
-    const SourceFile& source, Diagnostics& diags) {
+    const SourceFile& source, uint64_t begin, Diagnostics& diags) {
   const std::string_view text = source.text();
   std::vector<AxisRequest> axes;
   bool ok = true;
-  for (uint64_t begin = 0; begin <= text.size();) {
+  while (begin <= text.size()) {
     const uint64_t comma = text.find(',', begin);
     const uint64_t end = std::min<uint64_t>(comma, text.size());
     std::optional<AxisRequest> axis = parse_entry(source, begin, end, diags);
@@ -247,14 +290,13 @@ std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
   return Mesh(std::move(result));
 }
 
-std::string mesh_text(const Mesh& mesh) {
-  std::string text;
-  for (const Axis& axis : mesh.axes()) {
-    if (!text.empty()) text += ",";
-    text += axis.name + "=" + std::to_string(axis.size);
-  }
-  return text;
+std::string axes_text(std::span<const Axis> axes) {
+  return joined_of(axes, ",", [](const Axis& axis) {
+    return axis.name + "=" + std::to_string(axis.size);
+  });
 }
+
+std::string mesh_text(const Mesh& mesh) { return axes_text(mesh.axes()); }
 
 namespace {
 

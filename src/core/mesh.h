@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mesh: devices as a grid with named axes, listed major to minor.
+// Mesh: devices as a grid with named axes, listed major to minor, and the views
+// of it.
 //
 // Device ids are the row-major index of the coordinates: on `fsdp=4,tp=2`,
-// device 3 is fsdp=1, tp=1. Invariant: at least one axis, unique names, sizes
-// >= 1, at most 2^40 devices.
+// device 3 is fsdp=1, tp=1. A view has other names and sizes for the same
+// devices in the same order: on `dp=4,tp=2` with the view `ep=4,edp=2`, device
+// 3 is ep=1, edp=1. Mixture-of-experts models shard attention over the mesh and
+// experts over a view (Megatron's parallel folding, torchtitan's and vLLM's
+// expert parallelism). Every spec names axes of one view; the mesh itself is
+// one.
+//
+// Invariant: at least one axis, unique names in each view, sizes >= 1, at most
+// 2^40 devices; the sizes of every view have the same product. An axis that
+// several views name has the same size and the same devices in each of them.
 #pragma once
 
 #include <cstdint>
@@ -31,24 +40,51 @@ inline constexpr int64_t kMaxDevices = int64_t{1} << 40;
 // Matches [A-Za-z_][A-Za-z0-9_.-]*.
 bool is_axis_name(std::string_view text);
 
+struct MeshView {
+  std::string name;
+  std::vector<Axis> axes;
+
+  bool operator==(const MeshView&) const = default;
+};
+
 class Mesh {
  public:
-  // REQUIRES: the invariant above; make_mesh checks users' axes.
-  explicit Mesh(std::vector<Axis> axes);
+  // REQUIRES: the invariant above; make_mesh and add_view check users' axes.
+  explicit Mesh(std::vector<Axis> axes, std::vector<MeshView> views = {});
 
+  // The mesh's own axes, without those of views.
   const std::vector<Axis>& axes() const { return axes_; }
+  const std::vector<MeshView>& views() const { return views_; }
+  // The mesh's own axes, then those that only views have.
+  const std::vector<Axis>& all_axes() const { return all_axes_; }
   int64_t devices() const { return devices_; }
-  // Index of an axis by name, major to minor.
+  // Index of an axis in all_axes().
   std::optional<size_t> find(const AxisName& name) const;
-  // 1 for an axis that the mesh does not have.
+  // 1 for an axis that neither the mesh nor a view has.
   int64_t size_of(const AxisName& name) const;
-  // Coordinates of a device, one per axis. REQUIRES: 0 <= device < devices().
+  // How far apart the ids of neighbours along an axis are: the product of the
+  // sizes of the axes after it. REQUIRES: an index in all_axes().
+  int64_t stride(size_t axis) const { return strides_[axis]; }
+  // Coordinates of a device, one per axis of all_axes(). REQUIRES: 0 <= device
+  // < devices().
   std::vector<int64_t> coordinates(int64_t device) const;
+
+  // The axes of the view with this name; of the mesh where it is empty.
+  // REQUIRES: there is such a view.
+  const std::vector<Axis>& axes_of(std::string_view view) const;
+  // Whether the view (empty: the mesh) has the axis.
+  bool has(std::string_view view, const AxisName& axis) const;
+  // The first view that has all of these axes, the mesh first: empty. Axes that
+  // nobody has are left out. No value where no single view has them all.
+  std::optional<std::string_view> view_of(const AxisNames& axes) const;
 
   bool operator==(const Mesh&) const = default;
 
  private:
   std::vector<Axis> axes_;
+  std::vector<MeshView> views_;
+  std::vector<Axis> all_axes_;
+  std::vector<int64_t> strides_;  // per axis of all_axes_
   int64_t devices_ = 1;
 };
 
@@ -61,9 +97,13 @@ struct AxisRequest {
   Span size_where;
 };
 
-// Reads `fsdp=4,tp=2` (or `fsdp:4,tp:2`); `text` covers the whole source.
+// Reads `fsdp=4,tp=2` (or `fsdp:4,tp:2`) from `begin` to the end of the source.
 std::optional<std::vector<AxisRequest>> parse_mesh_text(
-    const SourceFile& source, Diagnostics& diags);
+    const SourceFile& source, uint64_t begin, Diagnostics& diags);
+inline std::optional<std::vector<AxisRequest>> parse_mesh_text(
+    const SourceFile& source, Diagnostics& diags) {
+  return parse_mesh_text(source, 0, diags);
+}
 
 // Checks names, sizes and their product, and resolves one -1 with `devices`
 // (SP007). A full mesh with another number of devices is SP205.
@@ -71,7 +111,8 @@ std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
                               std::optional<int64_t> devices, Span where,
                               Diagnostics& diags);
 
-std::string mesh_text(const Mesh& mesh);  // "fsdp=4,tp=2"
+std::string axes_text(std::span<const Axis> axes);  // "fsdp=4,tp=2"
+std::string mesh_text(const Mesh& mesh);  // the mesh's own axes, as above
 
 // Meshes as EasyDeL's configurations give them: a list of names and the sizes
 // that belong to it, `1,-1,1,1,1`, or sizes by name, `dp:2,tp:4`, that use all

@@ -119,9 +119,39 @@ Shape stored_shape(const Placement& placement) {
   return shape;
 }
 
+int64_t rank_of_expert(const Dealt& dealt, int64_t expert) {
+  return static_cast<int64_t>(Int128{expert} * dealt.size / dealt.experts);
+}
+
+int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank) {
+  if (dealt.rank >= 0) return rank == dealt.rank ? count : 0;
+  // Rank r has the experts from ceil(r E / size) up to where the next begins.
+  const auto begin = [&](Int128 of) {
+    return (of * dealt.experts + dealt.size - 1) / dealt.size;
+  };
+  return static_cast<int64_t>(count / dealt.experts *
+                              (begin(Int128{rank} + 1) - begin(rank)));
+}
+
+int64_t most_dealt(const Dealt& dealt, int64_t count) {
+  if (dealt.rank >= 0) return count;
+  return count / dealt.experts * ceil_div(dealt.experts, dealt.size);
+}
+
+bool is_dealt_evenly(const Dealt& dealt) {
+  return dealt.rank < 0 && dealt.experts % dealt.size == 0;
+}
+
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
   placement.shards = shard_count(mesh, placement.spec);
   placement.replicas = mesh.devices() / placement.shards;
+  AxisNames axes = axes_in(placement.spec);
+  if (placement.dealt) {
+    placement.replicas /= placement.dealt->size;
+    axes.push_back(placement.dealt->axis);
+  }
+  // A corrected spec names axes of one view.
+  placement.view = mesh.view_of(axes).value_or("");
   placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
                                       stored_shape(placement));
   placement.bytes_per_device =
@@ -146,6 +176,56 @@ std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
   return out.empty() ? out : out + "]";
 }
 
+// `[["ep",8],["edp",4]]`
+void append_sizes(std::string& out, const std::vector<Axis>& axes) {
+  out += '[';
+  for (size_t i = 0; i < axes.size(); ++i) {
+    out += i > 0 ? ",[" : "[";
+    append_json_string(out, axes[i].name);
+    out += "," + std::to_string(axes[i].size) + "]";
+  }
+  out += ']';
+}
+
+// `,"views":[["experts",[["ep",8],["edp",4]]]]`: those that are used, or
+// nothing.
+std::string canonical_views(const Plan& plan) {
+  std::string out;
+  for (const MeshView& view : plan.mesh.views()) {
+    if (std::ranges::none_of(plan.placements, [&](const Placement& placement) {
+          return placement.view == view.name;
+        })) {
+      continue;
+    }
+    out += out.empty() ? ",\"views\":[[" : ",[";
+    append_json_string(out, view.name);
+    out += ',';
+    append_sizes(out, view.axes);
+    out += ']';
+  }
+  return out.empty() ? out : out + "]";
+}
+
+// `,"dealt":[["experts.0.w1","ep",8]]`, or nothing.
+std::string canonical_dealt(const Manifest& manifest, const Plan& plan) {
+  std::string out;
+  if (std::ranges::none_of(plan.placements, [](const Placement& placement) {
+        return placement.dealt.has_value();
+      })) {
+    return out;
+  }
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const auto& dealt = plan.of(i).dealt;
+    if (!dealt) continue;
+    out += out.empty() ? ",\"dealt\":[[" : ",[";
+    append_json_string(out, manifest.name(i));
+    out += ',';
+    append_json_string(out, dealt->axis);
+    out += "," + std::to_string(dealt->experts) + "]";
+  }
+  return out.empty() ? out : out + "]";
+}
+
 }  // namespace
 
 std::string fingerprint(const Manifest& manifest, const Plan& plan) {
@@ -155,14 +235,9 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
     tails.push_back("\"" + canonical_tail(placement));
   }
   Sha256 hash;
-  std::string out = "{\"mesh\":[";
-  for (size_t i = 0; i < plan.mesh.axes().size(); ++i) {
-    const Axis& axis = plan.mesh.axes()[i];
-    out += i > 0 ? ",[" : "[";
-    append_json_string(out, axis.name);
-    out += "," + std::to_string(axis.size) + "]";
-  }
-  out += "],\"parameters\":[";
+  std::string out = "{\"mesh\":";
+  append_sizes(out, plan.mesh.axes());
+  out += ",\"parameters\":[";
   constexpr size_t kFlush = 1U << 16U;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
@@ -182,7 +257,8 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
     }
   }
   hash.update(out + "]");
-  hash.update(canonical_stored(manifest, plan) + "}");
+  hash.update(canonical_stored(manifest, plan) + canonical_views(plan) +
+              canonical_dealt(manifest, plan) + "}");
   return hash.hex();
 }
 
@@ -194,6 +270,14 @@ const AxisNames& axes_of(const Placement& placement, size_t dim) {
 }
 
 }  // namespace
+
+bool is_held(const Placement& placement, const Mesh& mesh, int64_t rank,
+             int64_t device) {
+  if (!placement.dealt) return true;
+  const Dealt& dealt = *placement.dealt;
+  const int64_t stride = mesh.stride(*mesh.find(dealt.axis));
+  return device / stride % dealt.size == (dealt.rank < 0 ? rank : dealt.rank);
+}
 
 HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
                      OnIndivisible policy, int64_t device) {
@@ -223,7 +307,7 @@ size_t DeviceSlices::number(const std::vector<size_t>& indices) const {
 }
 
 DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
-                           OnIndivisible policy) {
+                           OnIndivisible policy, int64_t of_rank) {
   SHARDPLAN_CHECK(mesh.devices() <= kMaxMappedDevices);
   const size_t rank = placement.type.shape.size();
   DeviceSlices map;
@@ -236,6 +320,7 @@ DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
   map.devices.resize(static_cast<size_t>(placement.shards));
   std::vector<size_t> indices(rank);
   for (int64_t device = 0; device < mesh.devices(); ++device) {
+    if (!is_held(placement, mesh, of_rank, device)) continue;
     const HeldSlice held = held_slice(placement, mesh, policy, device);
     for (size_t dim = 0; dim < rank; ++dim) {
       indices[dim] = static_cast<size_t>(

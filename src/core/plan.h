@@ -76,6 +76,30 @@ struct StoredDim {
   auto operator<=>(const StoredDim&) const = default;
 };
 
+// A parameter that is dealt out whole: an expert that is stored by itself,
+// which no spec can place, since none of its dimensions counts experts. The
+// ranks along `axis` hold blocks of consecutive experts: expert e of E is on
+// rank floor(e * size / E), which Megatron, vLLM and transformers do alike.
+// What the spec names cuts it there.
+struct Dealt {
+  AxisName axis;
+  int64_t size = 1;     // of the axis
+  int64_t experts = 1;  // of each layer, E
+  // Whose rank it is, where the experts of a layer are not alike; -1: the
+  // placement is that of all of them.
+  int64_t rank = -1;
+
+  bool operator==(const Dealt&) const = default;
+};
+int64_t rank_of_expert(const Dealt& dealt, int64_t expert);
+// Of `count` parameters with such a placement, those of one rank. Of an alike
+// placement, `count` is a multiple of its experts.
+int64_t dealt_to(const Dealt& dealt, int64_t count, int64_t rank);
+// Those of the rank that has the most.
+int64_t most_dealt(const Dealt& dealt, int64_t count);
+// Whether every rank has as many.
+bool is_dealt_evenly(const Dealt& dealt);
+
 struct Placement {
   TensorType type;
   int rule = 0;  // 1-based; 0 when no rule decided
@@ -89,7 +113,12 @@ struct Placement {
   Shape local_shape;             // stored shape of the largest shard
   int64_t bytes_per_device = 0;  // of the largest shard
   int64_t shards = 1;            // product of the sizes of the axes in `spec`
-  int64_t replicas = 1;          // devices / shards
+  // Copies of each shard: devices / (shards x size of the axis of `dealt`).
+  int64_t replicas = 1;
+  std::optional<Dealt> dealt = {};
+  // The view of the mesh that the axes of `spec` and `dealt` belong to; empty:
+  // the mesh itself.
+  std::string view = {};
 
   // What `requested` means in mesh axes, one entry per dimension, where it
   // names semantic or logical axes or counts dimensions from the last.
@@ -110,8 +139,10 @@ struct PlanRule {
   int64_t line = 0;
   bool shipped = false;
   bool shards_parts = false;
-  int64_t found = 0;  // names that the pattern is found in
-  int64_t won = 0;    // names that it decided
+  std::string view = {};  // the rule is of that view alone; empty: of any
+  AxisName deal = {};     // the axis that experts are dealt out over; or empty
+  int64_t found = 0;      // names that the pattern is found in
+  int64_t won = 0;        // names that it decided
   // Rules that took all of its names (1-based, ascending); empty unless it was
   // found and won none.
   std::vector<int> shadowed_by;
@@ -149,14 +180,16 @@ struct Plan {
 // declared.
 Shape stored_shape(const Placement& placement);
 
-// Fills local_shape, bytes_per_device, shards and replicas from type, stored
-// dimensions and spec.
+// Fills local_shape, bytes_per_device, shards, replicas and view from type,
+// stored dimensions, spec and `dealt`.
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy);
 
 // SHA-256, in hex, of the RFC 8785 form of
 // {"mesh": [[axis, size], ..], "parameters": [[name, dtype, shape, spec], ..]},
 // followed by "stored": [[name, shape], ..] of the parameters whose stored
-// shape is another, when there are any.
+// shape is another, "views": [[name, [[axis, size], ..]], ..] of the views that
+// a placement uses and "dealt": [[name, axis, experts], ..] of the parameters
+// that are dealt out, when there are any.
 std::string fingerprint(const Manifest& manifest, const Plan& plan);
 
 // Device slices: which slice of one tensor lies on which device.
@@ -167,13 +200,19 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan);
 
 // What one device holds.
 struct HeldSlice {
-  std::vector<int64_t> coordinates;  // per axis of the mesh
+  std::vector<int64_t> coordinates;  // per axis of mesh.all_axes()
   std::vector<Slice> slices;         // per dimension
   std::vector<int64_t> padding;      // per dimension: rows without content
 
   bool operator==(const HeldSlice&) const = default;
 };
-// REQUIRES: 0 <= device < mesh.devices().
+// Whether the device is on the rank that an expert with this placement is dealt
+// to; `rank` is meant where the placement does not say it. Always, for what is
+// not dealt out.
+bool is_held(const Placement& placement, const Mesh& mesh, int64_t rank,
+             int64_t device);
+// Coordinates are those of all axes of the mesh and its views. REQUIRES: 0 <=
+// device < mesh.devices().
 HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
                      OnIndivisible policy, int64_t device);
 
@@ -191,8 +230,8 @@ struct DeviceSlices {
 
 // More devices make no map that somebody could read.
 inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
-// REQUIRES: mesh.devices() <= kMaxMappedDevices.
+// `rank` as in is_held. REQUIRES: mesh.devices() <= kMaxMappedDevices.
 DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
-                           OnIndivisible policy);
+                           OnIndivisible policy, int64_t rank = 0);
 
 }  // namespace shardplan

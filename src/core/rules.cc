@@ -70,6 +70,16 @@ void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
   std::move(later.begin(), later.end(), std::back_inserter(all));
 }
 
+void settle_views(RuleSet& rules, const Mesh& mesh) {
+  for (Rule& rule : rules.rules) {
+    rule.inactive =
+        !rule.view.empty() &&
+        std::ranges::none_of(mesh.views(), [&](const MeshView& view) {
+          return view.name == rule.view;
+        });
+  }
+}
+
 std::string exact_pattern(std::string_view name) {
   std::string pattern = "^";
   for (const char c : name) {

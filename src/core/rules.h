@@ -22,6 +22,7 @@
 #include "core/mesh.h"
 #include "core/partition_axis.h"
 #include "core/spec.h"
+#include "core/views.h"
 
 namespace shardplan {
 
@@ -82,6 +83,14 @@ struct Rule {
   // where it is 1, else training (eformer's integer mode). Negative ones count
   // from the last.
   std::optional<int> decode_dim = {};
+  // The view whose axes the spec names: where the mesh has no view of this
+  // name, the rule decides nothing. Empty: a rule of every mesh.
+  std::string view = {};
+  // Experts that are stored one by one are dealt out whole over this axis, and
+  // the spec cuts each where it is (core/plan.h, Dealt). Empty: they are not.
+  AxisName deal = {};
+  // It is of a view that the mesh does not have (settle_views).
+  bool inactive = false;
   // No line of the file says it: the dialect does with what nothing else names.
   bool by_dialect = false;
   const RuleForm* form = nullptr;  // of its file, as RuleSet::form
@@ -147,6 +156,8 @@ struct RuleSet {
   // `mesh:` of the first file that has one.
   std::optional<std::vector<AxisRequest>> mesh;
   Span mesh_where;
+  // `views:` of all files, those of the first file first.
+  std::vector<ViewRequest> views = {};
   // It is the one that a program ran on, not one that was asked for.
   bool mesh_recorded = false;
   // Over slices that are joined by a slower network: what each axis of `mesh`
@@ -201,6 +212,9 @@ struct RuleForm {
   // What to do where it cannot say a rule.
   std::string_view instead;
 };
+
+// Marks the rules of views that the mesh does not have.
+void settle_views(RuleSet& rules, const Mesh& mesh);
 
 // A pattern that is found in this name and in no other: `^` and `$` around it,
 // special characters escaped.

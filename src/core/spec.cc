@@ -49,6 +49,14 @@ std::string spec_text(const PartitionSpec& spec) {
   return text + ")";
 }
 
+AxisNames axes_in(const PartitionSpec& spec) {
+  AxisNames all;
+  for (const AxisNames& axes : spec.dims) {
+    all.insert(all.end(), axes.begin(), axes.end());
+  }
+  return all;
+}
+
 bool names_no_axis(const PartitionSpec& spec) {
   return std::ranges::all_of(spec.dims, &AxisNames::empty);
 }

@@ -34,6 +34,8 @@ struct PartitionSpec {
 
 std::string axes_text(const AxisNames& axes);      // "None", "tp", "(fsdp, sp)"
 std::string spec_text(const PartitionSpec& spec);  // "P((fsdp, sp), None)"
+// Every axis that a dimension names, in order.
+AxisNames axes_in(const PartitionSpec& spec);
 // True when no dimension names an axis.
 bool names_no_axis(const PartitionSpec& spec);
 

@@ -96,7 +96,8 @@ std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
     if (axis.size > kMaxDevices / devices) return std::nullopt;
     devices *= axis.size;
   }
-  return Mesh(std::move(axes));
+  // A view has as many devices as the mesh: it goes along where it still does.
+  return with_axes(mesh, std::move(axes));
 }
 
 }  // namespace shardplan

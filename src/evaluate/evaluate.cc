@@ -74,7 +74,9 @@ Groundwork groundwork_of_rules(const Manifest& manifest, const RuleSet& rules,
   const bool kept = places == Places::Kept;
   Groundwork ground{manifest, &rules, {}, {}, resolving,
                     linting,  {},     {}, {}, {}};
-  ground.groups = parameter_groups(manifest, folding, std::move(found),
+  std::vector<ExpertTensor> experts;
+  if (deals_experts(rules)) experts = expert_tensors(manifest, found.of);
+  ground.groups = parameter_groups(manifest, folding, std::move(found), experts,
                                    resolving.strict, kept);
   ground.counts = counts_of(ground.groups, linting);
   ground.known = std::move(known);
@@ -94,8 +96,12 @@ Groundwork groundwork_of_plan(const Manifest& manifest, const Plan& plan,
                               const LintOptions& linting) {
   Groundwork ground{manifest, nullptr, plan, converting, {},
                     linting,  {},      {},   {},         {}};
-  ground.groups =
-      parameter_groups(manifest, folding, sets_of(plan), plan.strict, false);
+  std::vector<ExpertTensor> experts;
+  const bool deals = std::ranges::any_of(
+      plan.rules, [](const PlanRule& rule) { return !rule.deal.empty(); });
+  if (deals) experts = expert_tensors(manifest, plan.placement_of);
+  ground.groups = parameter_groups(manifest, folding, sets_of(plan), experts,
+                                   plan.strict, false);
   ground.counts = counts_of(ground.groups, linting);
   ground.known = std::move(known);
   std::vector<uint32_t> placement_of;
@@ -122,8 +128,9 @@ std::optional<Plan> Evaluator::resolved(
     const Placing& placing, const Mesh& mesh, const Manifest& firsts,
     const UnitFacts& known, const Groundwork::Matched* by, Diagnostics& diags) {
   if (by == nullptr) {
-    return convert_plan(firsts, *ground_.saved, mesh, ground_.converting,
-                        diags);
+    ConvertOptions how = ground_.converting;
+    how.experts = ground_.groups.experts;
+    return convert_plan(firsts, *ground_.saved, mesh, how, diags);
   }
   ResolveOptions how = ground_.resolving;
   if (placing.declared) how.declarations = *placing.declared;

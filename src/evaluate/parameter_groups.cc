@@ -14,22 +14,26 @@ namespace shardplan {
 
 ParameterGroups parameter_groups(const Manifest& manifest,
                                  const Folding& folding, FoundSets found,
+                                 std::span<const ExpertTensor> experts,
                                  bool strict, bool places) {
   ParameterGroups result;
   result.sets = std::move(found.sets);
   result.folded_names = folding.folded_names;
   result.firsts.facts = manifest.facts;
   result.plain_names = manifest.names_are_plain();
-  std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
+  // Experts of layers with as many of them are alike; others are each its own.
+  std::map<std::pair<int64_t, int64_t>, uint32_t> dealt;  // 0: of none
+  std::map<AxisLabels, uint32_t> labels;                  // 0 stands for none
   // Most classes are a single group, so remember the latest one.
   struct Latest {
     uint32_t set = 0;
     uint32_t label = 0;
+    uint32_t expert = 0;
     uint32_t group = UINT32_MAX;
   };
   std::vector<Latest> latest(folding.classes.size());
   result.group_of.reserve(manifest.size());
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> known;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const uint32_t set = found.of[i];
     const AxisLabels* const axes = manifest.axes(i);
@@ -39,11 +43,21 @@ ParameterGroups parameter_groups(const Manifest& manifest,
           labels.try_emplace(*axes, static_cast<uint32_t>(labels.size() + 1))
               .first->second;
     }
+    uint32_t expert = 0;
+    if (!experts.empty() && experts[i].expert >= 0) {
+      const ExpertTensor& of = experts[i];
+      expert = dealt
+                   .try_emplace({of.experts, of.alike ? -1 : of.expert},
+                                static_cast<uint32_t>(dealt.size() + 1))
+                   .first->second;
+    }
     const uint32_t number = folding.class_of[i];
     Latest& last = latest[number];
-    if (last.group == UINT32_MAX || last.set != set || last.label != label) {
-      const auto [entry, is_new] = known.try_emplace(
-          {set, number, label}, static_cast<uint32_t>(result.groups.size()));
+    if (last.group == UINT32_MAX || last.set != set || last.label != label ||
+        last.expert != expert) {
+      const auto [entry, is_new] =
+          known.try_emplace({set, number, label, expert},
+                            static_cast<uint32_t>(result.groups.size()));
       if (is_new) {
         const TensorType& type = manifest.type(i);
         result.groups.push_back({set, folding.classes[number].folded,
@@ -51,11 +65,12 @@ ParameterGroups parameter_groups(const Manifest& manifest,
                                  !strict || !type.shape.empty()});
         SHARDPLAN_CHECK(result.firsts.add(manifest.name(i), type,
                                           places ? manifest.where(i) : Span()));
+        if (!experts.empty()) result.experts.push_back(experts[i]);
         if (axes != nullptr) {
           result.firsts.set_axes(result.firsts.size() - 1, *axes);
         }
       }
-      last = {set, label, entry->second};
+      last = {set, label, expert, entry->second};
     }
     ++result.groups[last.group].count;
     result.group_of.push_back(last.group);
@@ -144,9 +159,11 @@ std::optional<Matches> match_groups(const ParameterGroups& groups,
     found.of.push_back(static_cast<uint32_t>(counts.size()));
     counts.push_back(members.count);
   }
-  return matches_of(
+  Matches matches = matches_of(
       found, change.origin.size(),
       [&](size_t i) { return groups.groups[i].may_decide; }, counts);
+  matches.experts = groups.experts;
+  return matches;
 }
 
 std::optional<Manifest> padded(const Manifest& manifest,

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,14 +37,17 @@ struct ParameterGroups {
   std::vector<ParameterGroup> groups;  // by first parameter
   std::vector<uint32_t> group_of;      // per parameter
   Manifest firsts;                     // the first parameter of every group
+  std::vector<ExpertTensor> experts;   // per group, as Matches::experts
   bool plain_names = true;             // of all parameters
 };
 
 // `folding` is by type, or by the placements of a plan made with these rules.
 // Without `places` the firsts carry no source locations, which saves looking up
 // lines for findings that nobody sees.
+// `experts` is empty where no rule deals experts out.
 ParameterGroups parameter_groups(const Manifest& manifest,
                                  const Folding& folding, FoundSets found,
+                                 std::span<const ExpertTensor> experts,
                                  bool strict, bool places);
 
 // fold() of the groups by `kinds`; each class counts parameters, not groups.

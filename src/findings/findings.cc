@@ -67,7 +67,7 @@ const std::vector<Check>& checks() {
       {{Code::OverriddenLogicalAxes}, Needs::Labels, check_overridden_labels},
       {{Code::MergedLayouts}, Needs::Labels, check_merged_layouts},
       {{Code::SpecLongerThanRank, Code::UnknownAxis, Code::RepeatedAxis,
-        Code::SmallParameter},
+        Code::MixedViews, Code::NotDealt, Code::SmallParameter},
        Needs::Specs,
        check_spec_entries},
       {{Code::IndivisibleDimension, Code::UnevenShards},

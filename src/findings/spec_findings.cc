@@ -327,6 +327,10 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
                              : "unknown axis " + in_backticks(unknown);
     case Code::RepeatedAxis:
       return key.reason + " of " + names;
+    case Code::MixedViews:
+      return "the spec of " + names + " names axes of two views: " + key.reason;
+    case Code::NotDealt:
+      return names + " cannot be dealt out: " + key.reason;
     case Code::SpecLongerThanRank:
       return "the spec of rule " + std::to_string(key.rule) +
              " has an entry for dimension " + std::to_string(key.dim) +
@@ -342,8 +346,12 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string held = bytes_text(use.held.most()) + " per device";
   const std::string dim = "dimension " + std::to_string(key.dim);
   switch (key.code) {
+    case Code::NotDealt:
+      return "every device holds all of it, but for what the spec cuts: " +
+             held;
     case Code::UnknownAxis:
     case Code::RepeatedAxis:
+    case Code::MixedViews:
       return dim + " of " + names_text(use.names) +
              " becomes unsharded: " + held;
     case Code::SpecLongerThanRank:
@@ -403,6 +411,17 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
     report.help("let each axis shard one dimension of a parameter");
+  }
+  if (key.code == Code::MixedViews) {
+    report.help(
+        "name axes of one view in a spec; `view: NAME` in a rule says which it "
+        "is for");
+  }
+  if (key.code == Code::NotDealt) {
+    report.help(
+        "deal out experts that are stored one by one, such as "
+        "`experts.3.up_proj.weight`; of stacked experts shard the dimension "
+        "that counts them");
   }
   if (key.code == Code::SpecLongerThanRank) {
     report.help("write a rule of its own for parameters of this rank");

@@ -392,6 +392,14 @@ struct Likes {
   bool one_spec = true;
 };
 
+AxisName dealt_over(const Placement& placement) {
+  return placement.dealt ? placement.dealt->axis : AxisName();
+}
+
+bool is_placed_alike(const Placement& a, const Placement& b) {
+  return a.spec == b.spec && dealt_over(a) == dealt_over(b);
+}
+
 }  // namespace
 
 bool is_left_out(const ExportInput& input, size_t parameter) {
@@ -411,9 +419,10 @@ ResolvedTable resolved_table(const ExportInput& input) {
     if (is_new) groups.push_back({i, true});
     group_of.push_back(entry->second);
     Likes& group = groups[entry->second];
-    group.one_spec = group.one_spec &&
-                     is_left_out(input, i) == is_left_out(input, group.first) &&
-                     input.plan.of(i).spec == input.plan.of(group.first).spec;
+    group.one_spec =
+        group.one_spec &&
+        is_left_out(input, i) == is_left_out(input, group.first) &&
+        is_placed_alike(input.plan.of(i), input.plan.of(group.first));
   }
   std::vector<int64_t> members(groups.size());
   for (const size_t group : group_of) ++members[group];
@@ -429,7 +438,8 @@ ResolvedTable resolved_table(const ExportInput& input) {
     if (folded && group.first != i) continue;
     table.entries.push_back({folded ? numbered_pattern(manifest.name(i))
                                     : exact_pattern(manifest.name(i)),
-                             input.plan.of(i).spec});
+                             input.plan.of(i).spec, input.plan.of(i).view,
+                             dealt_over(input.plan.of(i))});
   }
   return table;
 }

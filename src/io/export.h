@@ -117,7 +117,9 @@ std::string comment_text(const std::vector<std::string>& lines);
 
 struct TableEntry {
   std::string pattern;
-  PartitionSpec spec;  // of mesh axes
+  PartitionSpec spec;     // of mesh axes
+  std::string view = {};  // as in a rule
+  AxisName deal = {};
 };
 
 struct ResolvedTable {

@@ -521,6 +521,23 @@ bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   return place_sizes(rules.sizes, rules, diags);
 }
 
+// The first file that has a view of a name counts, as with the mesh.
+void append_views(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
+  for (ViewRequest& view : more.views) {
+    const auto first =
+        std::ranges::find(rules.views, view.name, &ViewRequest::name);
+    if (first == rules.views.end()) {
+      rules.views.push_back(std::move(view));
+      continue;
+    }
+    diags
+        .report(Code::InvalidMesh, Severity::Warning, view.where,
+                "this view `" + view.name + "` is not used")
+        .label(first->where, "the view of an earlier file is")
+        .help("give each view in one file, or with `--view`");
+  }
+}
+
 // Adds the rules of one file behind those of the files before it.
 bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
                   Diagnostics& diags) {
@@ -547,6 +564,7 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
   std::move(more.activations.begin(), more.activations.end(),
             std::back_inserter(rules.activations));
   const bool placed = append_mesh(more, rules, diags);
+  append_views(more, rules, diags);
   std::move(more.sources.begin(), more.sources.end(),
             std::back_inserter(rules.sources));
   return joined && placed;

@@ -89,8 +89,18 @@ std::optional<Rule> read_parts(const Node& pattern, const Node& spec,
   return rule;
 }
 
-// `align` and `decode_dim`.
+// `align`, `decode_dim`, `view` and `deal`.
 bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
+  if (const auto view = node.find("view")) {
+    const auto name = require(*view, NodeKind::String, "view", diags);
+    if (!name) return false;
+    rule.view = name->text();
+  }
+  if (const auto deal = node.find("deal")) {
+    auto axis = read_name(*deal, diags);
+    if (!axis) return false;
+    rule.deal = *std::move(axis);
+  }
   if (const auto align = node.find("align")) {
     const bool last = align->is_string() && align->text() == "last";
     if (!last && !(align->is_string() && align->text() == "first")) {
@@ -116,8 +126,8 @@ bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
 }
 
 std::optional<Rule> read_map(const Node& node, Diagnostics& diags) {
-  static const std::array<std::string, 4> kParts = {"pattern", "spec", "align",
-                                                    "decode_dim"};
+  static const std::array<std::string, 6> kParts = {
+      "pattern", "spec", "align", "decode_dim", "view", "deal"};
   if (!reject_unknown_keys(node, kParts, diags)) return std::nullopt;
   const auto pattern = node.find("pattern");
   const auto spec = node.find("spec");

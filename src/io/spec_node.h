@@ -5,6 +5,7 @@
 //   {pattern: "q_proj/kernel", spec: ColumnWise}
 //   {pattern: "kernel", spec: [BATCH, LENGTH, null], decode_dim: 1}
 //   {pattern: "up_proj", spec: [tp, null], align: last}
+//   {pattern: "experts.\\d+", view: experts, deal: ep, spec: [etp, null]}
 //
 // An entry of a spec is null, a name, or a list of names. Names are mesh axes,
 // semantic axes or logical axes, with `mesh:` or `logical:` in front where they

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "base/words.h"
 #include "memory/kv_cache.h"
 #include "memory/zero.h"
@@ -87,7 +88,68 @@ class Maker {
     return true;
   }
 
-  bool check_axes() {
+  bool check_axes() { return check_views() && check_stages(); }
+
+  // Each view that a parameter uses has the pipeline's axis, and some of
+  // ZeRO's.
+  bool check_views() {
+    for (const MeshView& view : mesh_.views()) {
+      const auto is_of_view = [&](const Placement& placement) {
+        return placement.view == view.name;
+      };
+      if (std::ranges::none_of(plan_.placements, is_of_view)) continue;
+      if (options_.stages && !mesh_.has(view.name, options_.stages->axis)) {
+        const AxisName& axis = options_.stages->axis;
+        diags_
+            .error(Code::Usage, {},
+                   "view `" + view.name + "` does not have axis `" + axis +
+                       "`, which `--stages` names")
+            .fact("the view is " + axes_text(view.axes) + ", the mesh " +
+                  mesh_text(mesh_))
+            .help(
+                "give every view the axis where the mesh has it: a stage has "
+                "the same devices in all of them");
+        return false;
+      }
+      if (options_.state.zero == 0 || !zero_lacks(view)) continue;
+      AxisNames free;
+      for (const Axis& axis : view.axes) {
+        const bool cuts =
+            std::ranges::any_of(plan_.placements, [&](const Placement& p) {
+              return contains(axes_in(p.spec), axis.name) ||
+                     (p.dealt && p.dealt->axis == axis.name);
+            });
+        if (axis.size > 1 && !cuts) free.push_back(axis.name);
+      }
+      AxisNames wanted = options_.state.zero_axes;
+      wanted.insert(wanted.end(), free.begin(), free.end());
+      auto problem = diags_.error(
+          Code::Usage, {},
+          "`--zero-axes` names no axis of view `" + view.name +
+              "`, so that the state of its parameters would not be sharded");
+      problem.fact("the view is " + axes_text(view.axes));
+      if (!free.empty()) {
+        problem.help("write `--zero-axes " + joined(texts_of(wanted), ",") +
+                     "`");
+      }
+      return false;
+    }
+    return true;
+  }
+
+  // Whether copies of a view's parameters exist that no ZeRO axis shards.
+  bool zero_lacks(const MeshView& view) const {
+    if (std::ranges::any_of(options_.state.zero_axes, [&](const auto& axis) {
+          return mesh_.has(view.name, axis);
+        })) {
+      return false;
+    }
+    return std::ranges::any_of(plan_.placements, [&](const Placement& p) {
+      return p.view == view.name && p.replicas > 1;
+    });
+  }
+
+  bool check_stages() {
     if (!options_.stages) return true;
     const AxisNames& zero = options_.state.zero_axes;
     const AxisName& axis = options_.stages->axis;
@@ -189,10 +251,11 @@ class Maker {
       return is_gathered_for_use(axis, options_.state) &&
              mesh_.size_of(axis) > 1;
     };
-    const bool any = std::ranges::any_of(mesh_.axes(), [&](const Axis& axis) {
-      return cuts_batch(axis.name) &&
-             !(options_.stages && options_.stages->axis == axis.name);
-    });
+    const bool any =
+        std::ranges::any_of(mesh_.all_axes(), [&](const Axis& axis) {
+          return cuts_batch(axis.name) &&
+                 !(options_.stages && options_.stages->axis == axis.name);
+        });
     for (const KindLeaf& entry : held_.leaves) {
       if (entry.leaf.kind != StateKind::Gradient) continue;
       const PartitionSpec& spec = placement_of(entry.kind).spec;
@@ -223,11 +286,11 @@ class Maker {
       Int128 sharded = 0;
       for (const GroupForm::Member& member : form.members) {
         const StateLeaf& leaf = *parameter[member.kind];
-        gathered += static_cast<Int128>(member.count) *
-                    gathered_bytes(placement_of(member.kind), leaf, mesh_,
-                                   plan_.on_indivisible, options_.state,
-                                   form.stacked_dim);
-        sharded += static_cast<Int128>(member.count) * leaf.bytes_per_device;
+        const Int128 held = most_held(leaf.dealt, member.count);
+        gathered += held * gathered_bytes(placement_of(member.kind), leaf,
+                                          mesh_, plan_.on_indivisible,
+                                          options_.state, form.stacked_dim);
+        sharded += held * leaf.bytes_per_device;
       }
       const int64_t layers = form.layers;
       of_form.push_back({static_cast<int64_t>(gathered), layers});
@@ -322,13 +385,16 @@ class Maker {
       std::set<int64_t>& points = breakpoints[options_.stages->axis];
       for (int64_t i = 1; i < budget_.stages->stages; ++i) points.insert(i);
     }
-    auto places = coordinate_classes(mesh_, breakpoints, kMaxClasses);
+    const auto grid = grid_of(mesh_, breakpoints);
+    auto places =
+        grid ? coordinate_classes(mesh_, *grid, breakpoints, kMaxClasses)
+             : std::nullopt;
     if (places) {
       places_ = *std::move(places);
       HeldCounts counts{counts_, std::nullopt};
       if (budget_.stages) counts.axis = budget_.stages->axis;
       by_class_ = held_by_class(held_, mesh_, options_.state, counts,
-                                ClassSums(mesh_, breakpoints), places_);
+                                ClassSums(mesh_, *grid, breakpoints), places_);
       return true;
     }
     diags_
@@ -441,7 +507,7 @@ class Maker {
     }
     // The first device of its stage has the first piece of every cut.
     const auto stage = static_cast<size_t>(budget_.classes.front().stage);
-    std::vector<int64_t> fullest(mesh_.axes().size());
+    std::vector<int64_t> fullest(mesh_.all_axes().size());
     if (budget_.stages) {
       fullest[budget_.stages->axis] = budget_.classes.front().stage;
     }
@@ -457,7 +523,8 @@ class Maker {
       sum.logical += bytes * all_counts_[entry.kind];
       if (entry.leaf.zero_failed) {
         sum.unsharded +=
-            counts_[stage][entry.kind] * entry.leaf.bytes_per_device;
+            most_held(entry.leaf.dealt, counts_[stage][entry.kind]) *
+            entry.leaf.bytes_per_device;
       }
       const Int128 copies = bytes * copies_of(entry);
       sum.padding -= copies;

@@ -405,7 +405,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
   }
   StagePlan plan;
   plan.axis = *axis;
-  plan.stages = mesh.axes()[*axis].size;
+  plan.stages = mesh.all_axes()[*axis].size;
   bool good = true;
   int64_t stack = -1;
   auto layers = layers_in_stacks(groups, cut_by_axis, stages, good, diags);

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "core/layers.h"
+#include "core/fold.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "core/plan.h"

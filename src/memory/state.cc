@@ -214,6 +214,13 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
   return {};
 }
 
+// Rules of state may place a leaf in another view than its parameter.
+static std::string view_of_leaf(const StateLeaf& leaf, const Mesh& mesh) {
+  AxisNames axes = axes_in(leaf.spec);
+  if (leaf.dealt) axes.push_back(leaf.dealt->axis);
+  return std::string(mesh.view_of(axes).value_or(""));
+}
+
 std::vector<StateLeaf> state_leaves(const Placement& placement,
                                     const Mesh& mesh, OnIndivisible policy,
                                     const StateOptions& options,
@@ -230,6 +237,8 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     leaf.logical_bytes = logical_bytes(role, logical);
     leaf.type = std::move(role.type);
     leaf.spec = std::move(spec);
+    leaf.dealt = placement.dealt;
+    leaf.view = view_of_leaf(leaf, mesh);
     if (!role.placeholder) apply_zero(leaf, mesh, policy, options, trained);
     measure_leaf(leaf, mesh, policy);
     leaves.push_back(std::move(leaf));
@@ -446,7 +455,7 @@ size_t buffer_of(std::vector<FlatBuffer>& buffers, DType weights,
   buffer.role = leaf.role;
   buffer.weights = weights;
   buffer.dtype = leaf.type.dtype;
-  buffer.axes = free_zero_axes(leaf.spec, mesh, options);
+  buffer.axes = free_zero_axes(leaf, mesh, options);
   buffer.group = group;
   buffer.matrices =
       options.optimizer == Optimizer::Muon && leaf.type.shape.size() == 2;
@@ -520,6 +529,7 @@ HeldState hold_state(const Plan& plan, const StateOptions& options,
         entry.uneven = add_breakpoints(plan.mesh, entry.leaf.type.shape,
                                        entry.leaf.spec, held.breakpoints);
       }
+      add_breakpoints(entry.leaf.dealt, held.breakpoints);
       held.leaves.push_back(std::move(entry));
     }
   }
@@ -533,9 +543,10 @@ void visit_held(const HeldState& held, const Mesh& mesh,
   std::vector<Int128> elements(held.buffers.size());
   std::map<uint32_t, DealtKind> dealt;
   for (const KindLeaf& entry : held.leaves) {
-    const Int128 count = counts[entry.kind];
-    if (count == 0) continue;
     const StateLeaf& leaf = entry.leaf;
+    const Int128 count =
+        held_at(leaf.dealt, mesh, counts[entry.kind], coordinates);
+    if (count == 0) continue;
     Shape here;
     if (entry.uneven) here = local_at(leaf, mesh, coordinates);
     const Shape& local = entry.uneven ? here : leaf.local_shape;
@@ -591,14 +602,17 @@ HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
     };
     Breakpoints own;
     if (entry.uneven) add_breakpoints(mesh, leaf.type.shape, leaf.spec, own);
+    add_breakpoints(leaf.dealt, own);
     for (size_t stage = 1; stage < counts.of_stage.size(); ++stage) {
       if (count_on(stage) != count_on(stage - 1)) {
-        own[mesh.axes()[*counts.axis].name].insert(static_cast<int64_t>(stage));
+        own[mesh.all_axes()[*counts.axis].name].insert(
+            static_cast<int64_t>(stage));
       }
     }
     classes.each_box(own, [&](const ClassSums::Box& box) {
-      const Int128 count = count_on(
+      const int64_t on_stage = count_on(
           counts.axis ? static_cast<size_t>(box.coordinates[*counts.axis]) : 0);
+      const Int128 count = held_at(leaf.dealt, mesh, on_stage, box.coordinates);
       if (count == 0) return;
       Shape here;
       if (entry.uneven) here = local_at(leaf, mesh, box.coordinates);

@@ -134,6 +134,8 @@ struct StateLeaf {
   std::string_view role;
   TensorType type;     // whole, as stored: with what is declared
   PartitionSpec spec;  // with ZeRO's axes where they shard a dimension
+  std::optional<Dealt> dealt = {};  // as the parameter is
+  std::string view = {};            // of the mesh, whose axes the spec names
   LeafLayout layout = LeafLayout::Spec;
   // Ranks that share what the spec leaves on a device; 1: nothing is shared.
   int64_t zero_ranks = 1;

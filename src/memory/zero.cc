@@ -36,7 +36,7 @@ bool names(const PartitionSpec& spec, const AxisName& axis) {
 }
 
 std::string mesh_axes_text(const Mesh& mesh) {
-  return joined_of(mesh.axes(), ", ", [&](const Axis& axis) {
+  return joined_of(mesh.all_axes(), ", ", [&](const Axis& axis) {
     return axis.name + "=" + std::to_string(axis.size);
   });
 }
@@ -148,11 +148,15 @@ std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
   return stages;
 }
 
-AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
+AxisNames free_zero_axes(const StateLeaf& leaf, const Mesh& mesh,
                          const StateOptions& options) {
   AxisNames free;
   for (const AxisName& axis : options.zero_axes) {
-    if (mesh.size_of(axis) > 1 && !names(spec, axis)) free.push_back(axis);
+    const bool cuts =
+        names(leaf.spec, axis) || (leaf.dealt && leaf.dealt->axis == axis);
+    if (mesh.size_of(axis) > 1 && !cuts && mesh.has(leaf.view, axis)) {
+      free.push_back(axis);
+    }
   }
   return free;
 }
@@ -161,7 +165,7 @@ void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
                 const StateOptions& options, bool trained) {
   if (options.zero == 0) return;
   const bool sharded = is_sharded_by_zero(leaf.kind, options);
-  const AxisNames free = free_zero_axes(leaf.spec, mesh, options);
+  const AxisNames free = free_zero_axes(leaf, mesh, options);
   const int64_t ranks = shard_count(mesh, free);
   switch (options.zero_style) {
     case ZeroStyle::Jax:
@@ -200,6 +204,7 @@ void measure_leaf(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy) {
       local_shape({&mesh, leaf.spec, cut_of(policy)}, leaf.type.shape);
   leaf.replicas =
       mesh.devices() / shard_count(mesh, leaf.spec) / leaf.zero_ranks;
+  if (leaf.dealt) leaf.replicas /= leaf.dealt->size;
   leaf.bytes_per_device = leaf_bytes(leaf, leaf.local_shape);
 }
 

@@ -46,8 +46,9 @@ struct ZeroStage {
 std::vector<ZeroStage> higher_zero_stages(const StateOptions& options,
                                           const AxisNames& batch_axes);
 
-// ZeRO's axes that a spec leaves free, larger than 1, in order.
-AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
+// ZeRO's axes along which devices hold copies of a leaf: those of its view that
+// its spec leaves free and it is not dealt out over, larger than 1, in order.
+AxisNames free_zero_axes(const StateLeaf& leaf, const Mesh& mesh,
                          const StateOptions& options);
 
 // Sets layout, spec and ranks of a leaf as the style has it. Of a parameter

@@ -72,9 +72,31 @@ struct CellJson {
                 [&](const AxisNames& axes) { append_axes(out, axes); });
   }
   void operator()(const MeshCell& cell) const {
+    append_sizes(cell.mesh.axes());
+  }
+  void operator()(const ViewsCell& cell) const {
     out += '{';
     bool first = true;
-    for (const Axis& axis : cell.mesh.axes()) {
+    for (const MeshView& view : cell.views) {
+      if (!first) out += ", ";
+      first = false;
+      append_printable_json(out, view.name);
+      out += ": ";
+      append_sizes(view.axes);
+    }
+    out += '}';
+  }
+  void operator()(const DealtCell& cell) const {
+    out += "{\"axis\": ";
+    append_printable_json(out, cell.axis);
+    out += ", \"rank\": ";
+    append_json_integer(out, cell.rank);
+    out += '}';
+  }
+  void append_sizes(const std::vector<Axis>& axes) const {
+    out += '{';
+    bool first = true;
+    for (const Axis& axis : axes) {
       if (!first) out += ", ";
       first = false;
       append_printable_json(out, axis.name);

@@ -74,6 +74,13 @@ struct Dims {
 struct MeshCell {
   Mesh mesh;
 };  // JSON object, in order
+struct ViewsCell {
+  std::vector<MeshView> views;
+};  // JSON object of such objects, in order
+struct DealtCell {
+  std::string axis;
+  int64_t rank = 0;
+};  // JSON object
 struct MemoryRange {
   int64_t max = 0, min = 0;
   double mean = 0;
@@ -87,10 +94,10 @@ struct Prose {
   std::string text;
 };
 
-using Cell =
-    std::variant<std::monostate, std::string, Count, ByteSize, MeanBytes, Ratio,
-                 Percent, Seconds, YesNo, Bar, Names, Numbers, Dims,
-                 PartitionSpec, MeshCell, MemoryRange, ByteBracket, Prose>;
+using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
+                          MeanBytes, Ratio, Percent, Seconds, YesNo, Bar, Names,
+                          Numbers, Dims, PartitionSpec, MeshCell, ViewsCell,
+                          DealtCell, MemoryRange, ByteBracket, Prose>;
 
 enum class Align : uint8_t { Left, Right };
 

@@ -145,6 +145,16 @@ struct CellText {
   std::string operator()(const MeshCell& cell) const {
     return shown(mesh_text(cell.mesh), style);
   }
+  std::string operator()(const ViewsCell& cell) const {
+    return shown(joined_of(cell.views, "; ",
+                           [](const MeshView& view) {
+                             return view.name + ": " + axes_text(view.axes);
+                           }),
+                 style);
+  }
+  std::string operator()(const DealtCell& cell) const {
+    return shown(cell.axis + " " + std::to_string(cell.rank), style);
+  }
   std::string operator()(const MemoryRange& range) const {
     std::string max = (*this)(ByteSize{range.max});
     if (range.min == range.max) return max;

@@ -25,8 +25,12 @@ std::string product_text(const Mesh& mesh, const AxisNames& axes) {
 class Corrector {
  public:
   Corrector(const Shape& shape, const Mesh& mesh, const AxisNames& declared,
-            OnIndivisible policy)
-      : shape_(shape), mesh_(mesh), declared_(declared), policy_(policy) {}
+            OnIndivisible policy, const AxisNames& taken)
+      : shape_(shape),
+        mesh_(mesh),
+        declared_(declared),
+        policy_(policy),
+        taken_(taken) {}
 
   CorrectedSpec run(const PartitionSpec& requested) {
     const size_t rank = shape_.size();
@@ -42,6 +46,7 @@ class Corrector {
       }
     }
     drop_repeated();
+    if (!mesh_.views().empty()) drop_mixed();
     if (names_no_axis(result_.spec)) result_.spec.dims.clear();
     return std::move(result_);
   }
@@ -90,14 +95,16 @@ class Corrector {
   // The first use of an axis stays; a later dimension that names it becomes
   // unsharded as a whole, and a repetition within one dimension goes alone.
   void drop_repeated() {
-    std::set<AxisName> used;
+    std::set<AxisName> used(taken_.begin(), taken_.end());
     for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
       AxisNames& axes = result_.spec.dims[dim];
       const auto earlier = std::ranges::find_if(
           axes, [&](const AxisName& axis) { return used.contains(axis); });
       if (earlier != axes.end()) {
         const std::string reason =
-            "axis `" + *earlier + "` shards an earlier dimension";
+            contains(taken_, *earlier)
+                ? "experts are dealt out over axis `" + *earlier + "`"
+                : "axis `" + *earlier + "` shards an earlier dimension";
         note(dim, Code::RepeatedAxis, std::exchange(axes, {}), reason);
         continue;
       }
@@ -115,10 +122,38 @@ class Corrector {
     }
   }
 
+  // A device has one place in each view, so that shards by axes of two views
+  // would overlap or leave holes.
+  void drop_mixed() {
+    AxisNames used = taken_;
+    for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
+      AxisNames& axes = result_.spec.dims[dim];
+      AxisNames both = used;
+      both.insert(both.end(), axes.begin(), axes.end());
+      if (mesh_.view_of(both)) {
+        used = std::move(both);
+        continue;
+      }
+      std::string reason = view_text(axes);
+      if (!used.empty()) reason += ", and " + view_text(used);
+      note(dim, Code::MixedViews, std::exchange(axes, {}), std::move(reason));
+    }
+  }
+
+  // "`ep` is an axis of view `experts`"
+  std::string view_text(const AxisNames& axes) const {
+    return joined_of(axes, ", ", [&](const AxisName& axis) {
+      const auto view = mesh_.view_of({axis}).value_or("");
+      return "`" + axis + "` is an axis of " +
+             (view.empty() ? "the mesh" : "view `" + std::string(view) + "`");
+    });
+  }
+
   const Shape& shape_;
   const Mesh& mesh_;
   const AxisNames& declared_;
   OnIndivisible policy_;
+  const AxisNames& taken_;
   CorrectedSpec result_;
 };
 
@@ -126,8 +161,8 @@ class Corrector {
 
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
-                      OnIndivisible policy) {
-  return Corrector(shape, mesh, declared_axes, policy).run(requested);
+                      OnIndivisible policy, const AxisNames& taken) {
+  return Corrector(shape, mesh, declared_axes, policy, taken).run(requested);
 }
 
 namespace {

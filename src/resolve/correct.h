@@ -21,17 +21,19 @@ namespace shardplan {
 
 struct CorrectedSpec {
   PartitionSpec spec;
-  std::vector<Correction> corrections;  // by dimension; SP202 after the others
+  std::vector<Correction> corrections;  // by dimension; SP202, SP210 last
 };
 
 // Steps, in order: entries beyond the rank go (SP104); declared axes that the
 // mesh lacks are left out without a word; a dimension with an unknown axis
 // becomes unsharded (SP201); an indivisible one is treated as `policy` says
 // (SP203); a mesh axis used before goes, with the dimension that repeats it
-// (SP202).
+// (SP202); a dimension whose axes are of another view than those before it
+// becomes unsharded (SP210). `taken` are axes that are used already: what the
+// parameter is dealt out over.
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
-                      OnIndivisible policy);
+                      OnIndivisible policy, const AxisNames& taken = {});
 
 // A spec for an array that no rule mentions: large dimensions get large axes.
 //

@@ -52,6 +52,33 @@ std::set<int64_t> cut(const std::set<int64_t>& sizes, const AxisName& axis,
   return next;
 }
 
+// As grid_of has them.
+Breakpoints on_grid(const Mesh& grid, const Breakpoints& breakpoints) {
+  Breakpoints result;
+  for (const auto& [axis, points] : breakpoints) {
+    const AxisNames parts = parts_of(grid, axis);
+    if (parts.size() == 1) {
+      result[parts.front()].insert(points.begin(), points.end());
+      continue;
+    }
+    for (const AxisName& part : parts) {
+      for (int64_t at = 1; at < grid.size_of(part); ++at) {
+        result[part].insert(at);
+      }
+    }
+  }
+  return result;
+}
+
+// The device at these coordinates of the mesh's own axes.
+int64_t device_at(const Mesh& mesh, const std::vector<int64_t>& coordinates) {
+  int64_t device = 0;
+  for (size_t i = 0; i < mesh.axes().size(); ++i) {
+    device += coordinates[i] * mesh.stride(i);
+  }
+  return device;
+}
+
 }  // namespace
 
 bool add_breakpoints(const Mesh& mesh, const Shape& shape,
@@ -66,10 +93,50 @@ bool add_breakpoints(const Mesh& mesh, const Shape& shape,
   return uneven;
 }
 
+bool add_breakpoints(const std::optional<Dealt>& dealt,
+                     Breakpoints& breakpoints) {
+  if (!dealt || is_dealt_evenly(*dealt)) return false;
+  std::set<int64_t>& points = breakpoints[dealt->axis];
+  const auto at_rank = [&](int64_t rank) {
+    return dealt_to(*dealt, dealt->experts, rank);
+  };
+  if (dealt->rank >= 0) {
+    for (const int64_t at : {dealt->rank, dealt->rank + 1}) {
+      if (at > 0 && at < dealt->size) points.insert(at);
+    }
+    return true;
+  }
+  for (int64_t rank = 1; rank < dealt->size; ++rank) {
+    if (at_rank(rank) != at_rank(rank - 1)) points.insert(rank);
+  }
+  return true;
+}
+
+int64_t held_at(const std::optional<Dealt>& dealt, const Mesh& mesh,
+                int64_t count, const std::vector<int64_t>& coordinates) {
+  if (!dealt) return count;
+  return dealt_to(*dealt, count, coordinates[*mesh.find(dealt->axis)]);
+}
+
+int64_t most_held(const std::optional<Dealt>& dealt, int64_t count) {
+  return dealt ? most_dealt(*dealt, count) : count;
+}
+
+std::optional<Mesh> grid_of(const Mesh& mesh, Breakpoints& breakpoints) {
+  const bool in_views = std::ranges::any_of(breakpoints, [&](const auto& at) {
+    return !at.second.empty() && !mesh.has({}, at.first);
+  });
+  if (!in_views) return mesh;
+  auto grid = sub_axes(mesh);
+  if (grid) breakpoints = on_grid(*grid, breakpoints);
+  return grid;
+}
+
 std::optional<std::vector<CoordinateClass>> coordinate_classes(
-    const Mesh& mesh, const Breakpoints& breakpoints, int64_t most) {
+    const Mesh& mesh, const Mesh& grid, const Breakpoints& breakpoints,
+    int64_t most) {
   std::vector<CoordinateClass> classes = {{}};
-  for (const Axis& axis : mesh.axes()) {
+  for (const Axis& axis : grid.axes()) {
     const std::vector<Run> runs = runs_of(axis, breakpoints);
     if (static_cast<int64_t>(classes.size() * runs.size()) > most) {
       return std::nullopt;
@@ -86,11 +153,16 @@ std::optional<std::vector<CoordinateClass>> coordinate_classes(
     }
     classes = std::move(next);
   }
+  if (mesh.views().empty()) return classes;
+  for (CoordinateClass& entry : classes) {
+    entry.coordinates = mesh.coordinates(device_at(grid, entry.coordinates));
+  }
   return classes;
 }
 
-ClassSums::ClassSums(const Mesh& mesh, const Breakpoints& all) : mesh_(mesh) {
-  for (const Axis& axis : mesh.axes()) {
+ClassSums::ClassSums(const Mesh& mesh, const Mesh& grid, const Breakpoints& all)
+    : mesh_(mesh), grid_(grid) {
+  for (const Axis& axis : grid.axes()) {
     std::vector<int64_t>& starts = starts_.emplace_back();
     for (const Run& run : runs_of(axis, all)) starts.push_back(run.first);
   }
@@ -100,30 +172,38 @@ ClassSums::ClassSums(const Mesh& mesh, const Breakpoints& all) : mesh_(mesh) {
     classes_ *= starts_[axis].size();
   }
   whole_.begin.resize(starts_.size());
-  whole_.coordinates.resize(starts_.size());
+  locate(std::vector<int64_t>(starts_.size()), whole_);
   for (const std::vector<int64_t>& starts : starts_) {
     whole_.end.push_back(starts.size());
   }
   whole_.devices = mesh.devices();
 }
 
-void ClassSums::each_box(const Breakpoints& own,
+void ClassSums::locate(const std::vector<int64_t>& on_grid, Box& box) const {
+  box.coordinates = mesh_.views().empty()
+                        ? on_grid
+                        : mesh_.coordinates(device_at(grid_, on_grid));
+}
+
+void ClassSums::each_box(const Breakpoints& of_tensor,
                          const std::function<void(const Box&)>& on_box) const {
-  if (own.empty()) return on_box(whole_);
+  if (of_tensor.empty()) return on_box(whole_);
+  const Breakpoints own =
+      grid_ == mesh_ ? of_tensor : on_grid(grid_, of_tensor);
   const size_t axes = starts_.size();
   // Where boxes begin on each axis, and behind them where the last one ends.
   std::vector<std::vector<size_t>> cuts(axes);
   for (size_t axis = 0; axis < axes; ++axis) {
     const std::vector<int64_t>& starts = starts_[axis];
-    for (const Run& run : runs_of(mesh_.axes()[axis], own)) {
+    for (const Run& run : runs_of(grid_.axes()[axis], own)) {
       const auto at = std::ranges::lower_bound(starts, run.first);
       SHARDPLAN_CHECK(at != starts.end() && *at == run.first);
       cuts[axis].push_back(static_cast<size_t>(at - starts.begin()));
     }
     cuts[axis].push_back(starts.size());
   }
-  Box box{std::vector<size_t>(axes), std::vector<size_t>(axes),
-          std::vector<int64_t>(axes), 1};
+  Box box{std::vector<size_t>(axes), std::vector<size_t>(axes), {}, 1};
+  std::vector<int64_t> first(axes);
   std::vector<size_t> at(axes);
   while (true) {
     box.devices = 1;
@@ -131,12 +211,13 @@ void ClassSums::each_box(const Breakpoints& own,
       const std::vector<int64_t>& starts = starts_[axis];
       box.begin[axis] = cuts[axis][at[axis]];
       box.end[axis] = cuts[axis][at[axis] + 1];
-      box.coordinates[axis] = starts[box.begin[axis]];
+      first[axis] = starts[box.begin[axis]];
       const int64_t end = box.end[axis] < starts.size()
                               ? starts[box.end[axis]]
-                              : mesh_.axes()[axis].size;
-      box.devices *= end - box.coordinates[axis];
+                              : grid_.axes()[axis].size;
+      box.devices *= end - first[axis];
     }
+    locate(first, box);
     on_box(box);
     size_t axis = axes;
     while (axis > 0 && at[axis - 1] + 2 == cuts[axis - 1].size()) {
@@ -199,14 +280,14 @@ bool names_axis(const PartitionSpec& spec, const AxisName& axis) {
       spec.dims, [&](const AxisNames& axes) { return contains(axes, axis); });
 }
 
-// The byte sum of all placements with the given numbers of parameters, where
-// `bytes(placement)` says what one parameter takes.
-template <typename BytesOf>
-Int128 sum_bytes(const Plan& plan, const PlacementCounts& counts,
-                 BytesOf bytes) {
+// The most that a device stores of all placements with the given numbers of
+// parameters.
+Int128 sum_bytes(const Plan& plan, const PlacementCounts& counts) {
   Int128 sum = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    sum += static_cast<Int128>(counts[i]) * bytes(plan.placements[i]);
+    const Placement& placement = plan.placements[i];
+    sum += static_cast<Int128>(most_held(placement.dealt, counts[i])) *
+           placement.bytes_per_device;
   }
   return sum;
 }
@@ -218,8 +299,16 @@ bool by_bytes_descending(const DeviceClass& a, const DeviceClass& b) {
 // More classes than this take seconds; no sensible plan has thousands.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
-// The classes of devices under `chunk`; empty when they are too many.
-std::optional<std::map<int64_t, int64_t>> chunked_classes(
+// Whether devices store different numbers of bytes, but for stages.
+bool devices_differ(const Plan& plan) {
+  if (plan.on_indivisible == OnIndivisible::Chunk) return true;
+  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
+    return placement.dealt && !is_dealt_evenly(*placement.dealt);
+  });
+}
+
+// The classes of devices where they differ; empty when they are too many.
+std::optional<std::map<int64_t, int64_t>> different_classes(
     const Plan& plan, const StagedCounts& counts, int64_t* work) {
   // Stages differ, so every coordinate of their axis is a class of its own.
   std::set<int64_t> stages;
@@ -233,36 +322,47 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
                ? counts.all
                : counts.of_stage[static_cast<size_t>(coordinates[*stage_axis])];
   };
+  const bool chunks = plan.on_indivisible == OnIndivisible::Chunk;
+  const auto add_points = [&](const Placement& p, Breakpoints& points) {
+    const bool cut =
+        chunks && add_breakpoints(plan.mesh, stored_shape(p), p.spec, points);
+    return add_breakpoints(p.dealt, points) || cut;
+  };
   Breakpoints breakpoints;
   std::vector<size_t> even;
   std::vector<size_t> uneven;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Placement& p = plan.placements[i];
-    const bool cut =
-        add_breakpoints(plan.mesh, stored_shape(p), p.spec, breakpoints);
-    (cut ? uneven : even).push_back(i);
+    const bool differs = add_points(plan.placements[i], breakpoints);
+    (differs ? uneven : even).push_back(i);
   }
   if (!stages.empty()) breakpoints[counts.axis].merge(std::set(stages));
-  const auto classes = coordinate_classes(plan.mesh, breakpoints, kMaxClasses);
+  const auto grid = grid_of(plan.mesh, breakpoints);
+  const auto classes =
+      grid ? coordinate_classes(plan.mesh, *grid, breakpoints, kMaxClasses)
+           : std::nullopt;
   if (!classes) {
     if (work != nullptr) *work += kMaxClasses;
     return std::nullopt;
   }
-  const ClassSums sums(plan.mesh, breakpoints);
+  const ClassSums sums(plan.mesh, *grid, breakpoints);
   std::vector<Int128> bytes(sums.classes());
   int64_t boxes = 0;
   for (const size_t i : uneven) {
     const Placement& p = plan.placements[i];
     const TensorType stored{p.type.dtype, stored_shape(p)};
     Breakpoints own;
-    add_breakpoints(plan.mesh, stored.shape, p.spec, own);
+    add_points(p, own);
     if (!stages.empty()) own[counts.axis].merge(std::set(stages));
     sums.each_box(own, [&](const ClassSums::Box& box) {
       ++boxes;
-      sums.add(box,
-               static_cast<Int128>(counts_at(box.coordinates)[i]) *
-                   chunk_bytes(plan.mesh, stored, p.spec, box.coordinates),
-               bytes);
+      const int64_t held = held_at(
+          p.dealt, plan.mesh, counts_at(box.coordinates)[i], box.coordinates);
+      sums.add(
+          box,
+          static_cast<Int128>(held) *
+              (chunks ? chunk_bytes(plan.mesh, stored, p.spec, box.coordinates)
+                      : p.bytes_per_device),
+          bytes);
     });
   }
   sums.finish(bytes);
@@ -273,8 +373,9 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     const PlacementCounts& held = counts_at((*classes)[i].coordinates);
     const auto [entry, is_new] = even_bytes.try_emplace(&held, 0);
     for (size_t k = 0; is_new && k < even.size(); ++k) {
-      entry->second += static_cast<Int128>(held[even[k]]) *
-                       plan.placements[even[k]].bytes_per_device;
+      const Placement& p = plan.placements[even[k]];
+      entry->second += static_cast<Int128>(most_held(p.dealt, held[even[k]])) *
+                       p.bytes_per_device;
     }
     devices_with[static_cast<int64_t>(entry->second + bytes[i])] +=
         (*classes)[i].devices;
@@ -366,15 +467,11 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
                                           Diagnostics& diags, int64_t* work) {
   // The first device of a stage holds the first piece of every cut: the
   // largest.
-  const auto bytes_of = [&](const PlacementCounts& held) {
-    return sum_bytes(plan, held,
-                     [](const Placement& p) { return p.bytes_per_device; });
-  };
   std::vector<Int128> of_stage;
   for (const PlacementCounts& held : counts.of_stage) {
-    of_stage.push_back(bytes_of(held));
+    of_stage.push_back(sum_bytes(plan, held));
   }
-  const Int128 most = of_stage.empty() ? bytes_of(counts.all)
+  const Int128 most = of_stage.empty() ? sum_bytes(plan, counts.all)
                                        : *std::ranges::max_element(of_stage);
   if (most > INT64_MAX) {
     return diags.error(Code::InvalidMesh, {},
@@ -382,21 +479,20 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
   }
   DeviceMemory memory;
   memory.max = static_cast<int64_t>(most);
-  if (plan.on_indivisible == OnIndivisible::Chunk) {
-    const auto classes = chunked_classes(plan, counts, work);
+  if (devices_differ(plan)) {
+    const auto classes = different_classes(plan, counts, work);
     if (!classes) {
       return diags
           .error(Code::InvalidMesh, {},
-                 "`chunk` makes too many different devices on this mesh")
+                 "too many devices of this mesh store different bytes")
           .help("use another `--on-indivisible` policy, or sizes that divide");
     }
     for (const auto& [bytes, devices] : *classes) {
       memory.classes.push_back({bytes, devices});
     }
     std::ranges::sort(memory.classes, by_bytes_descending);
-    // What is cut over stages need not be largest on the fullest of them.
-    SHARDPLAN_CHECK(memory.classes.front().bytes == memory.max ||
-                    !of_stage.empty());
+    // What is cut over stages need not be largest on the fullest of them, and
+    // ranks that have more of some experts may have fewer of others.
     memory.max = memory.classes.front().bytes;
   } else if (of_stage.empty()) {
     memory.classes = {{memory.max, plan.mesh.devices()}};
@@ -443,7 +539,7 @@ Balance balance(const Plan& plan, const StagedCounts& counts,
     // A spec that names the stages' axis is held by all of them, with fewer
     // replicas than there are stages.
     with_replicas += bytes * (Int128{p.replicas} * held / stages);
-    if (p.shards > 1) {
+    if (p.replicas < plan.mesh.devices()) {
       result.sharded_tensors += all;
       result.sharded_elements += all * p.type.elements();
     } else {
@@ -512,17 +608,19 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding,
     entry.parameter_class = static_cast<uint32_t>(i);
     entry.replicas = staged ? p.replicas / stages->stages * copies : p.replicas;
     if (entry.replicas == 1 || p.type.bytes() == 0) continue;
-    for (const Axis& axis : plan.mesh.axes()) {
+    for (const Axis& axis : plan.mesh.axes_of(p.view)) {
       const bool shards = names_axis(p.spec, axis.name) ||
+                          (p.dealt && p.dealt->axis == axis.name) ||
                           (staged && copies == 1 && axis.name == stages->axis);
       if (!shards && axis.size > 1) entry.over.push_back(axis.name);
     }
     const int64_t share = ceil_div(p.type.bytes(), devices);
-    entry.extra_per_device = std::max<Int128>(
-        static_cast<Int128>(staged ? counts.most_of(i) : c.count) *
-                p.bytes_per_device -
-            static_cast<Int128>(c.count) * share,
-        0);
+    entry.extra_per_device =
+        std::max<Int128>(static_cast<Int128>(most_held(
+                             p.dealt, staged ? counts.most_of(i) : c.count)) *
+                                 p.bytes_per_device -
+                             static_cast<Int128>(c.count) * share,
+                         0);
     result.push_back(std::move(entry));
   }
   std::ranges::stable_sort(result, std::ranges::greater(),
@@ -543,9 +641,9 @@ void add_pipeline(const Plan& plan, const StagedCounts& counts,
     if (names_axis(p.spec, counts.axis)) continue;
     const Int128 bytes = p.bytes_per_device;
     saving.sharded_tensors += counts.all[i];
-    all += bytes * counts.all[i];
+    all += bytes * most_held(p.dealt, counts.all[i]);
     for (size_t stage = 0; stage < of_stage.size(); ++stage) {
-      of_stage[stage] += bytes * counts.of_stage[stage][i];
+      of_stage[stage] += bytes * most_held(p.dealt, counts.of_stage[stage][i]);
       fullest = std::max(fullest, of_stage[stage]);
     }
   }
@@ -557,7 +655,7 @@ void add_pipeline(const Plan& plan, const StagedCounts& counts,
 std::vector<AxisSaving> axis_savings(const Plan& plan,
                                      const StagedCounts& counts) {
   std::vector<AxisSaving> result;
-  for (const Axis& axis : plan.mesh.axes()) {
+  for (const Axis& axis : plan.mesh.all_axes()) {
     AxisSaving saving{axis.name, axis.size, 0, 0};
     if (axis.size > 1 && axis.name == counts.axis) {
       add_pipeline(plan, counts, saving);
@@ -568,12 +666,19 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
       for (AxisNames& axes : without.spec.dims) {
         used = std::erase(axes, axis.name) > 0 || used;
       }
+      if (without.dealt && without.dealt->axis == axis.name) {
+        without.dealt.reset();
+        used = true;
+      }
       if (!used || axis.size == 1) continue;
       saving.sharded_tensors += counts.all[i];
       measure(without, plan.mesh, plan.on_indivisible);
+      const auto bytes_of = [&](const Placement& p) {
+        return static_cast<Int128>(most_held(p.dealt, counts.most_of(i))) *
+               p.bytes_per_device;
+      };
       saving.saved_per_device +=
-          static_cast<Int128>(counts.most_of(i)) *
-          (without.bytes_per_device - plan.placements[i].bytes_per_device);
+          bytes_of(without) - bytes_of(plan.placements[i]);
     }
     result.push_back(std::move(saving));
   }
@@ -606,12 +711,14 @@ std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
     sums.elements += c.count * placement.type.elements();
     sums.bytes += c.count * placement.type.bytes();
     if (stages == nullptr || names_axis(placement.spec, stages->axis)) {
-      sums.bytes_per_device += c.count * placement.bytes_per_device;
+      sums.bytes_per_device +=
+          most_held(placement.dealt, c.count) * placement.bytes_per_device;
       continue;
     }
     std::vector<int64_t>& held = of_stage[entry->second];
     for (size_t stage = 0; stage < held.size(); ++stage) {
-      held[stage] += counts.of_stage[stage][i] * placement.bytes_per_device;
+      held[stage] += most_held(placement.dealt, counts.of_stage[stage][i]) *
+                     placement.bytes_per_device;
     }
   }
   for (size_t i = 0; stages != nullptr && i < groups.size(); ++i) {

@@ -34,15 +34,35 @@ using Breakpoints = std::map<AxisName, std::set<int64_t>>;
 bool add_breakpoints(const Mesh& mesh, const Shape& shape,
                      const PartitionSpec& spec, Breakpoints& breakpoints);
 
+// Adds those of experts that are dealt out, where ranks hold different numbers
+// of them; false when all hold as many, or where nothing is dealt out.
+bool add_breakpoints(const std::optional<Dealt>& dealt,
+                     Breakpoints& breakpoints);
+// How many of `count` such parameters a device at these coordinates holds.
+int64_t held_at(const std::optional<Dealt>& dealt, const Mesh& mesh,
+                int64_t count, const std::vector<int64_t>& coordinates);
+// Those of a device that holds the most.
+int64_t most_held(const std::optional<Dealt>& dealt, int64_t count);
+
+// The mesh along whose own axes devices are told apart: the mesh itself or,
+// where axes of its views have breakpoints, the one of their sub-axes
+// (core/views.h). Breakpoints of an axis that consists of several sub-axes
+// become all coordinates of these. Empty where there are no sub-axes.
+std::optional<Mesh> grid_of(const Mesh& mesh, Breakpoints& breakpoints);
+
 // Devices between the breakpoints of every axis.
 struct CoordinateClass {
-  std::vector<int64_t> coordinates;  // of the first of them
+  std::vector<int64_t>
+      coordinates;  // of the first of them, per axis of the mesh
   int64_t devices = 1;
 };
 
 // The class of device 0 comes first. Empty when there are more than `most`.
+// REQUIRES, here and of ClassSums: `grid` and `breakpoints` are those of
+// grid_of(`mesh`).
 std::optional<std::vector<CoordinateClass>> coordinate_classes(
-    const Mesh& mesh, const Breakpoints& breakpoints, int64_t most);
+    const Mesh& mesh, const Mesh& grid, const Breakpoints& breakpoints,
+    int64_t most);
 
 // Sums over the classes of coordinate_classes(), in its order.
 //
@@ -56,16 +76,16 @@ class ClassSums {
   struct Box {
     std::vector<size_t> begin;
     std::vector<size_t> end;
-    std::vector<int64_t> coordinates;  // of its first device
+    std::vector<int64_t> coordinates;  // of its first device, as above
     int64_t devices = 1;
   };
 
   // `all` are the breakpoints that the classes were made of.
-  ClassSums(const Mesh& mesh, const Breakpoints& all);
+  ClassSums(const Mesh& mesh, const Mesh& grid, const Breakpoints& all);
 
   size_t classes() const { return classes_; }
   // Calls on_box(box) for each box between the breakpoints `own`, which are
-  // among `all`.
+  // among those that `all` was made of.
   void each_box(const Breakpoints& own,
                 const std::function<void(const Box&)>& on_box) const;
   // `sums` has an element for each class, zero at first.
@@ -73,7 +93,11 @@ class ClassSums {
   void finish(std::vector<Int128>& sums) const;
 
  private:
+  // Fills the coordinates of a box, whose first device has these on the grid.
+  void locate(const std::vector<int64_t>& on_grid, Box& box) const;
+
   const Mesh& mesh_;
+  const Mesh& grid_;
   std::vector<std::vector<int64_t>> starts_;  // of the runs of each axis
   std::vector<size_t> strides_;
   size_t classes_ = 1;

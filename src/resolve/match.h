@@ -21,6 +21,7 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/rules.h"
+#include "resolve/dealing.h"
 #include "resolve/name_groups.h"
 
 namespace shardplan {
@@ -84,6 +85,8 @@ struct RuleUse {
 struct Matches {
   std::vector<int32_t> winner;  // per parameter, 0-based; -1: no rule found
   std::vector<RuleUse> rules;
+  // Per parameter; empty where no rule deals experts out.
+  std::vector<ExpertTensor> experts = {};
 };
 
 // Which parameters may be decided: a scalar in strict mode is not. Counts in

@@ -17,6 +17,7 @@
 #include "core/fold.h"
 #include "model/tensor_name.h"
 #include "resolve/correct.h"
+#include "resolve/dealing.h"
 
 namespace shardplan {
 namespace {
@@ -86,6 +87,8 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
   result.spec = rule.spec;
   result.shipped = rule.shipped;
   result.shards_parts = rule.shards_parts;
+  result.view = rule.view;
+  result.deal = rule.deal;
   if (rule.where) {
     result.file = rule.where.file->name();
     result.line = rule.where.file->position(rule.where.begin).line;
@@ -108,6 +111,8 @@ struct Placing {
   const ResolveOptions& options;
   const UnitFacts& known;  // empty when nothing is declared
   const Vocabulary& names;
+  // Per parameter, or empty: nothing is dealt out.
+  const std::vector<ExpertTensor>& experts;
 };
 
 // The mode that the shape decides, where the rule says so.
@@ -148,9 +153,11 @@ void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
 // that cuts is found (SP206).
 void correct_as_stored(std::string_view name, const PartitionSpec& asked,
                        const Placing& how, Placement& placement) {
+  AxisNames taken;
+  if (placement.dealt) taken.push_back(placement.dealt->axis);
   const auto corrected = [&](OnIndivisible policy) {
     return correct(asked, stored_shape(placement), how.mesh, how.declared_axes,
-                   policy);
+                   policy, taken);
   };
   const OnIndivisible policy = how.options.on_indivisible;
   CorrectedSpec result = corrected(policy);
@@ -175,14 +182,42 @@ void correct_as_stored(std::string_view name, const PartitionSpec& asked,
             std::back_inserter(placement.corrections));
 }
 
+// Fills `dealt` as the rule has it, or the correction that says why not.
+void deal_out(const Rule& rule, const ExpertTensor& tensor, const Placing& how,
+              Placement& placement) {
+  const PartitionSpec meant = how.names.of({{{rule.deal}}}, 1, {}).spec;
+  const AxisNames axes = axes_in(meant);
+  const auto refuse = [&](Code code, std::string reason) {
+    placement.corrections.push_back({0, code, axes, std::move(reason)});
+  };
+  for (const AxisName& axis : axes) {
+    if (how.mesh.find(axis)) continue;
+    if (contains(how.declared_axes, axis)) return;
+    return refuse(Code::UnknownAxis, "axis `" + axis + "` is unknown");
+  }
+  if (axes.size() != 1) {
+    return refuse(Code::NotDealt, "experts are dealt out over one axis, not " +
+                                      std::to_string(axes.size()));
+  }
+  if (tensor.expert < 0) {
+    return refuse(Code::NotDealt,
+                  "its name has no number of an expert, so that the rank that "
+                  "holds it is unknown");
+  }
+  placement.dealt = dealt_over(tensor, how.mesh, axes.front());
+}
+
 Placement place(std::string_view name, const TensorType& type, int rule,
-                const AxisLabels* labels, const Placing& how) {
+                const AxisLabels* labels, const ExpertTensor& tensor,
+                const Placing& how) {
   Placement placement;
   placement.type = type;
   placement.rule = rule;
   if (rule > 0) {
-    ask(&how.rules.rules[static_cast<size_t>(rule) - 1], nullptr, how,
-        placement);
+    const Rule& of = how.rules.rules[static_cast<size_t>(rule) - 1];
+    ask(&of, nullptr, how, placement);
+    const bool small = is_small(type.shape, how.options);
+    if (!of.deal.empty() && !small) deal_out(of, tensor, how, placement);
   } else if (labels != nullptr) {
     ask(nullptr, labels, how, placement);
   }
@@ -246,6 +281,7 @@ class Placer {
                                               : manifest.type_number(parameter);
     const uint64_t key = (uint64_t{kind} << 32U) | static_cast<uint32_t>(rule);
     const AxisLabels* labels = deciding_labels(manifest, parameter, rule, how_);
+    if (deals(rule)) return placed(manifest, parameter, rule, labels, plan);
     if (labels == nullptr) {
       const auto known = known_.find(key);
       if (known != known_.end()) return known->second;
@@ -264,6 +300,15 @@ class Placer {
   }
 
  private:
+  // Placements of what is dealt out differ from expert to expert.
+  bool deals(int rule) const {
+    return rule > 0 &&
+           !how_.rules.rules[static_cast<size_t>(rule) - 1].deal.empty();
+  }
+  // What tells such placements apart: whether it is dealt out at all, over how
+  // many experts, and to which rank where these are not alike.
+  using DealtKey = std::tuple<bool, int64_t, int64_t>;
+
   // Labels by what they say; they lie in the manifest.
   using LabelledKey = std::pair<uint64_t, const AxisLabels*>;
   struct ByLabels {
@@ -277,13 +322,19 @@ class Placer {
   std::optional<uint32_t> placed(const Manifest& manifest, size_t parameter,
                                  int rule, const AxisLabels* labels,
                                  Plan& plan) {
-    Placement placement = place(manifest.name(parameter),
-                                manifest.type(parameter), rule, labels, how_);
+    static const ExpertTensor kNone;
+    const ExpertTensor& expert =
+        how_.experts.empty() ? kNone : how_.experts[parameter];
+    Placement placement =
+        place(manifest.name(parameter), manifest.type(parameter), rule, labels,
+              expert, how_);
     if (!fits(placement)) return std::nullopt;
+    const auto& dealt = placement.dealt;
     const auto next = static_cast<uint32_t>(plan.placements.size());
     const auto [entry, is_new] = distinct_.try_emplace(
         {manifest.type_number(parameter), rule, placement.stored_dims,
-         labels == nullptr ? std::nullopt : std::optional(*labels)},
+         labels == nullptr ? std::nullopt : std::optional(*labels),
+         dealt ? DealtKey(true, dealt->experts, dealt->rank) : DealtKey()},
         next);
     if (is_new) {
       measure(placement, how_.mesh, how_.options.on_indivisible);
@@ -297,7 +348,7 @@ class Placer {
   std::unordered_map<uint64_t, uint32_t> known_;
   std::map<LabelledKey, uint32_t, ByLabels> labelled_;
   std::map<std::tuple<uint32_t, int, std::vector<StoredDim>,
-                      std::optional<AxisLabels>>,
+                      std::optional<AxisLabels>, DealtKey>,
            uint32_t>
       distinct_;
 };
@@ -318,7 +369,10 @@ AxisNames axes_in_specs(const Plan& plan) {
       }
     }
   };
-  for (const PlanRule& rule : plan.rules) add(rule.spec);
+  for (const PlanRule& rule : plan.rules) {
+    add(rule.spec);
+    if (!rule.deal.empty()) add({{{rule.deal}}});
+  }
   for (const Placement& placement : plan.placements) {
     if (placement.requested) add(placement.asked());
   }
@@ -339,7 +393,14 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
       Matcher::compile(rules, manifest.names_are_plain(), diags);
   if (!matcher || !activations_compile(rules, diags)) return std::nullopt;
   auto found = matcher->find_sets(manifest, options.jobs);
-  if (found) return found;
+  if (found) {
+    for (std::vector<int>& set : found->sets) {
+      std::erase_if(set, [&](int rule) {
+        return rules.rules[static_cast<size_t>(rule)].inactive;
+      });
+    }
+    return found;
+  }
   return diags
       .error(Code::UnsupportedPattern, rules.rules.front().where,
              "these rules take too long to be searched for in the names")
@@ -352,9 +413,13 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
 
 Matches matches_of(const FoundSets& found, const Manifest& manifest,
                    const RuleSet& rules, const ResolveOptions& options) {
-  return matches_of(found, rules.rules.size(), [&](size_t i) {
+  Matches matches = matches_of(found, rules.rules.size(), [&](size_t i) {
     return !options.strict || !manifest.type(i).shape.empty();
   });
+  if (deals_experts(rules)) {
+    matches.experts = expert_tensors(manifest, found.of);
+  }
+  return matches;
 }
 
 std::optional<Matches> match_rules(const Manifest& manifest,
@@ -431,7 +496,8 @@ static std::optional<Plan> plan_by(const Manifest& manifest,
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const AxisNames declared_axes = plan.declared_axes;
-  const Placing how{rules, declared_axes, mesh, options, known, names};
+  const Placing how{rules, declared_axes, mesh,           options,
+                    known, names,         matches.experts};
   Placer placer(how, options.declarations.any() ? &folding : nullptr);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -512,6 +578,10 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
     if (placement.requested && !is_small_on(placement)) {
       rule.spec = placement.asked();
     }
+    if (placement.rule > 0) {
+      const auto by = static_cast<size_t>(placement.rule) - 1;
+      rule.deal = saved.rules[by].deal;
+    }
   }
   return rules;
 }
@@ -554,8 +624,14 @@ std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
   how.declarations = saved.declarations;
   how.auto_unmatched = options.auto_unmatched;
   how.parity = options.parity;
-  auto plan = resolve(manifest, rules_of(saved, options.declared_axes),
-                      matches_of(saved), mesh, how, diags);
+  const RuleSet rules = rules_of(saved, options.declared_axes);
+  Matches matches = matches_of(saved);
+  if (!options.experts.empty()) {
+    matches.experts.assign(options.experts.begin(), options.experts.end());
+  } else if (deals_experts(rules)) {
+    matches.experts = expert_tensors(manifest, saved.placement_of);
+  }
+  auto plan = resolve(manifest, rules, matches, mesh, how, diags);
   if (!plan) return std::nullopt;
   for (Placement& placement : plan->placements) {
     if (placement.rule == 0) continue;

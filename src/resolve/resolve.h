@@ -102,6 +102,9 @@ struct ConvertOptions {
   AxisNames declared_axes;
   bool auto_unmatched = false;  // see ResolveOptions
   bool parity = false;          // likewise
+  // Of a part of a model, in whose names siblings are missing: what
+  // expert_tensors says of its parameters. Empty: they are all there.
+  std::span<const ExpertTensor> experts = {};
 };
 
 // `saved` places the parameters of `manifest`, in its order. Policy, strictness

@@ -17,15 +17,16 @@ constexpr int64_t kMostFactor = 8;
 // Parameters that are placed anew on all meshes of a kind together.
 constexpr int64_t kMostPlaced = 4'000'000;
 
-Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
-                int64_t factor) {
+// Empty where the views of the mesh do not suit the sizes.
+std::optional<Mesh> with_sizes(const Mesh& mesh, const AxisName& more,
+                               const AxisName& fewer, int64_t factor) {
   std::vector<Axis> axes = mesh.axes();
   for (Axis& axis : axes) {
     if (axis.name == more) axis.size *= factor;
     if (axis.name == fewer) axis.size /= factor;
   }
   if (!mesh.find(more)) axes.push_back({more, factor});
-  return Mesh(std::move(axes));
+  return with_axes(mesh, std::move(axes));
 }
 
 // Whether a spec of the rules names it, or a dimension's name stands for it.
@@ -68,12 +69,14 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     }
   }
   std::vector<OtherMesh> meshes;
-  const auto add = [&](bool more_devices, int64_t factor, Mesh other) {
+  const auto add = [&](bool more_devices, int64_t factor,
+                       std::optional<Mesh> other) {
+    if (!other) return;
     const auto of_kind =
         std::ranges::count(meshes, more_devices, &OtherMesh::more_devices);
-    const bool adds = other.axes().size() > mesh.axes().size();
+    const bool adds = other->axes().size() > mesh.axes().size();
     if (of_kind < most)
-      meshes.push_back({more_devices, factor, std::move(other), adds});
+      meshes.push_back({more_devices, factor, *std::move(other), adds});
   };
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
     for (const AxisName& to : targets) {

@@ -37,12 +37,13 @@ struct PlanRequest {
   // other side of a change. Whoever has read all of them checks the answers.
   bool state_rules_ask = false;
   bool other_side_asks = false;
-  SourcePtr pattern;                   // --pattern, as text named "--pattern"
+  SourcePtr pattern;  // --pattern, as text named "--pattern"
   // As the originals did it: how --pattern is split, axes that the mesh lacks.
   bool parity = false;                                      // --parity
   RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
   SourcePtr mesh;                         // --mesh, as text named "--mesh"
+  std::vector<SourcePtr> views;           // --view, each as text named "--view"
   std::optional<NamedTopology> topology;  // --topology
   // --devices and --slices, or what the topology says of them.
   std::optional<int64_t> devices;

@@ -359,7 +359,7 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
     return Made{*std::move(plan), *std::move(slices)};
   }
   auto mesh = written_mesh(request.mesh, request, request.devices, diags);
-  if (!mesh) return std::nullopt;
+  if (!mesh || !add_views(request, {}, mesh->mesh, diags)) return std::nullopt;
   auto converted = convert_plan(
       manifest, *plan, mesh->mesh,
       {request.axes, request.unmatched == Unmatched::Auto, request.parity},
@@ -402,7 +402,10 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   if (!rules) return std::nullopt;
   declare_axes(request, *rules);
   auto mesh = read_mesh(request, *rules, inputs.model.manifest, diags);
-  if (!mesh) return std::nullopt;
+  if (!mesh || !add_views(request, *rules, mesh->mesh, diags)) {
+    return std::nullopt;
+  }
+  settle_views(*rules, mesh->mesh);
   const Manifest& manifest = inputs.model.manifest;
   const ResolveOptions how = resolve_options(request, host);
   auto found = find_rules(manifest, *rules, how, diags);
@@ -599,6 +602,27 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                         : parse_mesh_text(*text, diags);
   if (!axes) return std::nullopt;
   return made_mesh(*axes, {}, devices, request, whole(*text), diags);
+}
+
+bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
+               Diagnostics& diags) {
+  std::vector<ViewRequest> views;
+  for (const SourcePtr& text : request.views) {
+    diags.keep(text);
+    auto view = parse_view_text(*text, diags);
+    if (!view) return false;
+    views.push_back(*std::move(view));
+  }
+  const std::vector<std::string> asked = all_names(views);
+  for (const ViewRequest& view : rules.views) {
+    if (!contains(asked, view.name)) views.push_back(view);
+  }
+  for (const ViewRequest& view : views) {
+    auto with_view = add_view(mesh, view, diags);
+    if (!with_view) return false;
+    mesh = *std::move(with_view);
+  }
+  return true;
 }
 
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,

@@ -117,6 +117,11 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                                        std::optional<int64_t> devices,
                                        Diagnostics& diags);
 
+// Adds the views that are asked for, and those of the rules that have other
+// names.
+bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
+               Diagnostics& diags);
+
 // REQUIRES: the rules have a mesh.
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
                                         const PlanRequest& request,

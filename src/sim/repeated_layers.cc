@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
-#include "core/layers.h"
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"

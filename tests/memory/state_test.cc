@@ -384,12 +384,13 @@ void check_by_class(const Manifest& manifest, const Plan& plan,
   for (size_t stage = 1; stage < counts.size(); ++stage) {
     breakpoints[stages].insert(static_cast<int64_t>(stage));
   }
-  const auto classes = coordinate_classes(plan.mesh, breakpoints, 1 << 20);
+  const auto classes =
+      coordinate_classes(plan.mesh, plan.mesh, breakpoints, 1 << 20);
   REQUIRE(classes);
   CHECK(classes->size() > 1);
   const HeldByClass at_once =
       held_by_class(held, plan.mesh, options, on,
-                    ClassSums(plan.mesh, breakpoints), *classes);
+                    ClassSums(plan.mesh, plan.mesh, breakpoints), *classes);
   std::vector<Int128> of_sum(held.sums.size());
   for (size_t c = 0; c < classes->size(); ++c) {
     const CoordinateClass& place = (*classes)[c];

@@ -35,8 +35,8 @@ TEST_CASE("only coordinates at which a shard changes are breakpoints") {
 TEST_CASE("too many classes are refused before they are made") {
   const Mesh devices = mesh("fsdp=4,tp=2");
   const Breakpoints breakpoints = {{"fsdp", {1, 2, 3}}, {"tp", {1}}};
-  CHECK(coordinate_classes(devices, breakpoints, 8)->size() == 8);
-  CHECK_FALSE(coordinate_classes(devices, breakpoints, 7));
+  CHECK(coordinate_classes(devices, devices, breakpoints, 8)->size() == 8);
+  CHECK_FALSE(coordinate_classes(devices, devices, breakpoints, 7));
 }
 
 TEST_CASE("classes store what devices one by one store") {
@@ -62,10 +62,11 @@ TEST_CASE("classes store what devices one by one store") {
       ++one_by_one[bytes_at(devices.coordinates(d))];
     }
     std::map<std::vector<int64_t>, int64_t> by_class;
-    const auto classes = coordinate_classes(devices, breakpoints, 1 << 20);
+    const auto classes =
+        coordinate_classes(devices, devices, breakpoints, 1 << 20);
     ENSURE(classes.has_value());
     // The same added to boxes of classes, tensor by tensor.
-    const ClassSums sums(devices, breakpoints);
+    const ClassSums sums(devices, devices, breakpoints);
     ENSURE(sums.classes() == classes->size());
     std::vector<Int128> in_boxes(classes->size());
     Int128 on_devices = 0;

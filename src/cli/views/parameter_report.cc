@@ -77,12 +77,12 @@ const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
 }
 
 // Axes larger than 1 that no dimension names: along them all hold the same.
-AxisNames repeating_axes(const Mesh& mesh, const PartitionSpec& spec) {
+AxisNames repeating_axes(const Mesh& mesh, const Placement& placement) {
   AxisNames axes;
-  for (const Axis& axis : mesh.axes()) {
-    const bool used = std::ranges::any_of(
-        spec.dims,
-        [&](const AxisNames& names) { return contains(names, axis.name); });
+  const AxisNames named = axes_in(placement.spec);
+  for (const Axis& axis : mesh.axes_of(placement.view)) {
+    const bool used = contains(named, axis.name) ||
+                      (placement.dealt && placement.dealt->axis == axis.name);
     if (axis.size > 1 && !used) axes.push_back(axis.name);
   }
   return axes;
@@ -112,25 +112,40 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
       rows_of(std::move(rows))};
 }
 
-Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
-  return {"shards",
-          "",
-          {left("device"), left("coordinates"), left("begin"), left("end"),
-           left("padding")},
-          [&p, &mesh, policy](const RowSink& sink) {
-            for (int64_t device = 0; device < mesh.devices(); ++device) {
-              HeldSlice held = held_slice(p, mesh, policy, device);
-              Numbers begin;
-              Numbers end;
-              for (const Slice& slice : held.slices) {
-                begin.values.push_back(slice.begin);
-                end.values.push_back(slice.end);
-              }
-              sink(Row{Count{device}, Numbers{std::move(held.coordinates)},
-                       begin, end, Numbers{std::move(held.padding)}});
-            }
-          },
-          Audience::Programs};
+// Along the axes of the view that the placement is of.
+std::vector<int64_t> coordinates_in_view(const Placement& p, const Mesh& mesh,
+                                         int64_t device) {
+  std::vector<int64_t> result;
+  const std::vector<int64_t> all = mesh.coordinates(device);
+  for (const Axis& axis : mesh.axes_of(p.view)) {
+    result.push_back(all[*mesh.find(axis.name)]);
+  }
+  return result;
+}
+
+// `rank`: where the parameter is dealt out, its rank.
+Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy,
+                   int64_t rank) {
+  return {
+      "shards",
+      "",
+      {left("device"), left("coordinates"), left("begin"), left("end"),
+       left("padding")},
+      [&p, &mesh, policy, rank](const RowSink& sink) {
+        for (int64_t device = 0; device < mesh.devices(); ++device) {
+          if (!is_held(p, mesh, rank, device)) continue;
+          HeldSlice held = held_slice(p, mesh, policy, device);
+          Numbers begin;
+          Numbers end;
+          for (const Slice& slice : held.slices) {
+            begin.values.push_back(slice.begin);
+            end.values.push_back(slice.end);
+          }
+          sink(Row{Count{device}, Numbers{coordinates_in_view(p, mesh, device)},
+                   begin, end, Numbers{std::move(held.padding)}});
+        }
+      },
+      Audience::Programs};
 }
 
 // What is rows and what is columns in the drawing.
@@ -147,7 +162,7 @@ std::string drawn_text(const DeviceSlices& map) {
 std::vector<std::string> notes_of_parameter(const Placement& p,
                                             const Plan& plan) {
   std::vector<std::string> notes;
-  const AxisNames repeating = repeating_axes(plan.mesh, p.spec);
+  const AxisNames repeating = repeating_axes(plan.mesh, p);
   if (!repeating.empty()) {
     const std::string axes = joined(texts_of(repeating), ", ");
     notes.push_back("every shard is on " + plural(p.replicas, "device") +
@@ -179,23 +194,28 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   }
   const Placement& p = session.plan.of(*parameter);
   const OnIndivisible policy = session.plan.on_indivisible;
-  auto map =
-      std::make_shared<const DeviceSlices>(device_slices(p, mesh, policy));
   const std::string title(session.model.manifest.name(*parameter));
+  const int64_t rank = p.dealt ? rank_of(*p.dealt, title) : 0;
+  auto map = std::make_shared<const DeviceSlices>(
+      device_slices(p, mesh, policy, rank));
 
   Report report;
   report.command = "inspect";
   report.diagnostics = &context.diags;
-  report.summary = {{"parameter", title},
-                    {"dtype", std::string(dtype_name(p.type.dtype))},
-                    {"shape", Dims{p.type.shape}},
-                    {"spec", p.spec},
-                    {"local_shape", Dims{p.local_shape}},
-                    {"bytes_per_device", ByteSize{p.bytes_per_device}},
-                    {"shards", Count{p.shards}},
-                    {"replicas", Count{p.replicas}},
-                    {"devices", Count{mesh.devices()}},
-                    {"mesh", MeshCell{mesh}}};
+  report.summary = {
+      {"parameter", title},
+      {"dtype", std::string(dtype_name(p.type.dtype))},
+      {"shape", Dims{p.type.shape}},
+      {"spec", p.spec},
+      {"local_shape", Dims{p.local_shape}},
+      {"bytes_per_device", ByteSize{p.bytes_per_device}},
+      {"shards", Count{p.shards}},
+      {"replicas", Count{p.replicas}},
+      {"devices", Count{mesh.devices()}},
+      {"mesh", MeshCell{mesh}},
+      {"views", ViewsCell{mesh.views()}},
+      {"view", p.view.empty() ? Cell() : Cell(p.view)},
+      {"dealt", p.dealt ? Cell(DealtCell{p.dealt->axis, rank}) : Cell()}};
   report.headline = {title + "  " + type_text(p.type) + "  " +
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
                          ": " + plural(mesh.devices(), "device"),
@@ -205,7 +225,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
     return draw_shards(*map, style.width, expand);
   };
   report.tables = {dimensions_table(p, mesh, policy),
-                   shards_table(p, mesh, policy)};
+                   shards_table(p, mesh, policy, rank)};
   report.closing = notes_of_parameter(p, session.plan);
   add_topology(context, report);
   return report;

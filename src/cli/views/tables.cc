@@ -10,6 +10,7 @@
 #include "base/words.h"
 #include "cli/options.h"
 #include "gate/changes.h"
+#include "model/tensor_name.h"
 
 namespace shardplan::cli {
 namespace {
@@ -20,8 +21,8 @@ Cell spec_cell(const std::optional<PartitionSpec>& spec) {
 }
 
 // The cells of a placements row; the parameter's name goes in front.
-Row placement_row(const Session& session, const Placement& p,
-                  int64_t replicas) {
+Row placement_row(const Session& session, const Placement& p, int64_t replicas,
+                  int64_t rank) {
   const PlanRule* rule = rule_of(session, p);
   return {std::string(),
           std::string(dtype_name(p.type.dtype)),
@@ -33,7 +34,29 @@ Row placement_row(const Session& session, const Placement& p,
           Dims{p.local_shape},
           ByteSize{p.bytes_per_device},
           Count{p.shards},
-          Count{replicas}};
+          Count{replicas},
+          p.view.empty() ? Cell() : Cell(p.view),
+          p.dealt ? Cell(DealtCell{p.dealt->axis, rank}) : Cell()};
+}
+
+}  // namespace
+
+int64_t rank_of(const Dealt& dealt, std::string_view name) {
+  if (dealt.rank >= 0) return dealt.rank;
+  return rank_of_expert(dealt, expert_name(name).number.value_or(0));
+}
+
+namespace {
+
+// Placements that are dealt out have a row for each rank.
+std::vector<size_t> first_rows(const Plan& plan) {
+  std::vector<size_t> first = {0};
+  for (const Placement& p : plan.placements) {
+    const bool varies = p.dealt && p.dealt->rank < 0;
+    first.push_back(first.back() +
+                    (varies ? static_cast<size_t>(p.dealt->size) : 1));
+  }
+  return first;
 }
 
 // On how many stages of a pipeline a parameter may be: 0 stands for all, which
@@ -59,8 +82,9 @@ Row folded_row(std::string name, const Placement& p, int64_t count) {
   return {std::move(name),
           count_mark(count),
           Dims{p.type.shape},
-          spec_text(p.spec) + (p.corrections.empty() ? "" : " ~"),
-          ByteSize{p.bytes_per_device * count},
+          spec_text(p.spec) + (p.dealt ? " dealt over " + p.dealt->axis : "") +
+              (p.corrections.empty() ? "" : " ~"),
+          ByteSize{p.bytes_per_device * most_held(p.dealt, count)},
           p.rule == 0 ? Cell(std::string(p.requested ? "axes" : "none"))
                       : Cell(Count{p.rule})};
 }
@@ -81,6 +105,11 @@ std::string correction_phrase(Code code, int64_t count) {
              " an unknown axis";
     case Code::RepeatedAxis:
       return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
+    case Code::MixedViews:
+      return dimensions + (count == 1 ? " names" : " name") +
+             " an axis of another view";
+    case Code::NotDealt:
+      return plural(count, "parameter") + " cannot be dealt out";
     case Code::SpecLongerThanRank:
       return plural(count, "dimension") + " of specs" + is + "beyond the rank";
     case Code::RepeatedLogicalAxis:
@@ -119,6 +148,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
       {"total_bytes", ByteSize{manifest.total_bytes()}},
       {"devices", Count{session.plan.mesh.devices()}},
       {"mesh", MeshCell{session.plan.mesh}},
+      {"views", ViewsCell{session.plan.mesh.views()}},
       {"memory_per_device", MemoryRange{memory.max, memory.min, memory.mean}},
       {"balance_score", Ratio{balance.balance_score}},
       {"efficiency", Ratio{balance.efficiency}},
@@ -144,12 +174,13 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
 }
 
 Table placements_table(const Session& session) {
-  Table table = {"placements",
-                 "Placements",
-                 {left("parameter"), left("dtype"), left("shape"), left("rule"),
-                  left("pattern"), left("requested"), left("spec"),
-                  left("local_shape"), left("bytes_per_device", "per device"),
-                  left("shards"), left("replicas")}};
+  Table table = {
+      "placements",
+      "Placements",
+      {left("parameter"), left("dtype"), left("shape"), left("rule"),
+       left("pattern"), left("requested"), left("spec"), left("local_shape"),
+       left("bytes_per_device", "per device"), left("shards"), left("replicas"),
+       left("view"), left("dealt")}};
   table.audience = Audience::Programs;
   NamedRows named;
   named.rests = [&session] {
@@ -157,19 +188,28 @@ Table placements_table(const Session& session) {
     std::vector<Row> rows;
     for (size_t on = 0; on < (stages == nullptr ? 1 : kStagesOfParameter);
          ++on) {
-      for (const Placement& placement : session.plan.placements) {
-        rows.push_back(placement_row(session, placement,
-                                     replicas_on(stages, placement, on)));
+      for (const Placement& p : session.plan.placements) {
+        const bool varies = p.dealt && p.dealt->rank < 0;
+        for (int64_t rank = 0; rank < (varies ? p.dealt->size : 1); ++rank) {
+          rows.push_back(
+              placement_row(session, p, replicas_on(stages, p, on),
+                            !p.dealt || varies ? rank : p.dealt->rank));
+        }
       }
     }
     return rows;
   };
   named.each = [&session](const NamedRows::Sink& sink) {
     const ParameterStages* stages = session.lint_how.stages.get();
+    const std::vector<size_t> first = first_rows(session.plan);
     for (size_t i = 0; i < session.model.manifest.size(); ++i) {
-      sink(session.model.manifest.name(i),
-           session.plan.placement_of[i] +
-               stages_of(stages, i) * session.plan.placements.size());
+      const std::string_view name = session.model.manifest.name(i);
+      const uint32_t number = session.plan.placement_of[i];
+      const auto& dealt = session.plan.placements[number].dealt;
+      const bool varies = dealt && dealt->rank < 0;
+      const int64_t rank = varies ? rank_of(*dealt, name) : 0;
+      sink(name, first[number] + static_cast<size_t>(rank) +
+                     stages_of(stages, i) * first.back());
     }
   };
   table.rows = rows_of_named(named);
@@ -265,6 +305,9 @@ std::string headline_of(const Session& session, bool exact) {
   std::string mesh;
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
+  }
+  for (const MeshView& view : session.plan.mesh.views()) {
+    mesh += ", " + view.name + " " + axes_text(view.axes);
   }
   return manifest.title + ": " + plural(std::ssize(manifest), "parameter") +
          ", " + size_text(manifest.total_bytes(), exact) + "    mesh" + mesh +

@@ -22,6 +22,8 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
 
 // One row per parameter, for programs.
 Table placements_table(const Session& session);
+// The rank that an expert of this name is dealt to.
+int64_t rank_of(const Dealt& dealt, std::string_view name);
 // One row per correction of a parameter, for programs.
 Table corrections_table(const Session& session);
 // One row per rule, for programs.

@@ -3,9 +3,11 @@
 //
 //   axes: [dp, fsdp, tp, sp]
 //   mesh: {fsdp: 8, tp: 4}
+//   views: {experts: {ep: 8, edp: 4}}
 //   rules:
 //     - ["embed_tokens/embedding", [tp, [fsdp, sp]]]
 //     - {pattern: "norm", spec: []}
+//     - {pattern: "experts.\\d+", view: experts, deal: ep, spec: [null, edp]}
 //   logical_axis_rules: [[embed, fsdp], [mlp, tp]]
 //   labels: architecture
 //   partition_axis: {head_axis: tp}
@@ -32,10 +34,11 @@
 namespace shardplan {
 namespace {
 
-const std::array<std::string, 8>& known_keys() {
-  static const std::array<std::string, 8> kKeys = {
+const std::array<std::string, 9>& known_keys() {
+  static const std::array<std::string, 9> kKeys = {
       "axes",           "mesh",        "rules",  "logical_axis_rules",
       "partition_axis", "activations", "labels", "run_as",
+      "views",
   };
   return kKeys;
 }
@@ -106,6 +109,28 @@ bool read_run_as(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return false;
 }
 
+bool read_views(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!require(node, NodeKind::Map, "views", diags)) return false;
+  bool good = true;
+  for (size_t i = 0; i < node.size(); ++i) {
+    const std::string name(node.key(i));
+    if (!is_axis_name(name)) {
+      diags
+          .error(Code::InvalidMesh, node.key_span(i),
+                 in_backticks(name) + " is not the name of a view")
+          .help("write `views: {experts: {ep: 8, edp: 4}}`");
+      good = false;
+      continue;
+    }
+    auto axes = read_mesh_node(node.item(i), diags);
+    good = good && axes;
+    if (!axes) continue;
+    rules.views.push_back(
+        {name, *std::move(axes), node.item(i).span(), node.key_span(i)});
+  }
+  return good;
+}
+
 bool read_entry(const Node& map, size_t index, RuleSet& rules,
                 Diagnostics& diags) {
   const std::string_view key = map.key(index);
@@ -121,6 +146,7 @@ bool read_entry(const Node& map, size_t index, RuleSet& rules,
   if (key == "labels") return read_labels_of(value, rules, diags);
   if (key == "partition_axis") return read_partition_axis(value, rules, diags);
   if (key == "axes") return read_declared_axes(value, rules, diags);
+  if (key == "views") return read_views(value, rules, diags);
   if (key == "mesh") {
     auto axes = read_mesh_node(value, diags);
     if (axes && !rules.mesh) {
@@ -227,21 +253,28 @@ class Writer {
   }
 
   void mesh(const Mesh& mesh) {
-    std::string line;
-    for (const Axis& axis : mesh.axes()) {
-      line += (line.empty() ? "{" : ", ") + how_.word(axis.name) + ": " +
-              std::to_string(axis.size);
-    }
-    sections_.push_back({"mesh", line + "}", {}});
+    sections_.push_back({"mesh", sizes(mesh.axes()), {}});
   }
 
-  // `[pattern, spec]` each.
+  void views(const Mesh& mesh) {
+    if (mesh.views().empty()) return;
+    std::string line;
+    for (const MeshView& view : mesh.views()) {
+      line += (line.empty() ? "{" : ", ") + how_.word(view.name) + ": " +
+              sizes(view.axes);
+    }
+    sections_.push_back({"views", line + "}", {}});
+  }
+
+  // `[pattern, spec]` each; a map where a rule says more.
   template <typename Rules>
   void patterns(const std::string& key, const Rules& rules) {
     Section section{key, "[]", {}};
     for (const auto& rule : rules) {
-      section.items.push_back("[" + how_.text(rule.pattern) + ", " +
-                              spec(rule.spec) + "]");
+      section.items.push_back(rule.view.empty() && rule.deal.empty()
+                                  ? "[" + how_.text(rule.pattern) + ", " +
+                                        spec(rule.spec) + "]"
+                                  : rule_map(rule));
     }
     sections_.push_back(std::move(section));
   }
@@ -284,6 +317,28 @@ class Writer {
   }
 
  private:
+  std::string key(std::string_view text) const {
+    return how_.is_json ? json_string(text) : std::string(text);
+  }
+  template <typename AnyRule>
+  std::string rule_map(const AnyRule& rule) const {
+    std::string text = "{" + key("pattern") + ": " + how_.text(rule.pattern);
+    if (!rule.view.empty()) {
+      text += ", " + key("view") + ": " + how_.word(rule.view);
+    }
+    if (!rule.deal.empty()) {
+      text += ", " + key("deal") + ": " + how_.word(rule.deal);
+    }
+    return text + ", " + key("spec") + ": " + spec(rule.spec) + "}";
+  }
+  std::string sizes(const std::vector<Axis>& axes) const {
+    std::string line;
+    for (const Axis& axis : axes) {
+      line += (line.empty() ? "{" : ", ") + how_.word(axis.name) + ": " +
+              std::to_string(axis.size);
+    }
+    return line + "}";
+  }
   std::string list(const AxisNames& names) const {
     std::string text = "[";
     for (const AxisName& name : names) {
@@ -343,6 +398,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
     lines = header_lines(input, "Partition rules, as given", how.target);
     writer.axes(rules.declared_axes);
     writer.mesh(input.plan.mesh);
+    writer.views(input.plan.mesh);
     writer.labels(rules.architecture_labels);
     writer.patterns("rules", rules.rules);
     writer.logical(rules.logical_rules);
@@ -358,6 +414,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
     const ResolvedTable table = resolved_table(input);
     add_left_out(table.left_out, lines);
     writer.mesh(input.plan.mesh);
+    writer.views(input.plan.mesh);
     writer.patterns("rules", table.entries);
     note_activations(input, how.target, diags);
   }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/dealing.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "model/tensor_name.h"
+
+namespace shardplan {
+
+bool deals_experts(const RuleSet& rules) {
+  return std::ranges::any_of(rules.rules, [](const Rule& rule) {
+    return !rule.deal.empty() && !rule.inactive;
+  });
+}
+
+std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
+                                         std::span<const uint32_t> found) {
+  std::vector<ExpertTensor> result(manifest.size());
+  std::unordered_map<std::string_view, int64_t> experts;  // per layer
+  struct Siblings {
+    std::vector<uint32_t> members;
+    bool alike = true;
+  };
+  // By the name without its expert's number.
+  std::unordered_map<std::string, Siblings> siblings;
+  std::vector<std::string_view> layer_of(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::string_view name = manifest.name(i);
+    const ExpertName of = expert_name(name);
+    if (!of.number) continue;
+    const auto at = static_cast<size_t>(of.digits.data() - name.data());
+    layer_of[i] = name.substr(0, at);
+    result[i].expert = *of.number;
+    int64_t& most = experts[layer_of[i]];
+    most = std::max(most, *of.number + 1);
+    std::string key(layer_of[i]);
+    key += name.substr(at + of.digits.size());
+    Siblings& all = siblings[std::move(key)];
+    if (!all.members.empty()) {
+      const uint32_t first = all.members.front();
+      all.alike = all.alike && found[first] == found[i] &&
+                  manifest.type_number(first) == manifest.type_number(i);
+    }
+    all.members.push_back(static_cast<uint32_t>(i));
+  }
+  for (const auto& [key, all] : siblings) {
+    const int64_t of_layer = experts.at(layer_of[all.members.front()]);
+    for (const uint32_t member : all.members) {
+      result[member].experts = of_layer;
+      result[member].alike = all.alike && std::ssize(all.members) == of_layer;
+    }
+  }
+  return result;
+}
+
+Dealt dealt_over(const ExpertTensor& tensor, const Mesh& mesh,
+                 const AxisName& axis) {
+  Dealt dealt{axis, mesh.size_of(axis), tensor.experts, -1};
+  if (!tensor.alike) dealt.rank = rank_of_expert(dealt, tensor.expert);
+  return dealt;
+}
+
+}  // namespace shardplan
