@@ -156,6 +156,17 @@ const std::vector<Flag>& planning_flags() {
        "other axes for the same devices, for specs that name them: "
        "experts:ep=8,edp=4; may repeat",
        kRuled, add_view_flag, true},
+      {"expert-model-parallel-size", Takes::Text, "N", "Inputs",
+       "Megatron's degree of expert parallelism, as a view `experts`", kRuled,
+       [](auto& s, auto& o, auto& d) {
+         o.planning.expert_parallel = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"expert-tensor-parallel-size", Takes::Text, "N", "Inputs",
+       "tensor parallelism of experts in it (default that of the mesh's `tp`)",
+       kRuled,
+       [](auto& s, auto& o, auto& d) {
+         o.planning.expert_tensor_parallel = integer_of(s, 1, kMaxDevices, d);
+       }},
       {"devices", Takes::Text, "N", "Inputs",
        "number of devices, for a size of -1 or as a check", kRuled,
        [](auto& s, auto& o, auto& d) {

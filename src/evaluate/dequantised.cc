@@ -253,6 +253,7 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
       placement = Placement{};
       placement.type = model.manifest.type(i);
       placement.rule = stored.rule;
+      placement.dealt = stored.dealt;
       auto spec = spec_of(plan.mesh, stored.spec, dims, placement.type.shape);
       if (!spec) {
         return diags

@@ -38,6 +38,31 @@ bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
   return true;
 }
 
+// Experts that are dealt out are counted by layer, of which each rank has its
+// part: that holds where the state of all experts of a layer is alike.
+bool has_alike_experts(const Manifest& manifest, const Plan& plan,
+                       const StateSpecs& specs, Diagnostics& diags) {
+  const auto is_counted = [](const Placement& placement) {
+    return placement.dealt && placement.dealt->rank < 0;
+  };
+  if (std::ranges::none_of(plan.placements, is_counted)) return true;
+  const std::vector<ExpertTensor> tensors =
+      expert_tensors(manifest, specs.kind_of);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (!is_counted(plan.of(i)) || tensors[i].alike) continue;
+    diags
+        .error(Code::Usage, manifest.where(i),
+               "experts that are dealt out must have state of one kind, and " +
+                   in_backticks(manifest.name(i)) +
+                   " is trained or placed otherwise than others of its layer")
+        .help(
+            "let `--trainable`, `--optimizer-of` and `--state-rules` name all "
+            "experts of a layer or none");
+    return false;
+  }
+  return true;
+}
+
 // Kinds of leaves: as rules of their own place them, or by what is trained.
 bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
                  Diagnostics& diags) {
@@ -48,6 +73,8 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
       held.state_specs = std::make_unique<StateSpecs>(
           kinds_by_training(plan, memory.trained, memory.group_of));
       held.options.state_specs = held.state_specs.get();
+      return has_alike_experts(asked.model.manifest, plan, *held.state_specs,
+                               diags);
     }
     return true;
   }
@@ -66,7 +93,8 @@ bool place_state(const Asked& asked, const Plan& plan, HeldInput& held,
   for (const SourcePtr& source : by.rules.sources) diags.keep(source);
   held.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
   held.options.state_specs = held.state_specs.get();
-  return true;
+  return has_alike_experts(asked.model.manifest, plan, *held.state_specs,
+                           diags);
 }
 
 // Bytes of cache with which the fullest device is just full. Fragmentation

@@ -13,8 +13,6 @@
 namespace shardplan {
 namespace {
 
-// A graph of fewer experts is small as it is.
-constexpr int64_t kFewestExperts = 16;
 constexpr std::string_view kExperts = "experts";
 
 // A parameter of one expert: its name without the expert's number, which stands
@@ -50,7 +48,8 @@ struct Stack {
 }  // namespace
 
 std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
-                                              const std::vector<bool>& frozen) {
+                                              const std::vector<bool>& frozen,
+                                              int64_t fewest) {
   const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
   std::unordered_map<std::string, Stack> stacks;
   std::vector<std::string> stack_of(manifest.size());
@@ -71,7 +70,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   bool is_worth_it = false;
   for (const auto& [name, stack] : stacks) {
     if (!stack.is_alike) return std::nullopt;
-    is_worth_it = is_worth_it || std::ssize(stack.parts) >= kFewestExperts;
+    is_worth_it = is_worth_it || std::ssize(stack.parts) >= fewest;
   }
   if (!is_worth_it) return std::nullopt;
   StackedExperts result;
@@ -130,7 +129,10 @@ std::optional<Plan> stacked_plan(const StackedExperts& stacked,
       whole.type = placement.type;
       whole.type.shape.insert(whole.type.shape.begin(), experts);
       whole.spec = placement.spec;
-      whole.spec.dims.insert(whole.spec.dims.begin(), AxisNames{});
+      AxisNames over;
+      if (placement.dealt) over.push_back(placement.dealt->axis);
+      whole.spec.dims.resize(placement.type.shape.size());
+      whole.spec.dims.insert(whole.spec.dims.begin(), std::move(over));
       whole.rule = placement.rule;
       for (StoredDim dim : placement.stored_dims) {
         ++dim.dim;

@@ -29,13 +29,18 @@ struct StackedExperts {
   std::vector<int64_t> experts;   // per parameter of it; 0: it is no stack
 };
 
-// Empty where nothing is worth it, or where experts differ in more than their
-// number: from 16 alike siblings on. `frozen` is per parameter; empty: none.
-std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
-                                              const std::vector<bool>& frozen);
+// From so many alike siblings on a graph of stacks is worth it.
+inline constexpr int64_t kFewestStacked = 16;
 
-// Each stack is cut as all of its parts are, and over its experts not at all.
-// Empty where parts of one stack are placed differently.
+// Empty where no layer has `fewest` experts, or where experts differ in more
+// than their number. `frozen` is per parameter; empty: none.
+std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
+                                              const std::vector<bool>& frozen,
+                                              int64_t fewest = kFewestStacked);
+
+// Each stack is cut as all of its parts are, and over its experts by the axis
+// that these are dealt out over, if any. Empty where parts of one stack are
+// placed differently.
 std::optional<Plan> stacked_plan(const StackedExperts& stacked,
                                  const Plan& plan);
 

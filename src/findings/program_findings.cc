@@ -60,8 +60,9 @@ Int128 moved_bytes(const Program& program, ValueId parameter, Storage storage,
   return total;
 }
 
-std::string use_text(const Graph& graph, const Use& use) {
-  return served_by(graph, use.node) + " reads it as " + layout_text(use.layout);
+std::string use_text(const Program& program, ValueId value, const Use& use) {
+  return served_by(*program.graph, use.node) + " reads it as " +
+         layout_text(reported_layout(program, use.layout, value));
 }
 
 // A layout of a table or a head as that of [vocabulary, features].
@@ -122,9 +123,10 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
         .report(Code::TiedLayoutsDiffer, graph.nodes[head->node].where,
                 in_backticks(value.parameter) +
                     " is looked up in one layout and multiplied in another")
-        .fact("it is sharded as " + layout_text(program.layouts[v]))
-        .fact(use_text(graph, *table))
-        .fact(use_text(graph, *head))
+        .fact("it is sharded as " +
+              layout_text(reported_layout(program, program.layouts[v], v)))
+        .fact(use_text(program, v, *table))
+        .fact(use_text(program, v, *head))
         .fact("for that, all devices together send " + bytes_text(bytes) +
               " of it in every forward pass")
         .help(
@@ -422,7 +424,7 @@ std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
     const Key key = {folded_name(graph.values[from.value].name),
                      folded_name(served_value(program, at)),
                      label,
-                     at.axes,
+                     priced.axes,
                      at.collective,
                      at.rematerializes,
                      from.layout,
@@ -445,7 +447,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   const Span where = at.node ? graph.nodes[at.node].where : value.where;
   const std::string name = "`" + value.name + "`";
   const std::string kind(collective_name(at.collective));
-  const std::string axes = fmt::format("{}", fmt::join(at.axes, ", "));
+  const std::string axes = fmt::format(
+      "{}", fmt::join(reported_axes(program, at.axes, at.node), ", "));
   const std::string message =
       at.rematerializes
           ? name + " is gathered over " + axes + " only to be resharded for " +
@@ -461,8 +464,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
       Int128{*element_count(from.local_shape)} *
       storage_bytes(register_types(program, precision)[number]);
   finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
-               layout_text(from.layout) + ", " + bytes_text(bytes) +
-               " per device");
+               layout_text(reported_layout(program, from.layout, from.value)) +
+               ", " + bytes_text(bytes) + " per device");
   finding.fact("all devices together send " + bytes_text(reshard.moved));
   if (reshard.count > 1) {
     finding
@@ -474,7 +477,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
     const GraphNode& node = graph.nodes[at.node];
     for (const ValueId operand : node.operands) {
       if (operand == from.value) continue;
-      const Layout& other = program.layouts[operand];
+      const Layout other =
+          reported_layout(program, program.layouts[operand], operand);
       finding.fact("`" + graph.values[operand].name + "` is sharded as " +
                    layout_text(other));
     }

@@ -54,7 +54,10 @@ std::string device_text(const Mesh& mesh, int64_t device) {
   std::string text = "device " + std::to_string(device) + " (";
   const std::vector<int64_t> where = mesh.coordinates(device);
   for (size_t i = 0; i < where.size(); ++i) {
-    text += (i > 0 ? ", " : "") + mesh.axes()[i].name + " " +
+    const AxisName& axis = mesh.all_axes()[i].name;
+    // Nobody knows sub-axes by their names.
+    if (!is_axis_name(axis.text())) continue;
+    text += (text.ends_with('(') ? "" : ", ") + axis.text() + " " +
             std::to_string(where[i]);
   }
   return text + ")";
@@ -567,8 +570,8 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
   }
   for (const ValueId p : nearest_parameters(graph, at.value)) {
     finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
-                 layout_text(program.layouts[p]) + " by " +
-                 input.placed_by[p.index()]);
+                 layout_text(reported_layout(program, program.layouts[p], p)) +
+                 " by " + input.placed_by[p.index()]);
     if (const Span rule = placing_rule(input.of, p)) {
       finding.label(rule, "places `" + graph.values[p].parameter + "`");
     }

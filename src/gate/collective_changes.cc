@@ -93,6 +93,8 @@ const char* cause_words(const CollectiveUse& use) {
       return "reduces partial sums of ";
     case Cause::WeightUse:
       return "gathers before use ";
+    case Cause::Experts:
+      return "exchanges tokens with experts, ";
     case Cause::Declared:
       return "brings to the layout that is asked for ";
     case Cause::Implicit:

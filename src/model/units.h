@@ -114,14 +114,18 @@ UnitFacts unit_facts(const Manifest& manifest);
 //
 // A weight that such an axis shards is gathered over it before use (FSDP), and
 // sequences are dealt out over it. eformer's PartitionAxis calls them fsdp and
-// dp, levanter and t5x data.
+// dp, levanter and t5x data; in a view for experts they are edp and efsdp
+// (Megatron, torchtitan).
 
-inline constexpr std::array<std::string_view, 4> kGatheredAxes = {
-    "dp", "fsdp", "data", "replica"};
+inline constexpr std::array<std::string_view, 6> kGatheredAxes = {
+    "dp", "fsdp", "data", "replica", "edp", "efsdp"};
 
 inline bool is_gathered_axis(std::string_view axis) {
   return contains(kGatheredAxes, axis);
 }
+
+// Whether an axis is that of a pipeline's stages, by its usual names.
+bool is_pipeline_axis(std::string_view axis);
 
 // Axes over which devices hold copies of the model and work on other sequences
 // (data parallelism without sharding), by their usual names.

@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
+#include "base/text.h"
 #include "core/mesh.h"
+#include "model/units.h"
 
 namespace shardplan {
 
@@ -20,6 +23,42 @@ RuleReading rule_reading(const PlanRequest& request) {
     reading.axes.push_back(axis.name + "=" + std::to_string(axis.size));
   }
   return reading;
+}
+
+std::optional<ViewRequest> expert_view(const PlanRequest& request,
+                                       const Mesh& mesh, Diagnostics& diags) {
+  ViewRequest view{"experts", {}, {}, {}};
+  if (!request.expert_parallel && !request.expert_tensor_parallel) return view;
+  const int64_t ep = request.expert_parallel.value_or(1);
+  const int64_t etp =
+      request.expert_tensor_parallel.value_or(mesh.size_of("tp"));
+  int64_t devices = mesh.devices();
+  const Axis& first = mesh.axes().front();
+  const auto add = [&](const AxisName& name, int64_t size) {
+    view.axes.push_back({name, size, {}, {}, {}});
+  };
+  if (is_pipeline_axis(first.name)) {
+    add(first.name, first.size);
+    devices /= first.size;
+  }
+  const auto both = checked_mul(ep, etp);
+  if (!both || devices % *both != 0) {
+    return diags
+        .error(Code::Usage, {},
+               "expert parallelism of " + std::to_string(ep) +
+                   " and tensor parallelism of experts of " +
+                   std::to_string(etp) + " do not divide the " +
+                   plural(devices, "device") + " of a stage")
+        .fact("the mesh is " + mesh_text(mesh))
+        .help(
+            "choose `--expert-model-parallel-size` and "
+            "`--expert-tensor-parallel-size` such that their product divides "
+            "it; without the latter it is the size of `tp`");
+  }
+  add("edp", devices / *both);
+  add("ep", ep);
+  add("etp", etp);
+  return view;
 }
 
 NameReading name_reading(const PlanRequest& request) {

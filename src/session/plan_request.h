@@ -14,6 +14,7 @@
 #include "core/partition_axis.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "core/views.h"
 #include "findings/findings.h"
 #include "io/load.h"
 #include "io/topologies.h"
@@ -42,8 +43,11 @@ struct PlanRequest {
   bool parity = false;                                      // --parity
   RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
-  SourcePtr mesh;                         // --mesh, as text named "--mesh"
-  std::vector<SourcePtr> views;           // --view, each as text named "--view"
+  SourcePtr mesh;                // --mesh, as text named "--mesh"
+  std::vector<SourcePtr> views;  // --view, each as text named "--view"
+  // --expert-model-parallel-size and --expert-tensor-parallel-size
+  std::optional<int64_t> expert_parallel;
+  std::optional<int64_t> expert_tensor_parallel;
   std::optional<NamedTopology> topology;  // --topology
   // --devices and --slices, or what the topology says of them.
   std::optional<int64_t> devices;
@@ -65,6 +69,16 @@ struct PlanRequest {
   // Whether those of many findings are tried together (advise/advise.h).
   bool fixes_together = false;
 };
+
+// The view that Megatron's degrees of expert parallelism stand for: the stages
+// of the mesh, then `edp`, `ep` and `etp`, as Megatron numbers its ranks
+// (parallel_state.py: "etp-ep-edp-pp", minor to major). Experts have as much
+// tensor parallelism as the mesh's axis `tp`, where no other degree is given,
+// as there. A view without axes where no degree is given. Empty, with the
+// reason reported (SP010), where the degrees do not divide the devices of a
+// stage.
+std::optional<ViewRequest> expert_view(const PlanRequest& request,
+                                       const Mesh& mesh, Diagnostics& diags);
 
 // How rule files are read, but for what they say themselves.
 RuleReading rule_reading(const PlanRequest& request);

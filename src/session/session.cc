@@ -613,6 +613,9 @@ bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
     if (!view) return false;
     views.push_back(*std::move(view));
   }
+  auto experts = expert_view(request, mesh, diags);
+  if (!experts) return false;
+  if (!experts->axes.empty()) views.push_back(*std::move(experts));
   const std::vector<std::string> asked = all_names(views);
   for (const ViewRequest& view : rules.views) {
     if (!contains(asked, view.name)) views.push_back(view);

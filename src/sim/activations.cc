@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "core/partition_axis.h"
+#include "core/views.h"
+#include "model/units.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "spmd/shard_mapped.h"
@@ -39,7 +41,8 @@ class Placer {
         rules_(rules),
         vocabulary_(rules, plan.mesh, reading),
         declared_(rules.declared_axes),
-        diags_(diags) {
+        diags_(diags),
+        placed_{plan.mesh, {}, {}} {
     declare_defaults();
     placed_.wanted.resize(graph.values.size());
     placed_.from.resize(graph.values.size());
@@ -49,6 +52,12 @@ class Placer {
   }
 
   std::optional<PlacedValues> run() {
+    auto mesh = sub_axes(plan_.mesh);
+    if (!mesh) {
+      report_no_sub_axes();
+      return std::nullopt;
+    }
+    placed_.mesh = *std::move(mesh);
     if (!match_activations()) return std::nullopt;
     bool fine = true;
     for (const ValueId v : graph_.values.ids()) {
@@ -89,9 +98,23 @@ class Placer {
     declared_.insert(declared_.end(), defaults.begin(), defaults.end());
   }
 
+  void report_no_sub_axes() {
+    auto problem = diags_.error(
+        Code::InvalidMesh, {},
+        "the mesh and its views divide the devices in ways that have no common "
+        "part, so that no program can go from one to the other");
+    problem.fact("the mesh is " + mesh_text(plan_.mesh));
+    for (const MeshView& view : plan_.mesh.views()) {
+      problem.fact("view `" + view.name + "` is " + axes_text(view.axes));
+    }
+    problem.help(
+        "order the axes of the view such that the product of its first sizes "
+        "divides that of the mesh's, or is divided by it");
+  }
+
   void place(ValueId v, const PartitionSpec& spec, std::string from) {
     placed_.wanted[v] =
-        layout_of(plan_.mesh, spec, graph_.values[v].shape.size());
+        layout_of(placed_.mesh, spec, graph_.values[v].shape.size());
     placed_.from[v] = std::move(from);
   }
 
@@ -119,10 +142,11 @@ class Placer {
       return false;
     }
     const Placement& placement = plan_.of(found->second);
+    if (placement.dealt) return refuse_dealt(value.parameter);
     const Layout layout =
-        layout_of(plan_.mesh, placement.spec, value.shape.size());
+        layout_of(placed_.mesh, placement.spec, value.shape.size());
     for (size_t dim = 0; dim < value.shape.size(); ++dim) {
-      const int64_t shards = shard_count(plan_.mesh, layout.spec.dims[dim]);
+      const int64_t shards = shard_count(placed_.mesh, layout.spec.dims[dim]);
       if (value.shape[dim] % shards == 0 && placement.stored_dims.empty())
         continue;
       diags_
@@ -140,6 +164,19 @@ class Placer {
     place(v, placement.spec,
           placement.rule > 0 ? rule_text(placement.rule) : "plan");
     return true;
+  }
+
+  // Every device runs the same operations, so experts that are dealt out are
+  // run as a stack that is cut over them (evaluate/stacked_experts.h).
+  bool refuse_dealt(const std::string& name) {
+    diags_
+        .error(Code::Usage, {},
+               "the experts of " + in_backticks(name) +
+                   " cannot be run as a stack: their layers differ, or no "
+                   "forward pass of them is known")
+        .fact("it is dealt out whole, so that other devices do not have it")
+        .help("experts of a layer must be of one type, placed by one rule");
+    return false;
   }
 
   bool is_buffer(std::string_view name) const {
@@ -214,6 +251,8 @@ class Placer {
                                rule.where.file->position(rule.where.begin).line)
                      : "activations";
       read(v, rule.spec, rule.spec_where, place, rules_.declared_axes);
+    } else if (const auto layout = tokens_of_experts(v)) {
+      placed_.wanted[v] = layout;
     } else if (value.labelled) {
       PartitionSpec labels;
       for (const std::string& label : value.axes) {
@@ -224,6 +263,91 @@ class Placer {
       place(v, {}, "nothing says; replicated");
     }
     return true;
+  }
+
+  // The region of experts that a value's tokens are dealt out to.
+  const Region* experts_of(ValueId v) const {
+    const NodeId node = graph_.values[v].node;
+    if (!node || graph_.nodes[node].op->exchange != TokenExchange::ToExperts) {
+      return nullptr;
+    }
+    for (const Region& region : graph_.regions) {
+      if (region.kind == Region::Kind::Experts &&
+          contains(region.nodes, node)) {
+        return &region;
+      }
+    }
+    return nullptr;
+  }
+
+  // Experts of a view get their tokens as the view cuts them: over the axes of
+  // the experts, and the batch over the view's other axes, but for those that
+  // cut the weights of each expert and are not gathered for use. So tokens go
+  // to their experts whatever the sizes of a run are, and never weights to
+  // tokens.
+  std::optional<Layout> tokens_of_experts(ValueId v) {
+    const Region* const region =
+        plan_.mesh.views().empty() ? nullptr : experts_of(v);
+    if (region == nullptr) return std::nullopt;
+    std::string view;
+    AxisNames of_experts;
+    AxisNames of_weights;
+    for (const NodeId node : region->nodes) {
+      for (const ValueId operand : graph_.nodes[node].operands) {
+        const Value& weight = graph_.values[operand];
+        const auto found = parameters_.find(weight.parameter);
+        if (!weight.is_weight || found == parameters_.end()) continue;
+        const Placement& placement = plan_.of(found->second);
+        if (placement.view.empty() || weight.shape.size() < 2 ||
+            weight.shape.front() != region->experts ||
+            placement.spec.dims.empty()) {
+          continue;
+        }
+        view = placement.view;
+        of_experts = placement.spec.dims.front();
+        for (size_t dim = 1; dim < placement.spec.dims.size(); ++dim) {
+          const AxisNames& axes = placement.spec.dims[dim];
+          of_weights.insert(of_weights.end(), axes.begin(), axes.end());
+        }
+      }
+    }
+    if (view.empty() || of_experts.empty()) return std::nullopt;
+    const AxisNames batch = axes_of_label("BATCH");
+    const AxisNames sequence = axes_of_label("LENGTH");
+    AxisNames parts;
+    for (const Axis& axis : plan_.mesh.axes_of(view)) {
+      const bool of_mesh = plan_.mesh.has({}, axis.name);
+      const bool cuts_tokens =
+          of_mesh
+              ? contains(batch, axis.name) || contains(sequence, axis.name)
+              : is_gathered_axis(axis.name) || !contains(of_weights, axis.name);
+      if (!cuts_tokens || contains(of_experts, axis.name)) continue;
+      const AxisNames own = parts_of(placed_.mesh, axis.name);
+      parts.insert(parts.end(), own.begin(), own.end());
+    }
+    const Shape& shape = graph_.values[v].shape;
+    Layout layout = layout_of(placed_.mesh, {{of_experts}}, shape.size());
+    // [experts, batch.., places, features]: a part goes to the first dimension
+    // of the batch that it divides.
+    for (const AxisName& part : parts) {
+      for (size_t dim = 1; dim + 2 < shape.size(); ++dim) {
+        AxisNames& axes = layout.spec.dims[dim];
+        const int64_t shards = shard_count(placed_.mesh, axes);
+        const int64_t size = placed_.mesh.size_of(part);
+        if (size == 1 || shape[dim] / shards % size != 0 ||
+            shape[dim] / shards < size) {
+          continue;
+        }
+        axes.push_back(part);
+        break;
+      }
+    }
+    placed_.from[v] = "view `" + view + "`";
+    return layout;
+  }
+
+  AxisNames axes_of_label(const char* label) const {
+    return axes_in(vocabulary_.of({{{label}}}, 1).spec);
   }
 
   // Turns names into mesh axes, makes the spec legal and says what that took.

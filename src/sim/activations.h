@@ -23,6 +23,7 @@
 namespace shardplan {
 
 struct PlacedValues {
+  Mesh mesh;  // of the sub-axes of the plan's, on which layouts are
   WantedLayouts wanted;
   PerValue<std::string> from;  // who said so; "" for the partitioner
 };
@@ -31,8 +32,9 @@ struct PlacedValues {
 // corrected as there: every departure is reported, naming the value. An
 // activation rule that matches no value is SP506. Empty, with the reason
 // reported, when a parameter is not in the model or is cut unevenly (SP015,
-// SP010), a pattern cannot be compiled (SP105), or a shard_map does not fit the
-// mesh (spmd/shard_mapped.h).
+// SP010), the views of the mesh have no common sub-axes (SP007), a pattern
+// cannot be compiled (SP105), or a shard_map does not fit the mesh
+// (spmd/shard_mapped.h).
 std::optional<PlacedValues> place_values(const Graph& graph,
                                          const Manifest& manifest,
                                          const Plan& plan, const RuleSet& rules,

@@ -101,7 +101,8 @@ std::optional<Tensor> sum_of_parts(const Program& program,
         make_tensor(Element::F64, program.graph->values[made.value].shape);
     AxisNames used = axes_in_use(made.layout);
     for (int64_t device = 0; device < program.mesh.devices(); ++device) {
-      const std::vector<int64_t> where = program.mesh.coordinates(device);
+      std::vector<int64_t> where = program.mesh.coordinates(device);
+      where.resize(program.mesh.axes().size());
       bool repeats = false;
       for (size_t axis = 0; axis < where.size(); ++axis) {
         const AxisName& name = program.mesh.axes()[axis].name;

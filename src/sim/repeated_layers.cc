@@ -300,7 +300,7 @@ std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
   const auto placed =
       place_values(graph, of.manifest, of.plan, rules, of.reading, diags);
   if (!placed) return std::nullopt;
-  Program program = partition(graph, of.plan.mesh, placed->wanted, {});
+  Program program = partition(graph, placed->mesh, placed->wanted, {});
   if (!can_be_counted(program, diags)) return std::nullopt;
   return program;
 }

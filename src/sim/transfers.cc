@@ -527,9 +527,12 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
         at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
     if (at.kind != Instruction::Kind::Collective && !joined) continue;
     CollectivePrice one{
-        i,       at.collective,
-        at.axes, at.algorithm ? std::string(at.algorithm->name) : "direct",
-        0,       at.cause};
+        i,
+        at.collective,
+        reported_axes(program, at.axes, at.node),
+        at.algorithm ? std::string(at.algorithm->name) : "direct",
+        0,
+        at.cause};
     const Storage type = transfer_types(at, registers, precision).sent;
     if (at.collective == CollectiveKind::Permute) {
       one.bytes = permuted_bytes(program, at, type);

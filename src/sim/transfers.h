@@ -57,7 +57,7 @@ TransferTypes transfer_types(const Instruction& at,
 struct CollectivePrice {
   InstructionId instruction;
   CollectiveKind kind = CollectiveKind::AllGather;
-  AxisNames axes;
+  AxisNames axes;  // as reports name them (reported_axes)
   std::string algorithm;
   Int128 bytes = 0;  // over all devices
   Cause cause = Cause::Implicit;

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/words.h"
+#include "core/views.h"
 #include "graph/elementwise.h"
 
 namespace shardplan {
@@ -97,7 +98,9 @@ Layout layout_of(const Mesh& mesh, const PartitionSpec& spec, size_t rank) {
   Layout layout = replicated(rank);
   for (size_t dim = 0; dim < std::min(rank, spec.dims.size()); ++dim) {
     for (const AxisName& axis : spec.dims[dim]) {
-      if (mesh.size_of(axis) > 1) layout.spec.dims[dim].push_back(axis);
+      for (const AxisName& part : parts_of(mesh, axis)) {
+        if (mesh.size_of(part) > 1) layout.spec.dims[dim].push_back(part);
+      }
     }
   }
   return layout;

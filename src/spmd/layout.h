@@ -38,14 +38,16 @@ struct Layout {
 
 // Unsharded, of a rank.
 Layout replicated(size_t rank);
-// A spec padded to the rank, without axes of size 1.
+// A spec padded to the rank, without axes of size 1. An axis of a view is the
+// sub-axes that it consists of. REQUIRES: `mesh` has no views, or was made by
+// sub_axes (core/views.h).
 Layout layout_of(const Mesh& mesh, const PartitionSpec& spec, size_t rank);
 Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape);
 // Every axis that shards a dimension or along which parts are held.
 std::vector<AxisName> axes_in_use(const Layout& layout);
 // Whether every part of a sum that `to` has is there in `from`.
 bool covers(const Layout& from, const Layout& to);
-// Those axes, major to minor.
+// Those axes of the mesh, major to minor.
 AxisNames in_mesh_order(const Mesh& mesh, const AxisNames& axes);
 // "P(fsdp, None) partial over tp"
 std::string layout_text(const Layout& layout);

@@ -155,7 +155,9 @@ class Partitioner {
       move.dim = step.dim;
       move.grown = step.grown;
       move.reduction = layout_of_register(from).reduction;
-      move.cause = cause_of(value, step, choice);
+      move.cause = exchanges_tokens(value, step, node)
+                       ? Cause::Experts
+                       : cause_of(value, step, choice);
       move.rematerializes = rematerializes(value, held, step.after, layout);
       if (!step.slice && step.kind != CollectiveKind::Permute) {
         move.algorithm =
@@ -182,6 +184,19 @@ class Partitioner {
       return elements;
     };
     return held(after) > std::max(held(from), held(to));
+  }
+
+  // Whether tokens are exchanged with those of the devices that have their
+  // experts; anything else that is done with them was asked for by nobody.
+  bool exchanges_tokens(ValueId value, const ReshardStep& step,
+                        NodeId reader) const {
+    if (step.slice || step.kind != CollectiveKind::AllToAll) return false;
+    const NodeId maker = graph_.values[value].node;
+    if (maker && graph_.nodes[maker].op->exchange == TokenExchange::ToExperts) {
+      return true;
+    }
+    return reader && graph_.nodes[reader].operands[0] == value &&
+           graph_.nodes[reader].op->exchange == TokenExchange::FromExperts;
   }
 
   Cause cause_of(ValueId value, const ReshardStep& step,

@@ -39,6 +39,7 @@ enum class Overlap : uint8_t { Off, Ring, Bidirectional, Split };
 enum class Cause : uint8_t {
   PartialSum,  // someone needs the whole sum
   WeightUse,   // a weight is gathered before use
+  Experts,     // tokens go to their experts, or answers come back
   Declared,    // a spec or constraint asks for the layout
   Implicit,    // operands disagree, and nothing says what is meant
 };
@@ -80,7 +81,7 @@ struct Instruction {
 };
 
 struct Program {
-  Mesh mesh;
+  Mesh mesh;  // of sub-axes (core/views.h), whose names all axes here are
   const Graph* graph = nullptr;  // outlives the program
   PerRegister<Register> registers = {};
   PerInstruction<Instruction> instructions = {};
@@ -88,5 +89,13 @@ struct Program {
   // The layout in which a value is handed on.
   PerValue<Layout> layouts = {};
 };
+
+// For reports: axes of an instruction that serves the node (none: an output),
+// or the layout of a value, by the names that users gave: those of the experts'
+// view for experts, and those of the mesh for all else. Sub-axes that are only
+// a part of an axis keep their own name.
+AxisNames reported_axes(const Program& program, const AxisNames& axes,
+                        NodeId node);
+Layout reported_layout(const Program& program, Layout layout, ValueId value);
 
 }  // namespace shardplan

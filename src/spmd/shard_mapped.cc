@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "core/views.h"
 
 namespace shardplan {
 namespace {
@@ -183,7 +184,12 @@ Layout mapped_result(const Graph& graph, const Mesh& mesh,
                      const GraphNode& node) {
   Layout layout = layout_of(mesh, node.shard_map->out_spec,
                             graph.values[node.result].shape.size());
-  for (const AxisName& axis : in_mesh_order(mesh, node.shard_map->psum)) {
+  AxisNames summed;
+  for (const AxisName& axis : node.shard_map->psum) {
+    const AxisNames parts = parts_of(mesh, axis);
+    summed.insert(summed.end(), parts.begin(), parts.end());
+  }
+  for (const AxisName& axis : in_mesh_order(mesh, summed)) {
     if (mesh.size_of(axis) > 1) layout.partial.push_back(axis);
   }
   return layout;

@@ -18,6 +18,8 @@ std::string_view cause_text(Cause cause) {
       return "partial sum";
     case Cause::WeightUse:
       return "weight use";
+    case Cause::Experts:
+      return "experts";
     case Cause::Declared:
       return "declared";
     default:

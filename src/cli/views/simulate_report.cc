@@ -34,6 +34,8 @@ std::string cause_text(Cause cause) {
       return "reduces partial sums";
     case Cause::WeightUse:
       return "gathers weights";
+    case Cause::Experts:
+      return "exchanges tokens";
     case Cause::Declared:
       return "as declared";
     default:
@@ -129,7 +131,8 @@ Table activations_table(const SimulateInput& input, const Program& program,
               if (value.kind == Value::Kind::Parameter) continue;
               std::string from = input.placed.from[v];
               if (from.empty()) from = "partitioner";
-              const Layout& layout = program.layouts[v];
+              const Layout layout =
+                  reported_layout(program, program.layouts[v], v);
               if (!layout.partial.empty()) {
                 from += fmt::format(", partial sums over {}",
                                     fmt::join(layout.partial, ","));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/simulate/model.h"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "core/plan.h"
+#include "evaluate/stacked_experts.h"
 #include "graph/shrink.h"
 #include "io/load.h"
 #include "model/forward/inputs.h"
@@ -252,6 +254,25 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   return true;
 }
 
+// Every device runs the same operations, so experts that are dealt out are run
+// as one stack that is cut over them: where each expert is, and what is sent,
+// is the same. Where they cannot be stacked, place_values reports it.
+void stack_dealt(Opened& opened) {
+  Session& session = opened.session;
+  if (std::ranges::none_of(session.plan.placements, [](const Placement& p) {
+        return p.dealt.has_value();
+      })) {
+    return;
+  }
+  auto stacked = stacked_experts(session.model.manifest, {}, 1);
+  if (!stacked) return;
+  auto plan = stacked_plan(*stacked, session.plan);
+  if (!plan) return;
+  session.plan = *std::move(plan);
+  session.model = Model(std::move(stacked->manifest), *session.model.forward());
+  opened.weights.reset();
+}
+
 std::optional<Opened> open(Context& context, Model model,
                            const InputShapes& given) {
   const Options& options = context.options;
@@ -276,6 +297,7 @@ std::optional<Opened> open(Context& context, Model model,
   if (opened.shrunk && !make_smaller(opened, flags, context.diags)) {
     return std::nullopt;
   }
+  stack_dealt(opened);
   return opened;
 }
 

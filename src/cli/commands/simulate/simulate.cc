@@ -97,7 +97,7 @@ Exit run_simulate(Context& context) {
   const auto values = simulation_values(context, *input);
   if (!values) return Exit::CouldNotRun;
   context.progress.stage("partitioning");
-  const Program program = partition(input->graph, input->session.plan.mesh,
+  const Program program = partition(input->graph, input->placed.mesh,
                                     input->placed.wanted, input->how);
   announce_cost(context, *input, program);
   const ProgramInput to_check = program_input(*input, program);

@@ -38,15 +38,16 @@ bool is_reduction(CollectiveKind kind) {
 bool fits(const Program& program, const Algorithm& algorithm) {
   for (const CollectivePrice& priced :
        price(program, Storage::F32, Storage::F32)) {
+    const AxisNames& axes = program.instructions[priced.instruction].axes;
     if (is_reduction(priced.kind) &&
-        !algorithm.supports(priced.kind,
-                            ranks_along(program.mesh, priced.axes))) {
+        !algorithm.supports(priced.kind, ranks_along(program.mesh, axes))) {
       return false;
     }
   }
   return true;
 }
 
+// Without views, which other numbers of devices do not suit.
 Mesh resized(const Mesh& mesh, size_t axis, int64_t size) {
   std::vector<Axis> axes = mesh.axes();
   axes[axis].size = size;
@@ -56,13 +57,22 @@ Mesh resized(const Mesh& mesh, size_t axis, int64_t size) {
 std::optional<std::vector<VariantChange>> changes_of(Context& context,
                                                      const SimulateInput& input,
                                                      const Program& program) {
-  const Mesh& mesh = program.mesh;
+  const Mesh& mesh = input.session.plan.mesh;
   const std::string own(algorithm_of(input.how).name);
   std::vector<VariantChange> changes;
   for (const std::string& wish : context.options.simulate.vary) {
     const auto axis =
         std::ranges::find(mesh.axes(), AxisName(wish), &Axis::name);
     if (axis != mesh.axes().end()) {
+      if (!mesh.views().empty()) {
+        context.diags
+            .error(Code::Usage, {},
+                   "`--vary " + wish + "` cannot change a mesh with views")
+            .fact("view `" + mesh.views().front().name + "` is " +
+                  axes_text(mesh.views().front().axes))
+            .help("run `simulate` with another `--mesh` and `--view`");
+        return std::nullopt;
+      }
       const auto number = static_cast<size_t>(axis - mesh.axes().begin());
       for (int64_t size = axis->size - 1; size >= 1; --size) {
         if (axis->size % size != 0) continue;
@@ -123,7 +133,7 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
     }
     return std::nullopt;
   }
-  const Program program = partition(input->graph, input->session.plan.mesh,
+  const Program program = partition(input->graph, input->placed.mesh,
                                     input->placed.wanted, input->how);
   const SimulateOptions how = simulate_options(changed, *input);
   Variant variant{change.mesh, change.algorithm, how.storage, how.reduce,

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spmd/program.h"
+
+#include <algorithm>
+
+#include "base/words.h"
+#include "core/views.h"
+
+namespace shardplan {
+namespace {
+
+bool is_of_experts(const Graph& graph, NodeId node) {
+  return std::ranges::any_of(graph.regions, [&](const Region& region) {
+    return region.kind == Region::Kind::Experts && contains(region.nodes, node);
+  });
+}
+
+// Experts are sharded in a view of their own, all else on the mesh itself.
+std::string_view view_for(const Program& program, bool of_experts) {
+  const std::vector<MeshView>& views = program.mesh.views();
+  return views[of_experts && views.size() > 1 ? 1 : 0].name;
+}
+
+}  // namespace
+
+AxisNames reported_axes(const Program& program, const AxisNames& axes,
+                        NodeId node) {
+  if (program.mesh.views().empty()) return axes;
+  const bool of_experts = node && is_of_experts(*program.graph, node);
+  return joined_axes(program.mesh, axes, view_for(program, of_experts));
+}
+
+Layout reported_layout(const Program& program, Layout layout, ValueId value) {
+  if (program.mesh.views().empty()) return layout;
+  const Graph& graph = *program.graph;
+  NodeId node = graph.values[value].node;
+  for (const NodeId n : graph.nodes.ids()) {
+    if (node) break;
+    if (contains(graph.nodes[n].operands, value)) node = n;
+  }
+  for (AxisNames& axes : layout.spec.dims) {
+    axes = reported_axes(program, axes, node);
+  }
+  layout.partial = reported_axes(program, layout.partial, node);
+  return layout;
+}
+
+}  // namespace shardplan
