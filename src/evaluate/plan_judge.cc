@@ -38,6 +38,34 @@ bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
   return true;
 }
 
+// The axes that a step's tokens are said to be cut over are axes of the mesh,
+// or declared: then they have size 1.
+bool check_token_axes(const AskedMemory& asked, const Plan& plan,
+                      Diagnostics& diags) {
+  const std::array<std::pair<std::string_view, const AxisNames*>, 3> lists = {
+      {{"`--batch-axes`", &asked.axes.batch},
+       {"`--sequence-axes`", &asked.axes.sequence},
+       {"`--ulysses-axes`", &asked.ulysses_axes}}};
+  for (const auto& [flag, axes] : lists) {
+    for (const AxisName& axis : *axes) {
+      if (plan.mesh.has({}, axis) || contains(plan.declared_axes, axis)) {
+        continue;
+      }
+      auto problem = diags.error(Code::Usage, {},
+                                 "the mesh has no axis " + in_backticks(axis) +
+                                     ", which " + std::string(flag) + " names");
+      problem.fact("mesh: " + mesh_text(plan.mesh));
+      if (plan.mesh.find(axis)) {
+        problem.fact(
+            "it is an axis of a view, and tokens are cut over the mesh");
+      }
+      problem.help("name axes of the mesh, separated by commas");
+      return false;
+    }
+  }
+  return true;
+}
+
 // Experts that are dealt out are counted by layer, of which each rank has its
 // part: that holds where the state of all experts of a layer is alike.
 bool has_alike_experts(const Manifest& manifest, const Plan& plan,
@@ -172,6 +200,7 @@ std::optional<HeldInput> PlanJudge::hold(const StateOptions& state,
   held.options = asked.options;
   held.options.state = state;
   if (asked.workload) {
+    if (!check_token_axes(asked, plan_, diags)) return std::nullopt;
     held.options.state.token_axes =
         step_token_axes(asked, asked_.rules, plan_.mesh);
   }

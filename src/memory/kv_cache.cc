@@ -374,7 +374,7 @@ bool check_asked(const Plan& plan, const KvAxesAsked& asked,
   std::vector<std::pair<AxisName, std::string_view>> seen;
   for (const auto& [flag, axes] : lists) {
     for (const AxisName& axis : *axes) {
-      if (!plan.mesh.find(axis) && !contains(plan.declared_axes, axis)) {
+      if (!plan.mesh.has({}, axis) && !contains(plan.declared_axes, axis)) {
         report_unknown(axis, flag, plan.mesh, diags);
         good = false;
       }
@@ -552,7 +552,8 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
   for (AxisNames* names :
        {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
     std::erase_if(*names, [&](const AxisName& axis) {
-      return plan.mesh.size_of(axis) == 1;
+      // Views are for parameters: sequences are dealt out over the mesh.
+      return plan.mesh.size_of(axis) == 1 || !plan.mesh.has({}, axis);
     });
   }
   return axes;
