@@ -27,10 +27,10 @@ namespace {
 constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
-    "flax-compat", "mesh", "view", "devices", "slices", "topology", "over", "axes",
-    "plan", "architecture", "scheme", "min-size", "on-indivisible", "unmatched",
-    "no-strict", "declare", "jobs", "max-memory", "shard", "why", "semantics",
-    "names", "before", "after", "target", "config", "isolated",
+    "flax-compat", "mesh", "view", "devices", "slices", "topology", "over",
+    "axes", "plan", "architecture", "scheme", "min-size", "on-indivisible",
+    "unmatched", "no-strict", "declare", "jobs", "max-memory", "shard", "why",
+    "semantics", "names", "before", "after", "target", "config", "isolated",
     // Simulation
     "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink", "full",
     "capacity", "values", "seed", "dtype", "reduce-dtype", "as", "overlap",
