@@ -385,10 +385,17 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                           type_text(placement.type) + " exceeds 2^63 bytes");
   }
   for (const Correction& correction : placement.corrections) {
+    // The axis that experts are dealt out over is in no entry of a spec.
+    const bool deals =
+        placement.rule > 0 &&
+        !plan_.rules[static_cast<size_t>(placement.rule) - 1].deal.empty();
+    if (deals && correction.dim == 0) continue;
     const auto dim = static_cast<size_t>(correction.dim);
-    // Both are about an entry, whether or not there is a dimension for it.
+    // They are about an entry, whether or not there is a dimension for it.
     const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
-                             correction.code == Code::SmallParameter;
+                             correction.code == Code::SmallParameter ||
+                             correction.code == Code::UnplacedLogicalAxis ||
+                             correction.code == Code::RepeatedLogicalAxis;
     const bool beyond_rank = dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
