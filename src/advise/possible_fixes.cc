@@ -319,6 +319,12 @@ void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
       possible.fix.axis = axis;
       possible.fix.size = other;
       possible.fix.text = "use `" + axis + "=" + std::to_string(other) + "`";
+      for (const MeshView& view : possible.change.mesh->views()) {
+        // Another axis of a view makes up for this one.
+        if (contains(mesh.views(), view)) continue;
+        possible.fix.text =
+            "use `--view " + view.name + ":" + axes_text(view.axes) + "`";
+      }
       all.push_back(std::move(possible));
     }
   }

@@ -493,6 +493,13 @@ void add_spec_fixes(const Found& found, PossibleFixes& all) {
                            code == Code::SpecLongerThanRank;
   const bool is_of_rule = found.diagnostic.subject.rule > 0;
   if (is_of_entry && !is_of_rule) return;
+  // Where the spec has no such entry, it is about the axis of `deal`.
+  if (is_of_entry && code != Code::SpecLongerThanRank) {
+    const auto& [rule, dim, axis] = found.diagnostic.subject;
+    const auto& spec =
+        found.planned.plan.rules[static_cast<size_t>(rule) - 1].spec;
+    if (dim >= std::ssize(spec.dims)) return;
+  }
   if (is_of_rule && !found.parameters.empty() &&
       !asks_by_axes(found.placement())) {
     return;

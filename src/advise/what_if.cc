@@ -136,7 +136,13 @@ struct Sought {
 // What tells a change of the model as a whole apart, for which several findings
 // may ask; "" for changes of rules and paddings, which are of one finding.
 std::string shared_key(const Placing& change) {
-  if (change.mesh) return mesh_text(*change.mesh);
+  if (change.mesh) {
+    std::string key = mesh_text(*change.mesh);
+    for (const MeshView& view : change.mesh->views()) {
+      key += " " + view.name + ":" + axes_text(view.axes);
+    }
+    return key;
+  }
   if (!change.declared) return "";
   std::string key = "declare";
   for (const std::string& text : declaration_texts(*change.declared)) {

@@ -62,11 +62,12 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
   return text;
 }
 
-// A long flag's name; people write `_` in YAML where it has `-`.
+// A long flag's name; people write `_` in YAML where it has `-`. Views stand in
+// one map, as in rules.
 std::string flag_name(std::string_view key) {
   std::string name(key);
   std::ranges::replace(name, '_', '-');
-  return name;
+  return name == "views" ? "view" : name;
 }
 
 // Reports the keys of a map that are none of `known`.
@@ -74,7 +75,19 @@ bool reject_unknown_settings(const Node& map,
                              const std::vector<std::string>& known,
                              Diagnostics& diags) {
   bool fine = true;
+  std::map<std::string, size_t> seen;
   for (size_t i = 0; i < map.size(); ++i) {
+    const auto [first, is_new] = seen.emplace(flag_name(map.key(i)), i);
+    if (!is_new) {
+      fine = false;
+      diags
+          .error(Code::DuplicateKey, map.key_span(i),
+                 in_backticks(map.key(first->second)) + " and " +
+                     in_backticks(map.key(i)) + " are one setting")
+          .label(map.key_span(first->second), "first given here")
+          .help("give one of them");
+      continue;
+    }
     if (contains(known, flag_name(map.key(i)))) continue;
     report_unknown_key(map.key(i), map.key_span(i), known, diags);
     fine = false;
@@ -398,6 +411,9 @@ class Reader {
       if (text) settings.push_back({&flag, *text, node.span(), directory});
       return text.has_value();
     }
+    if (flag.name == "view" && node.is_map()) {
+      return read_views(flag, node, directory, settings);
+    }
     if (flag.name == "axes" && node.is_list()) {
       return read_joined(flag, node, directory, settings);
     }
@@ -409,6 +425,31 @@ class Reader {
       return fine;
     }
     return read_scalar(flag, node, directory, settings);
+  }
+
+  // {experts: {ep: 8, edp: 4}}, or text in place of each map.
+  bool read_views(const Flag& flag, const Node& map,
+                  const std::string& directory,
+                  std::vector<Setting>& settings) {
+    for (size_t i = 0; i < map.size(); ++i) {
+      const Node& axes = map.item(i);
+      const auto text =
+          axes.is_map() ? mesh_value(axes, diags_) : scalar_text(axes);
+      if (!text) {
+        if (!axes.is_map()) {
+          diags_
+              .error(Code::MalformedDocument, axes.span(),
+                     "the axes of view " + in_backticks(map.key(i)) +
+                         " must be a map of axis to size, not " +
+                         std::string(kind_name(axes.kind())))
+              .help("write `views: {experts: {ep: 8, edp: 4}}`");
+        }
+        return false;
+      }
+      settings.push_back({&flag, std::string(map.key(i)) + ":" + *text,
+                          axes.span(), directory});
+    }
+    return true;
   }
 
   bool read_scalar(const Flag& flag, const Node& node,
@@ -474,7 +515,7 @@ bool overrides(std::string_view flag, std::string_view key) {
   };
   return flag == key || (pick_format(flag) && pick_format(key)) ||
          (flag == "topology" && says_what_devices_are(key)) ||
-         (flag == "plan" && makes_a_plan(key)) ||
+         (flag == "plan" && (makes_a_plan(key) || key == "view")) ||
          (makes_a_plan(flag) && key == "plan");
 }
 

@@ -88,7 +88,51 @@ ChangedRules changed(const RuleSet& rules,
   return result;
 }
 
+std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
+                                const std::vector<MeshView>& views) {
+  Mesh made(std::move(axes));
+  Diagnostics quiet;
+  for (const MeshView& view : views) {
+    ViewRequest request{view.name, {}, {}, {}};
+    for (const Axis& axis : view.axes) {
+      request.axes.push_back({axis.name, axis.size, {}, {}, {}});
+    }
+    auto with_view = add_view(made, request, quiet);
+    if (!with_view) return std::nullopt;
+    made = *std::move(with_view);
+  }
+  return made;
+}
+
+namespace {
+
+// An axis that only views have, resized in the first of them.
+std::optional<Mesh> resized_in_view(const Mesh& mesh, const Axis& wanted) {
+  const int64_t now = mesh.size_of(wanted.name);
+  std::vector<MeshView> views = mesh.views();
+  const auto view = std::ranges::find_if(views, [&](const MeshView& each) {
+    return mesh.has(each.name, wanted.name);
+  });
+  if (view == views.end()) return std::nullopt;
+  const std::vector<Axis> before = view->axes;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const Axis& other = before[i];
+    if (mesh.has({}, other.name) || other.name == wanted.name ||
+        other.size > kMaxDevices / now || other.size * now % wanted.size != 0) {
+      continue;
+    }
+    view->axes = before;
+    view->axes[i].size = other.size * now / wanted.size;
+    std::ranges::find(view->axes, wanted.name, &Axis::name)->size = wanted.size;
+    if (auto made = viewed_mesh(mesh.axes(), views)) return made;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
+  if (!mesh.has({}, wanted.name)) return resized_in_view(mesh, wanted);
   std::vector<Axis> axes = mesh.axes();
   int64_t devices = 1;
   for (Axis& axis : axes) {
@@ -97,7 +141,7 @@ std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
     devices *= axis.size;
   }
   // A view has as many devices as the mesh: it goes along where it still does.
-  return with_axes(mesh, std::move(axes));
+  return viewed_mesh(std::move(axes), mesh.views());
 }
 
 }  // namespace shardplan

@@ -98,8 +98,12 @@ struct Candidate {
   std::optional<ServingInput> serving = {};
 };
 
-// The mesh with one axis resized. Empty if it would exceed the largest number
-// of devices.
+// A mesh of these axes with these views; empty where they do not go together.
+std::optional<Mesh> viewed_mesh(std::vector<Axis> axes,
+                                const std::vector<MeshView>& views);
+// The mesh with one axis resized. Where only a view has the axis, another axis
+// of that view makes up for it. Empty where the views do not suit the size, or
+// it would exceed the largest number of devices.
 std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted);
 
 }  // namespace shardplan

@@ -16,8 +16,15 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "model/tensor_name.h"
 
 namespace shardplan {
+
+int64_t rank_of(const Dealt& dealt, std::string_view name) {
+  if (dealt.rank >= 0) return dealt.rank;
+  return rank_of_expert(dealt, expert_name(name).number.value_or(0));
+}
+
 namespace {
 
 // A parameter on both sides, or on one.
@@ -27,7 +34,7 @@ struct Pair {
 };
 
 bool is_same(const Placement& a, const Placement& b) {
-  return a.type == b.type && a.spec == b.spec &&
+  return a.type == b.type && a.spec == b.spec && a.dealt == b.dealt &&
          a.bytes_per_device == b.bytes_per_device;
 }
 
@@ -65,11 +72,10 @@ std::vector<Pair> different(const Session& before, const Session& after) {
   return pairs;
 }
 
-AxisNames axes_of(const PartitionSpec& spec) {
-  AxisNames axes;
-  for (const AxisNames& dim : spec.dims) {
-    axes.insert(axes.end(), dim.begin(), dim.end());
-  }
+// Those that shard it, or that it is dealt out over.
+AxisNames axes_of(const Placement& placement) {
+  AxisNames axes = axes_in(placement.spec);
+  if (placement.dealt) axes.push_back(placement.dealt->axis);
   return axes;
 }
 
@@ -144,14 +150,39 @@ bool blame_label(const Session& before, const Placement& a,
   return false;
 }
 
+// "dealt out over ep=8, 128 experts"
+std::string dealt_text(const Placement& placement) {
+  if (!placement.dealt) return "not dealt out";
+  const Dealt& dealt = *placement.dealt;
+  return "dealt out over " + dealt.axis + "=" + std::to_string(dealt.size) +
+         ", " + plural(dealt.experts, "expert");
+}
+
+// The mesh or the view that changed, where the placement is in it.
+std::string mesh_change_text(const Session& before, const Placement& a,
+                             const Session& after, const Placement& b) {
+  const std::string was = axes_text(before.plan.mesh.axes_of(a.view));
+  const std::string is = axes_text(after.plan.mesh.axes_of(b.view));
+  const auto name = [](const Placement& placement) {
+    return placement.view.empty() ? std::string("the mesh")
+                                  : "view `" + placement.view + "`";
+  };
+  if (a.view == b.view) {
+    return was == is ? "" : name(a) + " was " + was + ", is " + is;
+  }
+  return "it was on " + name(a) + " (" + was + "), is on " + name(b) + " (" +
+         is + ")";
+}
+
 // The line that did it, and why.
 void blame(const Session& before, const Placement& a, const Session& after,
            const Placement& b, GateChange& change) {
   const PlanRule* was = rule_of(before, a);
   const PlanRule* is = rule_of(after, b);
-  const bool same_words = a.requested == b.requested &&
-                          (was == nullptr) == (is == nullptr) &&
-                          (was == nullptr || was->pattern == is->pattern);
+  const bool same_words =
+      a.requested == b.requested && (was == nullptr) == (is == nullptr) &&
+      (was == nullptr ||
+       (was->pattern == is->pattern && was->deal == is->deal));
   change.line =
       is != nullptr ? rule_line(after, b, false) : rule_line(before, a, true);
   if (a.type != b.type) {
@@ -160,9 +191,9 @@ void blame(const Session& before, const Placement& a, const Session& after,
   }
   if (same_words) {
     if (blame_label(before, a, after, b, change)) return;
-    if (before.plan.mesh != after.plan.mesh) {
-      change.text = "the mesh was " + mesh_text(before.plan.mesh) + ", is " +
-                    mesh_text(after.plan.mesh);
+    change.text = mesh_change_text(before, a, after, b);
+    if (change.text.empty() && a.dealt != b.dealt) {
+      change.text = "it was " + dealt_text(a) + ", is " + dealt_text(b);
     }
     return;
   }
@@ -181,28 +212,40 @@ void blame(const Session& before, const Placement& a, const Session& after,
   } else if (was->pattern != is->pattern) {
     change.text = rule_text(b, *is) + " takes over from " + rule_text(a, *was);
   } else {
-    change.text = rule_text(b, *is) + " says " + spec_text(*b.requested) +
-                  ", said " + spec_text(*a.requested);
+    const auto says = [](const Placement& placement, const PlanRule& rule) {
+      return spec_text(*placement.requested) +
+             (rule.deal.empty() ? "" : " dealt out over " + rule.deal);
+    };
+    change.text =
+        rule_text(b, *is) + " says " + says(b, *is) + ", said " + says(a, *was);
   }
 }
 
-// Bytes of some parameters on a device, of the stage that has most of them.
+// Bytes of some parameters on a device, of the stage and of the rank of experts
+// that have most of them. REQUIRES: they are placed alike, but for ranks.
 int64_t held_bytes(const Session& side, const std::vector<size_t>& parameters) {
   const ParameterStages* stages = side.lint_how.stages.get();
-  std::vector<int64_t> of_stage(
-      stages == nullptr ? 1 : static_cast<size_t>(stages->stages));
-  int64_t on_all = 0;
+  constexpr int32_t kAll = -1;                          // stages
+  std::map<std::pair<int64_t, int32_t>, int64_t> held;  // rank, stage -> bytes
   for (const size_t i : parameters) {
-    const int64_t bytes = side.plan.of(i).bytes_per_device;
+    const Placement& p = side.plan.of(i);
+    const int64_t rank =
+        p.dealt ? rank_of(*p.dealt, side.model.manifest.name(i)) : 0;
     if (stages == nullptr || stages->is_on_all(i)) {
-      on_all += bytes;
+      held[{rank, kAll}] += p.bytes_per_device;
       continue;
     }
     const ParameterStages::Held& on = stages->of[i];
-    of_stage[static_cast<size_t>(on.first)] += bytes;
-    if (on.second >= 0) of_stage[static_cast<size_t>(on.second)] += bytes;
+    held[{rank, on.first}] += p.bytes_per_device;
+    if (on.second >= 0) held[{rank, on.second}] += p.bytes_per_device;
   }
-  return on_all + *std::max_element(of_stage.begin(), of_stage.end());
+  int64_t most = 0;
+  for (const auto& [at, bytes] : held) {
+    const auto on_all = held.find({at.first, kAll});
+    const bool is_staged = at.second != kAll && on_all != held.end();
+    most = std::max(most, bytes + (is_staged ? on_all->second : 0));
+  }
+  return most;
 }
 
 GateChange placement_change(const Session& before, const Session& after,
@@ -232,8 +275,8 @@ GateChange placement_change(const Session& before, const Session& after,
     change.line = rule_line(before, *a, true);
     change.text = "the model has it no more";
   } else {
-    change.lost = beyond(axes_of(a->spec), axes_of(b->spec));
-    change.gained = beyond(axes_of(b->spec), axes_of(a->spec));
+    change.lost = beyond(axes_of(*a), axes_of(*b));
+    change.gained = beyond(axes_of(*b), axes_of(*a));
     blame(before, *a, after, *b, change);
   }
   return change;

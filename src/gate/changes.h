@@ -22,8 +22,8 @@
 #include "core/spec.h"
 #include "gate/fail_on.h"
 #include "memory/budget.h"
-#include "session/session.h"
 #include "session/memory_answer.h"
+#include "session/session.h"
 
 namespace shardplan {
 
@@ -122,6 +122,9 @@ const PlanRule* rule_of(const Session& session, const Placement& placement);
 // those the one that gave it one of the axes, else the first.
 ChangeLine deciding_line(const Session& session, const Placement& placement,
                          const AxisNames& axes, bool before);
+
+// The rank that an expert of this name is dealt to.
+int64_t rank_of(const Dealt& dealt, std::string_view name);
 
 // What says whether two runs found the same: the code with the axis, and the
 // names it is about or, without names, the text it points at.

@@ -43,6 +43,18 @@ std::map<AxisName, KnownAxis> known_axes(const RuleSet& rules) {
   return axes;
 }
 
+// By name: "ep=8,edp=4".
+std::map<std::string, KnownAxis> known_views(const RuleSet& rules) {
+  std::map<std::string, KnownAxis> views;
+  for (const ViewRequest& view : rules.views) {
+    const std::string text = joined_of(view.axes, ",", [](const auto& axis) {
+      return axis.name + "=" + std::to_string(axis.size);
+    });
+    views["view " + view.name] = {text, view.where};
+  }
+  return views;
+}
+
 AxisNames axis_order(const RuleSet& rules) {
   AxisNames names;
   if (!rules.mesh) return names;
@@ -63,20 +75,28 @@ RuleSetChange axis_change(std::string what, std::string before,
   return change;
 }
 
-void add_axis_changes(const RuleComparison& comparison, RuleSetChanges& found) {
-  const auto before = known_axes(comparison.before);
-  const auto after = known_axes(comparison.after);
-  std::map<AxisName, std::pair<KnownAxis, KnownAxis>> both;
-  for (const auto& [axis, known] : before) both[axis].first = known;
-  for (const auto& [axis, known] : after) both[axis].second = known;
-  for (const auto& [axis, sides] : both) {
+template <typename Name>
+void add_differences(const std::map<Name, KnownAxis>& before,
+                     const std::map<Name, KnownAxis>& after,
+                     RuleSetChanges& found) {
+  std::map<Name, std::pair<KnownAxis, KnownAxis>> both;
+  for (const auto& [name, known] : before) both[name].first = known;
+  for (const auto& [name, known] : after) both[name].second = known;
+  for (const auto& [name, sides] : both) {
     if (sides.first.text == sides.second.text) continue;
     RuleSetChange change =
-        axis_change(axis, sides.first.text, sides.second.text);
+        axis_change(name, sides.first.text, sides.second.text);
     change.before_where = sides.first.where;
     change.after_where = sides.second.where;
     found.changes.push_back(std::move(change));
   }
+}
+
+void add_axis_changes(const RuleComparison& comparison, RuleSetChanges& found) {
+  add_differences(known_axes(comparison.before), known_axes(comparison.after),
+                  found);
+  add_differences(known_views(comparison.before), known_views(comparison.after),
+                  found);
   const AxisNames old_order = axis_order(comparison.before);
   const AxisNames new_order = axis_order(comparison.after);
   const AxisNames stayed = without(old_order, without(old_order, new_order));

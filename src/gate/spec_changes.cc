@@ -107,7 +107,8 @@ int AlikeRules::number_of(const Rule& rule, const SpecMeaning& meaning) {
     spec.dims.pop_back();
   }
   const int next = static_cast<int>(numbers_.size());
-  Key key = {rule.from_last, rule.decode_dim, std::move(spec)};
+  Key key = {rule.from_last, rule.decode_dim, rule.view, rule.deal,
+             std::move(spec)};
   return numbers_.emplace(std::move(key), next).first->second;
 }
 

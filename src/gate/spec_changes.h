@@ -50,7 +50,8 @@ class AlikeRules {
   int number_of(const Rule& rule, const SpecMeaning& meaning);
 
  private:
-  using Key = std::tuple<bool, std::optional<int>, PartitionSpec>;
+  using Key = std::tuple<bool, std::optional<int>, std::string, AxisName,
+                         PartitionSpec>;
   std::map<Key, int> numbers_;
 };
 

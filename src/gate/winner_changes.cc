@@ -22,6 +22,8 @@ constexpr size_t kSamplesAlone = 8;
 constexpr size_t kSamplesOfPair = 3;
 // Names made for pairs of rules, altogether: each is searched twice.
 constexpr int64_t kMostPairNames = 60'000;
+// A pattern that is found in no name: something behind the end.
+constexpr const char* kNeverFound = "$a";
 // Pairs of rules that are looked at one by one, and those of other specs.
 constexpr int64_t kMostRulePairs = 20'000'000;
 constexpr size_t kMostCrossings = 200'000;
@@ -254,6 +256,32 @@ std::vector<Crossing> crossings(const Pairing& pairing,
   return all;
 }
 
+// What a rule says beside its spec; empty where that is all: "P(None, etp),
+// view experts, dealt out over ep".
+std::string said_text(const Rule* rule) {
+  if (rule == nullptr || (rule->view.empty() && rule->deal.empty())) return "";
+  std::string text = spec_text(rule->spec);
+  if (!rule->view.empty()) text += ", view " + rule->view;
+  if (!rule->deal.empty()) text += ", dealt out over " + rule->deal;
+  return text;
+}
+
+// Counts the axes that experts are dealt out over among those of the specs.
+void count_dealt_axes(const Rule* before,
+                      const std::optional<PartitionSpec>& meant_before,
+                      const Rule* after,
+                      const std::optional<PartitionSpec>& meant_after,
+                      RuleSetChange& change) {
+  const auto all = [](const Rule* rule,
+                      const std::optional<PartitionSpec>& meant) {
+    AxisNames axes = meant ? axes_of_spec(*meant) : AxisNames();
+    if (rule != nullptr && !rule->deal.empty()) add_names(axes, {rule->deal});
+    return axes;
+  };
+  change.lost = without(all(before, meant_before), all(after, meant_after));
+  change.gained = without(all(after, meant_after), all(before, meant_before));
+}
+
 RuleSetChange change_of(const RuleLists& lists, const Rule* before,
                         const Rule* after) {
   RuleSetChange change;
@@ -273,12 +301,24 @@ RuleSetChange change_of(const RuleLists& lists, const Rule* before,
     meant_after = lists.means_after.of(*after);
   }
   describe_difference(meant_before, meant_after, change);
+  count_dealt_axes(before, meant_before, after, meant_after, change);
+  change.text_before = said_text(before);
+  change.text_after = said_text(after);
+  // One side's text stands beside the other's.
+  if (change.text_before.empty() && before != nullptr &&
+      !change.text_after.empty()) {
+    change.text_before = spec_text(before->spec);
+  }
+  if (change.text_after.empty() && after != nullptr &&
+      !change.text_before.empty()) {
+    change.text_after = spec_text(after->spec);
+  }
   return change;
 }
 
 bool is_same_spec(const Rule& a, const Rule& b) {
   return a.spec == b.spec && a.from_last == b.from_last &&
-         a.decode_dim == b.decode_dim;
+         a.decode_dim == b.decode_dim && a.view == b.view && a.deal == b.deal;
 }
 
 // A removed rule whose names are left without one says so. Else what it lost is
@@ -455,6 +495,12 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
   RuleSet new_set;
   old_set.rules = lists.before;
   new_set.rules = lists.after;
+  // A rule of a view that the mesh lacks decides no name.
+  for (RuleSet* set : {&old_set, &new_set}) {
+    for (Rule& rule : set->rules) {
+      if (rule.inactive) rule.pattern = kNeverFound;
+    }
+  }
   const auto before = Matcher::compile(old_set, plain, diags);
   const auto after = Matcher::compile(new_set, plain, diags);
   if (!before || !after) return false;

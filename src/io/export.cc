@@ -185,6 +185,35 @@ bool specs_are_expressible(const ExportInput& input, std::string_view target,
          good;
 }
 
+bool views_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  const bool good = report_those_with(
+      input,
+      [&](const Placement& p) {
+        return p.view.empty()
+                   ? ""
+                   : "its axes are those of view `" + p.view + "`, " +
+                         axes_text(input.plan.mesh.axes_of(p.view)) +
+                         "; the mesh is " + mesh_text(input.plan.mesh);
+      },
+      "`" + std::string(target) + "` has one mesh, and no view of it for",
+      "`--to yaml` and `--to json` write views", diags);
+  return deals_are_expressible(input, target, diags) && good;
+}
+
+bool deals_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  return report_those_with(
+      input,
+      [](const Placement& p) {
+        return p.dealt ? "each expert is whole on one rank of `" +
+                             p.dealt->axis + "`"
+                       : "";
+      },
+      "`" + std::string(target) + "` cannot deal out experts such as",
+      "`--to yaml` and `--to json` write `deal:`", diags);
+}
+
 bool names_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags) {
   for (size_t i = 0; i < input.manifest.size(); ++i) {

@@ -74,6 +74,13 @@ extern const ExportTarget kShardyTarget;
 bool specs_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags);
 
+// Views of the mesh, for targets that have one mesh, and experts that are dealt
+// out whole over an axis. One diagnostic of each, as above.
+bool views_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags);
+bool deals_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags);
+
 // Patterns end in `$`, which is also found before a newline that ends a name.
 bool names_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags);

@@ -447,6 +447,9 @@ class Maker {
         budget_.totals[i].on_devices += totals[i] * place.devices;
       }
       alike[bytes][static_cast<int64_t>(stage)] += place.devices;
+      std::vector<int64_t>& first =
+          first_of_.try_emplace(bytes, place.coordinates).first->second;
+      if (stage < stage_at(first)) first = place.coordinates;
     }
     for (const auto& [bytes, stages] : alike) add_class(bytes, stages);
     std::ranges::stable_sort(
@@ -505,14 +508,11 @@ class Maker {
     for (size_t sum = 0; sum < by_class_.of_sum.size(); ++sum) {
       budget_.leaves[sum].padding += by_class_.of_sum[sum];
     }
-    // The first device of its stage has the first piece of every cut.
-    const auto stage = static_cast<size_t>(budget_.classes.front().stage);
-    std::vector<int64_t> fullest(mesh_.all_axes().size());
-    if (budget_.stages) {
-      fullest[budget_.stages->axis] = budget_.classes.front().stage;
-    }
-    visit_held(held_, mesh_, options_.state, counts_[stage_at(fullest)],
-               fullest, [&](size_t sum, StateKind, Int128 bytes) {
+    const std::vector<int64_t>& fullest =
+        first_of_.at(budget_.classes.front().bytes);
+    const size_t stage = stage_at(fullest);
+    visit_held(held_, mesh_, options_.state, counts_[stage], fullest,
+               [&](size_t sum, StateKind, Int128 bytes) {
                  budget_.leaves[sum].bytes_per_device +=
                      static_cast<int64_t>(bytes);
                });
@@ -580,6 +580,9 @@ class Maker {
   std::vector<int64_t> states_;   // per stage, recurrent
   std::vector<CoordinateClass> places_;
   HeldByClass by_class_;
+  // Of devices that hold as much of everything: where one of the first stage
+  // is.
+  std::map<CategoryBytes, std::vector<int64_t>> first_of_;
 };
 
 }  // namespace

@@ -214,10 +214,16 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
   return {};
 }
 
-// Rules of state may place a leaf in another view than its parameter.
-static std::string view_of_leaf(const StateLeaf& leaf, const Mesh& mesh) {
+// That of its parameter, where this has the leaf's axes: factored statistics
+// may have none of their own. Rules of state may place it in another view.
+static std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
+                                const Mesh& mesh) {
   AxisNames axes = axes_in(leaf.spec);
   if (leaf.dealt) axes.push_back(leaf.dealt->axis);
+  if (std::ranges::all_of(
+          axes, [&](const AxisName& axis) { return mesh.has(view, axis); })) {
+    return std::string(view);
+  }
   return std::string(mesh.view_of(axes).value_or(""));
 }
 
@@ -238,7 +244,7 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     leaf.type = std::move(role.type);
     leaf.spec = std::move(spec);
     leaf.dealt = placement.dealt;
-    leaf.view = view_of_leaf(leaf, mesh);
+    leaf.view = view_of_leaf(leaf, placement.view, mesh);
     if (!role.placeholder) apply_zero(leaf, mesh, policy, options, trained);
     measure_leaf(leaf, mesh, policy);
     leaves.push_back(std::move(leaf));

@@ -30,7 +30,8 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const ExpertName of = expert_name(name);
-    if (!of.number) continue;
+    // One that cannot be counted on from is no number of an expert.
+    if (!of.number || *of.number == INT64_MAX) continue;
     const auto at = static_cast<size_t>(of.digits.data() - name.data());
     layer_of[i] = name.substr(0, at);
     result[i].expert = *of.number;

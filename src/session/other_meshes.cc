@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "base/words.h"
 #include "core/mesh.h"
+#include "evaluate/candidate.h"
 #include "resolve/device_memory.h"
 
 namespace shardplan {
@@ -17,16 +18,80 @@ constexpr int64_t kMostFactor = 8;
 // Parameters that are placed anew on all meshes of a kind together.
 constexpr int64_t kMostPlaced = 4'000'000;
 
-// Empty where the views of the mesh do not suit the sizes.
-std::optional<Mesh> with_sizes(const Mesh& mesh, const AxisName& more,
+// Of these axes, `more` is as many times longer and `fewer` shorter.
+std::vector<Axis> resized_axes(std::vector<Axis> axes, const AxisName& more,
                                const AxisName& fewer, int64_t factor) {
-  std::vector<Axis> axes = mesh.axes();
   for (Axis& axis : axes) {
     if (axis.name == more) axis.size *= factor;
     if (axis.name == fewer) axis.size /= factor;
   }
+  return axes;
+}
+
+// Empty where the views of the mesh do not suit the sizes.
+std::optional<Mesh> with_sizes(const Mesh& mesh, const AxisName& more,
+                               const AxisName& fewer, int64_t factor) {
+  std::vector<Axis> axes = resized_axes(mesh.axes(), more, fewer, factor);
   if (!mesh.find(more)) axes.push_back({more, factor});
-  return with_axes(mesh, std::move(axes));
+  return viewed_mesh(std::move(axes), mesh.views());
+}
+
+// The axes that the view alone has.
+AxisNames private_axes(const Mesh& mesh, const MeshView& view) {
+  AxisNames axes;
+  for (const Axis& axis : view.axes) {
+    if (!mesh.has({}, axis.name)) axes.push_back(axis.name);
+  }
+  return axes;
+}
+
+// Every mesh with as many times more devices in axis `to`, whose views have
+// them in one of their own axes, or in `to` where they have it.
+std::vector<Mesh> grown(const Mesh& mesh, const AxisName& to, int64_t factor) {
+  std::vector<Mesh> meshes;
+  if (mesh.views().empty()) {
+    if (auto other = with_sizes(mesh, to, "", factor)) {
+      meshes.push_back(*std::move(other));
+    }
+    return meshes;
+  }
+  std::vector<Axis> axes = resized_axes(mesh.axes(), to, "", factor);
+  if (!mesh.has({}, to)) axes.push_back({to, factor});
+  const AxisNames of_first = private_axes(mesh, mesh.views().front());
+  for (size_t i = 0; i < std::max<size_t>(1, of_first.size()); ++i) {
+    std::vector<MeshView> views = mesh.views();
+    for (MeshView& view : views) {
+      const AxisNames own = private_axes(mesh, view);
+      if (mesh.has(view.name, to)) {
+        view.axes = resized_axes(view.axes, to, "", factor);
+      } else if (!own.empty()) {
+        view.axes = resized_axes(view.axes, own[std::min(i, own.size() - 1)],
+                                 "", factor);
+      }
+    }
+    auto other = viewed_mesh(axes, views);
+    if (other && !contains(meshes, *other)) meshes.push_back(*std::move(other));
+  }
+  return meshes;
+}
+
+// The mesh with a factor moved from one axis of a view to another.
+std::vector<Mesh> with_moved_views(const Mesh& mesh, int64_t factor) {
+  std::vector<Mesh> meshes;
+  for (size_t v = 0; v < mesh.views().size(); ++v) {
+    const AxisNames own = private_axes(mesh, mesh.views()[v]);
+    for (const AxisName& to : own) {
+      for (const AxisName& from : own) {
+        if (from == to || mesh.size_of(from) % factor != 0) continue;
+        std::vector<MeshView> views = mesh.views();
+        views[v].axes = resized_axes(views[v].axes, to, from, factor);
+        if (auto other = viewed_mesh(mesh.axes(), views)) {
+          meshes.push_back(*std::move(other));
+        }
+      }
+    }
+  }
+  return meshes;
 }
 
 // Whether a spec of the rules names it, or a dimension's name stands for it.
@@ -85,21 +150,34 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
         add(false, factor, with_sizes(mesh, to, from, factor));
       }
     }
+    for (Mesh& other : with_moved_views(mesh, factor)) {
+      add(false, factor, std::move(other));
+    }
   }
   // A topology has so many devices.
   if (planning.topology) return meshes;
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
     for (const AxisName& to : targets) {
       if (mesh.devices() <= kMaxDevices / factor) {
-        add(true, factor, with_sizes(mesh, to, "", factor));
+        for (Mesh& other : grown(mesh, to, factor)) {
+          add(true, factor, std::move(other));
+        }
       }
     }
   }
   return meshes;
 }
 
-std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
-  std::string flags = "--mesh " + mesh_text(mesh);
+std::string mesh_flags(const PlanRequest& planning, const Mesh& asked,
+                       const Mesh& mesh) {
+  std::string flags;
+  if (mesh.axes() != asked.axes()) flags = "--mesh " + mesh_text(mesh);
+  for (const MeshView& view : mesh.views()) {
+    // The others stay as they are given.
+    if (contains(asked.views(), view)) continue;
+    flags += (flags.empty() ? "--view " : " --view ") + view.name + ":" +
+             axes_text(view.axes);
+  }
   if (planning.devices && *planning.devices != mesh.devices()) {
     flags += " --devices " + std::to_string(mesh.devices());
   }

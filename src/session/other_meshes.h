@@ -35,8 +35,10 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
 // The limit on meshes of either kind, lower for models with more parameters.
 int64_t most_meshes(const Session& session);
 
-// "--mesh fsdp=4,tp=2"
-std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh);
+// "--mesh fsdp=4,tp=2 --view experts:ep=4,edp=2": what differs from the mesh
+// that was asked for.
+std::string mesh_flags(const PlanRequest& planning, const Mesh& asked,
+                       const Mesh& mesh);
 
 // Judges the request on other meshes, and rejects a mesh that adds errors or
 // has an axis that saves nothing. Safe to call from several threads.

@@ -342,7 +342,21 @@ std::optional<std::optional<Slices>> slices_of_saved(const PlanRequest& request,
   return std::move(sliced->slices);
 }
 
-// With --mesh, the plan that the saved one's requests make on that mesh.
+// The views of a saved plan, as rules would ask for them.
+RuleSet views_of_saved(const Mesh& mesh) {
+  RuleSet rules;
+  for (const MeshView& view : mesh.views()) {
+    ViewRequest& request = rules.views.emplace_back();
+    request.name = view.name;
+    for (const Axis& axis : view.axes) {
+      request.axes.push_back({axis.name, axis.size, {}, {}, {}});
+    }
+  }
+  return rules;
+}
+
+// With --mesh or --view, the plan that the saved one's requests make there; it
+// keeps the views that are not given anew.
 std::optional<Made> read_saved_plan(const PlanRequest& request,
                                     const Manifest& manifest, Host& host,
                                     Diagnostics& diags) {
@@ -353,13 +367,21 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   if (!saved) return std::nullopt;
   auto plan = plan_for(manifest, std::move(*saved), path, diags);
   if (!plan) return std::nullopt;
-  if (request.mesh == nullptr) {
+  if (request.mesh == nullptr && request.views.empty()) {
     auto slices = slices_of_saved(request, plan->mesh, diags);
     if (!slices) return std::nullopt;
     return Made{*std::move(plan), *std::move(slices)};
   }
-  auto mesh = written_mesh(request.mesh, request, request.devices, diags);
-  if (!mesh || !add_views(request, {}, mesh->mesh, diags)) return std::nullopt;
+  std::optional<SlicedMesh> mesh;
+  if (request.mesh != nullptr) {
+    mesh = written_mesh(request.mesh, request, request.devices, diags);
+  } else if (auto slices = slices_of_saved(request, plan->mesh, diags)) {
+    mesh = SlicedMesh{Mesh(plan->mesh.axes()), *std::move(slices)};
+  }
+  if (!mesh ||
+      !add_views(request, views_of_saved(plan->mesh), mesh->mesh, diags)) {
+    return std::nullopt;
+  }
   auto converted = convert_plan(
       manifest, *plan, mesh->mesh,
       {request.axes, request.unmatched == Unmatched::Auto, request.parity},

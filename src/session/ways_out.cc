@@ -111,6 +111,34 @@ void add_zero(const StateOptions& state, const AxisNames& batch_axes,
   }
 }
 
+// ZeRO's axes: those of the batch and, of each view in which parameters have
+// copies, the axes that shard none of them.
+AxisNames zero_axes_of(AxisNames axes, const Plan& plan,
+                       const std::optional<Stages>& stages) {
+  for (const MeshView& view : plan.mesh.views()) {
+    const bool is_covered = std::ranges::any_of(
+        axes,
+        [&](const AxisName& axis) { return plan.mesh.has(view.name, axis); });
+    AxisNames used;
+    bool has_copies = false;
+    for (const Placement& placement : plan.placements) {
+      if (placement.view != view.name) continue;
+      const AxisNames cut = axes_in(placement.spec);
+      used.insert(used.end(), cut.begin(), cut.end());
+      if (placement.dealt) used.push_back(placement.dealt->axis);
+      has_copies = has_copies || placement.replicas > 1;
+    }
+    if (is_covered || !has_copies) continue;
+    for (const Axis& axis : view.axes) {
+      const bool is_pipeline = stages && stages->axis == axis.name;
+      if (axis.size > 1 && !is_pipeline && !contains(used, axis.name)) {
+        axes.push_back(axis.name);
+      }
+    }
+  }
+  return axes;
+}
+
 // Changes to try on the plan of `judge`, where the step has this bracket on the
 // plan that was asked for.
 std::vector<Change> step_changes(const WaysOutInput& in,
@@ -128,7 +156,9 @@ std::vector<Change> step_changes(const WaysOutInput& in,
   add_microbatches(in, shard_count(judge.plan().mesh, batch_axes), changes);
   add_remat(in, changes);
   if (batch_axes.empty()) return changes;
-  add_zero(in.judge.memory().options.state, batch_axes, changes);
+  const BudgetOptions& options = in.judge.memory().options;
+  add_zero(options.state,
+           zero_axes_of(batch_axes, judge.plan(), options.stages), changes);
   return changes;
 }
 
@@ -164,7 +194,10 @@ std::vector<Change> state_changes(const Plan& plan,
                                   const BudgetOptions& options) {
   std::vector<Change> changes;
   if (options.state.optimizer == Optimizer::None) return changes;
-  add_zero(options.state, data_axes(plan, options), changes);
+  const AxisNames axes = data_axes(plan, options);
+  if (!axes.empty()) {
+    add_zero(options.state, zero_axes_of(axes, plan, options.stages), changes);
+  }
   add_optimizers(options.state, changes);
   return changes;
 }
@@ -335,7 +368,7 @@ void try_meshes(const WaysOutInput& in, const MemoryBracket& bracket,
   const auto on = [&](const Mesh& mesh, auto use) {
     std::optional<TriedChange> made;
     trials.on(mesh, [&](PlanJudge& judge) {
-      Trial trial(judge, mesh_flags(in.planning, mesh));
+      Trial trial(judge, mesh_flags(in.planning, in.session.plan.mesh, mesh));
       // Frameworks must run the step there as it is.
       if (judge.refused({}).empty()) made = use(judge, trial);
     });
@@ -588,7 +621,8 @@ void add_meshes(const WaysOutInput& in, const Budget& budget, Host& host,
   const auto on = [&](const Mesh& mesh) {
     std::optional<TriedChange> tried;
     trials.on(mesh, [&](PlanJudge& judge) {
-      tried = Trial(judge, mesh_flags(in.planning, mesh)).with({});
+      tried = Trial(judge, mesh_flags(in.planning, in.session.plan.mesh, mesh))
+                  .with({});
     });
     return tried;
   };

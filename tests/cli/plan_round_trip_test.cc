@@ -44,6 +44,7 @@ const std::vector<Change>& changes() {
         "interleave-gate-up,interleave-qkv"}},
       {"mode", {"train", "prefill", "decode", "insert"}},
       {"slices", {"2"}},
+      {"view", {"experts:xp=-1", "experts:xp=2,yp=-1", "other:vp=1,wp=-1"}},
   };
   return kChanges;
 }
@@ -72,7 +73,7 @@ TEST_CASE("every flag that makes a plan is drawn here") {
 std::string drawn_axis() {
   return draw_of<std::string>({"tp", "fsdp", "dp", "sp", "ep", "none_such",
                                "embed", "mlp", "HEAD", "BATCH", "mesh:tp",
-                               "logical:embed"});
+                               "logical:embed", "xp", "yp", "vp"});
 }
 
 std::string drawn_spec() {
@@ -100,8 +101,9 @@ std::string drawn_spec() {
 }
 
 std::string drawn_pattern() {
-  return draw_of<std::string>(
-      {".*", "embed", "q_proj", "mlp", "norm", "weight$", "lm_head", "bias"});
+  return draw_of<std::string>({".*", "embed", "q_proj", "mlp", "norm",
+                               "weight$", "lm_head", "bias", "experts",
+                               "experts\\.1"});
 }
 
 std::string drawn_rules() {
@@ -115,6 +117,8 @@ std::string drawn_rules() {
     if (draw_in(0, 6) == 0) {
       text += ", \"decode_dim\": " + std::to_string(draw_in(-3, 3));
     }
+    if (draw_in(0, 4) == 0) text += ", \"view\": \"experts\"";
+    if (draw_in(0, 3) == 0) text += ", \"deal\": \"" + drawn_axis() + "\"";
     text += "}";
   }
   text += "]";
@@ -136,7 +140,10 @@ std::string drawn_model() {
       {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
        "model.layers.1.self_attn.q_proj.weight",
        "model.layers.0.mlp.gate_up_proj.weight", "model.norm.weight",
-       "lm_head.weight", "model.layers.0.self_attn.q_proj.bias", "scale"});
+       "lm_head.weight", "model.layers.0.self_attn.q_proj.bias", "scale",
+       "model.layers.0.mlp.experts.0.up_proj.weight",
+       "model.layers.0.mlp.experts.1.up_proj.weight",
+       "model.layers.0.mlp.experts.2.up_proj.weight"});
   for (const std::string& name : names) {
     if (text.size() > 1) text += ", ";
     const int rank = draw_in(0, 4);
@@ -196,8 +203,8 @@ void check_round_trip(MemoryHost& host, const std::vector<std::string>& model,
     ENSURE(direct.at("tables").at(table) == saved.at("tables").at(table));
   }
   for (const char* key :
-       {"fingerprint", "corrections", "mesh", "memory_per_device", "efficiency",
-        "padding_bytes", "replicated_fraction"}) {
+       {"fingerprint", "corrections", "mesh", "views", "memory_per_device",
+        "efficiency", "padding_bytes", "replicated_fraction"}) {
     ENSURE(direct.at("summary").at(key) == saved.at("summary").at(key));
   }
 }

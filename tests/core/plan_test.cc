@@ -158,6 +158,45 @@ TEST_CASE("the fingerprint holds stored shapes that are not the logical ones") {
         "553294cfebeb153598b834ecb63a6210a28e81622d6b7910f562515e57bb0c9b");
 }
 
+TEST_CASE("a view is in the fingerprint where a parameter is placed on it") {
+  const Manifest manifest = testing::manifest({{"a", "bf16[8]"},
+                                               {"experts.0.w", "bf16[4]"},
+                                               {"experts.1.w", "bf16[4]"}});
+  const Mesh plain = mesh("dp=2,tp=2");
+  const MeshView experts = {"experts", {{"ep", 2}, {"etp", 2}}};
+  const MeshView other = {"other", {{"x", 4}}};
+  const auto fingerprint_on = [&](const Mesh& devices, bool deals) {
+    Plan plan{devices, {}, true, {}, {}, {}, {0, 1, 1}};
+    Placement& dense = plan.placements.emplace_back();
+    dense.type = type("bf16[8]");
+    dense.spec = spec("tp");
+    Placement& expert = plan.placements.emplace_back();
+    expert.type = type("bf16[4]");
+    if (deals) {
+      expert.spec = spec("etp");
+      expert.dealt = Dealt{"ep", 2, 2, -1};
+    }
+    for (Placement& each : plan.placements) {
+      measure(each, devices, OnIndivisible::Drop);
+    }
+    return fingerprint(manifest, plan);
+  };
+  const std::string without = fingerprint_on(plain, false);
+  CHECK(fingerprint_on(Mesh(plain.axes(), {experts, other}), false) == without);
+  // printf
+  // '{"mesh":[["dp",2],["tp",2]],"parameters":[["a","bf16",[8],["tp"]],
+  // ["experts.0.w","bf16",[4],["etp"]],["experts.1.w","bf16",[4],["etp"]]],
+  // "views":[["experts",[["ep",2],["etp",2]]]],"dealt":[["experts.0.w","ep",2],
+  // ["experts.1.w","ep",2]]}' | sha256sum
+  const std::string used = fingerprint_on(Mesh(plain.axes(), {experts}), true);
+  CHECK(used ==
+        "6e1ea8b504da322edbadf14c61bb67391e53d1150cf9afd10640ac78600b99f7");
+  CHECK(fingerprint_on(Mesh(plain.axes(), {other, experts}), true) == used);
+  // The same sizes in another order are other devices.
+  const MeshView turned = {"experts", {{"etp", 2}, {"ep", 2}}};
+  CHECK(fingerprint_on(Mesh(plain.axes(), {turned}), true) != used);
+}
+
 }  // namespace
 
 }  // namespace shardplan

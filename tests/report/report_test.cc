@@ -85,7 +85,7 @@ PartitionSpec any_spec() {
 }
 
 // One cell of each kind that has a value of its own; column i is always kind i.
-constexpr size_t kKinds = 17;
+constexpr size_t kKinds = 19;
 
 Row any_row() {
   const auto whole = [] { return draw_any<int64_t>(); };
@@ -103,6 +103,9 @@ Row any_row() {
           Numbers{draw_any<std::vector<int64_t>>()},
           Dims{draw_any<std::vector<int64_t>>()},
           any_spec(),
+          ViewsCell{{{any_name(), {{"ep", draw_in<int64_t>(1, 9)}}},
+                     {any_name() + "2", {{"cp", 2}, {"tp", 4}}}}},
+          DealtCell{any_name(), whole()},
           MemoryRange{whole(), whole(), real()},
           ByteBracket{whole(), whole(), whole()},
           Prose{any_name()},
@@ -152,10 +155,23 @@ struct Expected {
     }
     return dims;
   }
+  static Json sizes_of(const std::vector<Axis>& axes) {
+    Json sizes = Json::object();
+    for (const Axis& axis : axes) sizes[axis.name] = axis.size;
+    return sizes;
+  }
   Json operator()(const MeshCell& cell) const {
-    Json mesh = Json::object();
-    for (const Axis& one : cell.mesh.axes()) mesh[one.name] = one.size;
-    return mesh;
+    return sizes_of(cell.mesh.axes());
+  }
+  Json operator()(const ViewsCell& cell) const {
+    Json views = Json::object();
+    for (const MeshView& view : cell.views) {
+      views[printable(view.name)] = sizes_of(view.axes);
+    }
+    return views;
+  }
+  Json operator()(const DealtCell& cell) const {
+    return {{"axis", printable(cell.axis)}, {"rank", cell.rank}};
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }
   Json operator()(const ByteBracket& bracket) const {

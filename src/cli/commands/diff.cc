@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "cli/output.h"
 #include "cli/views/tables.h"
 #include "core/fold.h"
+#include "gate/changes.h"
 #include "io/load.h"
 #include "io/saved_plan.h"
 #include "report/report.h"
@@ -68,7 +70,7 @@ struct Comparison {
 };
 
 bool same_placement(const Placement& a, const Placement& b) {
-  return a.type == b.type && a.spec == b.spec &&
+  return a.type == b.type && a.spec == b.spec && a.dealt == b.dealt &&
          a.bytes_per_device == b.bytes_per_device;
 }
 
@@ -162,15 +164,27 @@ Cell dtype_cell(const Placement& p) {
 }
 Cell shape_cell(const Placement& p) { return Dims{p.type.shape}; }
 Cell spec_cell(const Placement& p) { return p.spec; }
+Cell view_cell(const Placement& p) {
+  return p.view.empty() ? Cell() : Cell(p.view);
+}
+
+// The rank of the tensor, on the side where it has this index.
+Cell dealt_cell(const Side& side, const std::optional<size_t>& index) {
+  if (!index || !side.of(*index).dealt) return {};
+  const Dealt& dealt = *side.of(*index).dealt;
+  return DealtCell{dealt.axis, rank_of(dealt, side.name(*index))};
+}
 
 Table changes_table(const Comparison& comparison, const Side& a,
                     const Side& b) {
   Table table;
   table.id = "changes";
   table.audience = Audience::Programs;
-  for (const char* id : {"parameter", "change", "dtype_before", "dtype_after",
-                         "shape_before", "shape_after", "spec_before",
-                         "spec_after", "bytes_before", "bytes_after"}) {
+  for (const char* id :
+       {"parameter", "change", "dtype_before", "dtype_after", "shape_before",
+        "shape_after", "spec_before", "spec_after", "bytes_before",
+        "bytes_after", "view_before", "view_after", "dealt_before",
+        "dealt_after"}) {
     table.columns.push_back({id, id});
   }
   table.rows = [&](const RowSink& sink) {
@@ -183,10 +197,13 @@ Table changes_table(const Comparison& comparison, const Side& a,
       };
       for (auto [before, after] :
            {both(placements, dtype_cell), both(placements, shape_cell),
-            both(placements, spec_cell), both(placements, bytes)}) {
+            both(placements, spec_cell), both(placements, bytes),
+            both(placements, view_cell)}) {
         row.push_back(std::move(before));
         row.push_back(std::move(after));
       }
+      row.push_back(dealt_cell(a, difference.before));
+      row.push_back(dealt_cell(b, difference.after));
       sink(row);
     }
   };
@@ -211,10 +228,40 @@ std::vector<uint32_t> kinds_of(const Comparison& comparison, const Side& a,
   return kinds;
 }
 
-// The lines of one change: what differs, before and after.
-void add_lines(const Difference& difference, const std::string& label,
-               int64_t count, const Side& a, const Side& b,
+// What a device holds of the tensors that change alike: on one of the ranks
+// that experts are dealt to, the one that has most.
+Cell held_cell(const Side& side, std::span<const size_t> tensors) {
+  std::map<int64_t, double> by_rank;
+  for (const size_t i : tensors) {
+    const Placement& p = side.of(i);
+    by_rank[p.dealt ? rank_of(*p.dealt, side.name(i)) : 0] +=
+        static_cast<double>(p.bytes_per_device);
+  }
+  double most = 0;
+  for (const auto& [rank, bytes] : by_rank) most = std::max(most, bytes);
+  return tensors.empty() ? Cell() : Cell(MeanBytes{most});
+}
+
+// "ep=8: 128 experts"
+Cell dealing_cell(const Placement& p) {
+  if (!p.dealt) return std::string("not dealt out");
+  return p.dealt->axis + "=" + std::to_string(p.dealt->size) + ", " +
+         plural(p.dealt->experts, "expert");
+}
+
+// The lines of changes that are alike: what differs, before and after.
+void add_lines(const Comparison& comparison, std::span<const uint32_t> members,
+               const std::string& label, const Side& a, const Side& b,
                std::vector<Row>& rows) {
+  const Difference& difference = comparison.differences[members.front()];
+  const auto count = std::ssize(members);
+  std::vector<size_t> were;
+  std::vector<size_t> are;
+  for (const uint32_t member : members) {
+    const Difference& each = comparison.differences[member];
+    if (each.before) were.push_back(*each.before);
+    if (each.after) are.push_back(*each.after);
+  }
   const auto placements = placements_of(difference, a, b);
   const bool changed = difference.change == Change::Changed;
   std::string sign(change_sign(difference.change));
@@ -224,10 +271,6 @@ void add_lines(const Difference& difference, const std::string& label,
     rows.push_back({std::exchange(sign, ""), std::exchange(name, ""),
                     std::string(what), std::move(cells.first), std::string("→"),
                     std::move(cells.second)});
-  };
-  const auto bytes = [&](const Placement& p) -> Cell {
-    return MeanBytes{static_cast<double>(p.bytes_per_device) *
-                     static_cast<double>(count)};
   };
   const auto [before, after] = placements;
   if (!changed || before->type.dtype != after->type.dtype) {
@@ -239,8 +282,14 @@ void add_lines(const Difference& difference, const std::string& label,
   if (!changed || before->spec != after->spec) {
     add("spec", both(placements, spec_cell));
   }
-  if (!changed || before->bytes_per_device != after->bytes_per_device) {
-    add("per device", both(placements, bytes));
+  const bool dealt = (before != nullptr && before->dealt) ||
+                     (after != nullptr && after->dealt);
+  if (dealt && (!changed || before->dealt != after->dealt)) {
+    add("dealt over", both(placements, dealing_cell));
+  }
+  if (!changed || before->bytes_per_device != after->bytes_per_device ||
+      before->dealt != after->dealt) {
+    add("per device", {held_cell(a, were), held_cell(b, are)});
   }
 }
 
@@ -251,17 +300,15 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
   };
   std::vector<Row> rows;
   if (expand) {
-    for (const Difference& difference : comparison.differences) {
-      add_lines(difference, std::string(name_of(difference, a, b)), 1, a, b,
-                rows);
+    for (uint32_t i = 0; i < comparison.differences.size(); ++i) {
+      add_lines(comparison, {&i, 1}, std::string(name(i)), a, b, rows);
     }
   } else {
     const Folding folding = fold(kinds_of(comparison, a, b), name);
     const std::vector<std::string> labels = class_labels(folding, name);
+    const Members members(folding.class_of, folding.classes.size());
     for (size_t i = 0; i < labels.size(); ++i) {
-      const ParameterClass& group = folding.classes[i];
-      add_lines(comparison.differences[group.first], labels[i], group.count, a,
-                b, rows);
+      add_lines(comparison, members.of(i), labels[i], a, b, rows);
     }
   }
   Table table;
@@ -315,6 +362,8 @@ void add_summary(const Comparison& comparison, const Side& a, const Side& b,
       {"same", Count{comparison.same}},
       {"mesh_before", MeshCell{a.saved.plan.mesh}},
       {"mesh_after", MeshCell{b.saved.plan.mesh}},
+      {"views_before", ViewsCell{a.saved.plan.mesh.views()}},
+      {"views_after", ViewsCell{b.saved.plan.mesh.views()}},
       {"memory_per_device_before", ByteSize{a.memory.max}},
       {"memory_per_device_after", ByteSize{b.memory.max}},
       {"fingerprint_before", fingerprint(a.saved.manifest, a.saved.plan)},
@@ -331,7 +380,8 @@ std::string last_line(const Comparison& comparison, const Side& a,
 }
 
 std::string mesh_line(const Mesh& mesh) {
-  return mesh_text(mesh) + " (" + plural(mesh.devices(), "device") + ")";
+  return mesh_text(mesh) + views_text(mesh) + " (" +
+         plural(mesh.devices(), "device") + ")";
 }
 
 }  // namespace

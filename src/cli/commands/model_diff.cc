@@ -219,7 +219,7 @@ std::vector<std::string> headline_of_diff(const Context& context,
       side_title(request.before) + " → " + side_title(request.after),
       headline_of(*diff.after.session, context.options.output.exact)};
   if (before != diff.after.session->plan.mesh) {
-    lines.push_back("mesh before: " + mesh_text(before));
+    lines.push_back("mesh before: " + mesh_text(before) + views_text(before));
   }
   return lines;
 }
@@ -251,6 +251,8 @@ void add_summary_of(const BothSides& diff, Report& report) {
       {"not_looked_at", Names{diff.rules.notes}},
       {"mesh_before", MeshCell{before.plan.mesh}},
       {"mesh_after", MeshCell{after.plan.mesh}},
+      {"views_before", ViewsCell{before.plan.mesh.views()}},
+      {"views_after", ViewsCell{after.plan.mesh.views()}},
       {"memory_per_device_before", ByteSize{before.memory.max}},
       {"memory_per_device_after", ByteSize{after.memory.max}},
       {"memory_bracket_before", bracket_cell(diff.before)},

@@ -12,6 +12,7 @@
 #include "cli/views/tables.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "gate/changes.h"
 #include "report/shard_grid.h"
 #include "resolve/match.h"
 
@@ -160,8 +161,13 @@ std::string drawn_text(const DeviceSlices& map) {
 }
 
 std::vector<std::string> notes_of_parameter(const Placement& p,
-                                            const Plan& plan) {
+                                            const Plan& plan, int64_t rank) {
   std::vector<std::string> notes;
+  if (p.dealt && p.dealt->size > 1) {
+    notes.push_back("dealt out whole: rank " + std::to_string(rank) + " of " +
+                    std::to_string(p.dealt->size) + " along " + p.dealt->axis +
+                    " holds it");
+  }
   const AxisNames repeating = repeating_axes(plan.mesh, p);
   if (!repeating.empty()) {
     const std::string axes = joined(texts_of(repeating), ", ");
@@ -218,7 +224,8 @@ std::optional<Report> shard_report(Context& context, const Session& session,
       {"dealt", p.dealt ? Cell(DealtCell{p.dealt->axis, rank}) : Cell()}};
   report.headline = {title + "  " + type_text(p.type) + "  " +
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
-                         ": " + plural(mesh.devices(), "device"),
+                         views_text(mesh) + ": " +
+                         plural(mesh.devices(), "device"),
                      "ids of devices in boxes; " + drawn_text(*map)};
   const bool expand = context.options.output.expand;
   report.drawing = [map, expand](const Style& style) {
@@ -226,7 +233,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   };
   report.tables = {dimensions_table(p, mesh, policy),
                    shards_table(p, mesh, policy, rank)};
-  report.closing = notes_of_parameter(p, session.plan);
+  report.closing = notes_of_parameter(p, session.plan, rank);
   add_topology(context, report);
   return report;
 }

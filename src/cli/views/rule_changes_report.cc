@@ -43,18 +43,21 @@ std::string placed_text(const RuleSetChange& change,
   return text.empty() ? "None" : text + "]";
 }
 
+// One side of it: `text` where it says more than the spec.
+std::string side_text(const RuleSetChange& change,
+                      const std::optional<PartitionSpec>& spec,
+                      const std::string& text) {
+  if (!text.empty()) return text;
+  return spec ? placed_text(change, *spec) : "–";
+}
+
 std::string before_and_after(const RuleSetChange& change) {
-  if (change.kind == Kind::Axis || change.kind == Kind::Reading) {
-    const auto side = [](const std::string& text) {
-      return text.empty() ? std::string("–") : text;
-    };
-    return side(change.text_before) + " → " + side(change.text_after);
-  }
-  const auto side = [&](const std::optional<PartitionSpec>& spec) {
-    return spec ? placed_text(change, *spec) : std::string("–");
-  };
-  if (change.before == change.after) return side(change.after);
-  return side(change.before) + " → " + side(change.after);
+  const std::string before =
+      side_text(change, change.before, change.text_before);
+  const std::string after = side_text(change, change.after, change.text_after);
+  const bool is_text =
+      change.kind == Kind::Axis || change.kind == Kind::Reading;
+  return before == after && !is_text ? after : before + " → " + after;
 }
 
 // "matters where `expert` > 1"
@@ -200,8 +203,7 @@ ChangeText single_text(const RuleSetChange& change) {
   switch (change.how) {
     case How::Added:
       text.what = who + " is new";
-      text.detail =
-          change.after ? placed_text(change, *change.after) : change.text_after;
+      text.detail = side_text(change, change.after, change.text_after);
       if (change.crossed > 0) {
         text.detail += "; before " + plural(change.crossed, "rule") +
                        " of other specs: " + no_witness_text(change);
@@ -210,8 +212,7 @@ ChangeText single_text(const RuleSetChange& change) {
     case How::Removed:
       text.what = who + " is gone";
       text.detail =
-          "was " + (change.before ? placed_text(change, *change.before)
-                                  : change.text_before);
+          "was " + side_text(change, change.before, change.text_before);
       if (!change.witness.empty()) {
         text.detail += "; no rule decides " + in_backticks(change.witness) +
                        ", " + whose_text(change);
@@ -442,7 +443,7 @@ Cell some_text(const std::string& text) {
 
 Cell side_cell(const std::optional<PartitionSpec>& spec,
                const std::string& text) {
-  if (spec) return *spec;
+  if (spec && text.empty()) return *spec;
   return some_text(text);
 }
 

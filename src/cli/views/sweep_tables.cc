@@ -78,6 +78,7 @@ struct Shown {
   bool seq = false;
   bool serving = false;
   bool reasons = false;
+  bool views = false;
   bool step = false;
   bool microbatches = false;
   bool remat = false;
@@ -104,15 +105,24 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.batch = shown.batch || point.batch != first.batch;
     shown.seq = shown.seq || point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
+    shown.views = shown.views || !mesh.mesh.views().empty();
     shown.findings =
         shown.findings || mesh.errors + mesh.warnings + point.warnings > 0;
   }
   return shown;
 }
 
+// "experts:ep=8,edp=4", as `--view` takes it.
+std::string named_views(const Mesh& mesh) {
+  return joined_of(mesh.views(), " ", [](const MeshView& view) {
+    return view.name + ":" + axes_text(view.axes);
+  });
+}
+
 std::vector<Column> people_columns(const Shown& shown) {
-  std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true},
-                                 right("devices")};
+  std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true}};
+  if (shown.views) columns.push_back({"views", "views", Align::Left, true});
+  columns.push_back(right("devices"));
   if (shown.hardware) columns.push_back(left("hardware"));
   if (shown.batch) columns.push_back(right("batch"));
   if (shown.seq) {
@@ -145,7 +155,9 @@ std::vector<Column> people_columns(const Shown& shown) {
 
 Row people_row(const SweepPoint& point, const SweepMesh& mesh,
                const Shown& shown) {
-  Row row = {mesh_text(mesh.mesh), Count{mesh.mesh.devices()}};
+  Row row = {mesh_text(mesh.mesh)};
+  if (shown.views) row.emplace_back(named_views(mesh.mesh));
+  row.emplace_back(Count{mesh.mesh.devices()});
   if (shown.hardware) row.emplace_back(name_of_limit(point));
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));
@@ -194,6 +206,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
 // with one.
 std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
   std::vector<Column> columns = {left("mesh"),
+                                 left("views"),
                                  left("devices"),
                                  left("hardware"),
                                  left("batch"),
@@ -231,6 +244,7 @@ std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
 
 Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
   Row row = {MeshCell{mesh.mesh},
+             ViewsCell{mesh.mesh.views()},
              Count{mesh.mesh.devices()},
              point.limit ? Cell(point.limit->name) : Cell(),
              count_cell(point.batch),

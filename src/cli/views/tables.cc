@@ -10,7 +10,6 @@
 #include "base/words.h"
 #include "cli/options.h"
 #include "gate/changes.h"
-#include "model/tensor_name.h"
 
 namespace shardplan::cli {
 namespace {
@@ -41,9 +40,12 @@ Row placement_row(const Session& session, const Placement& p, int64_t replicas,
 
 }  // namespace
 
-int64_t rank_of(const Dealt& dealt, std::string_view name) {
-  if (dealt.rank >= 0) return dealt.rank;
-  return rank_of_expert(dealt, expert_name(name).number.value_or(0));
+std::string views_text(const Mesh& mesh) {
+  std::string text;
+  for (const MeshView& view : mesh.views()) {
+    text += ", " + view.name + " " + axes_text(view.axes);
+  }
+  return text;
 }
 
 namespace {
@@ -306,9 +308,7 @@ std::string headline_of(const Session& session, bool exact) {
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
   }
-  for (const MeshView& view : session.plan.mesh.views()) {
-    mesh += ", " + view.name + " " + axes_text(view.axes);
-  }
+  mesh += views_text(session.plan.mesh);
   return manifest.title + ": " + plural(std::ssize(manifest), "parameter") +
          ", " + size_text(manifest.total_bytes(), exact) + "    mesh" + mesh +
          ": " + plural(session.plan.mesh.devices(), "device") +

@@ -22,8 +22,8 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
 
 // One row per parameter, for programs.
 Table placements_table(const Session& session);
-// The rank that an expert of this name is dealt to.
-int64_t rank_of(const Dealt& dealt, std::string_view name);
+// ", experts ep=8,edp=4" for what stands behind the axes of a mesh.
+std::string views_text(const Mesh& mesh);
 // One row per correction of a parameter, for programs.
 Table corrections_table(const Session& session);
 // One row per rule, for programs.

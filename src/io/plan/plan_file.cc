@@ -44,9 +44,10 @@ class PlanWriter {
   void facts();
   void state(const LayerStates& state);
   void kept(const KeptTensor& kept);
-  void mesh();
+  void sizes(const std::vector<Axis>& axes);
   void rule(const PlanRule& rule);
   void placement(const Placement& placement);
+  void dealt(const Dealt& dealt);
   void correction(const Correction& correction);
   void stored_dim(const StoredDim& stored);
   template <typename Items, typename Item>
@@ -181,8 +182,9 @@ void PlanWriter::kept(const KeptTensor& kept) {
   out_ += '}';
 }
 
-void PlanWriter::mesh() {
-  list(plan_.mesh.axes(), [&](const Axis& axis) {
+// `[["fsdp",16],["tp",8]]`
+void PlanWriter::sizes(const std::vector<Axis>& axes) {
+  list(axes, [&](const Axis& axis) {
     out_ += '[';
     text(axis.name);
     out_ += ',';
@@ -206,6 +208,14 @@ void PlanWriter::rule(const PlanRule& rule) {
   if (rule.shards_parts) {
     key("shards_parts");
     boolean(true);
+  }
+  if (!rule.view.empty()) {
+    key("view");
+    text(rule.view);
+  }
+  if (!rule.deal.empty()) {
+    key("deal");
+    text(rule.deal);
   }
   key("found");
   number(rule.found);
@@ -240,6 +250,19 @@ void PlanWriter::stored_dim(const StoredDim& stored) {
   out_ += '}';
 }
 
+void PlanWriter::dealt(const Dealt& dealt) {
+  out_ += '{';
+  key("axis");
+  text(dealt.axis);
+  key("experts");
+  number(dealt.experts);
+  if (dealt.rank >= 0) {
+    key("rank");
+    number(dealt.rank);
+  }
+  out_ += '}';
+}
+
 void PlanWriter::placement(const Placement& placement) {
   out_ += '{';
   key("dtype");
@@ -271,6 +294,14 @@ void PlanWriter::placement(const Placement& placement) {
     key("stored");
     list(placement.stored_dims, [&](const StoredDim& dim) { stored_dim(dim); });
   }
+  if (!placement.view.empty()) {
+    key("view");
+    text(placement.view);
+  }
+  if (placement.dealt) {
+    key("dealt");
+    dealt(*placement.dealt);
+  }
   out_ += '}';
 }
 
@@ -291,7 +322,17 @@ bool PlanWriter::write() {
   line_key("facts");
   facts();
   line_key("mesh");
-  mesh();
+  sizes(plan_.mesh.axes());
+  if (!plan_.mesh.views().empty()) {
+    line_key("views");
+    list(plan_.mesh.views(), [&](const MeshView& view) {
+      out_ += '[';
+      text(view.name);
+      out_ += ',';
+      sizes(view.axes);
+      out_ += ']';
+    });
+  }
   line_key("on_indivisible");
   text(policy_name(plan_.on_indivisible));
   line_key("strict");

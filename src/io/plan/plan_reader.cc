@@ -1,174 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/plan/plan_reader.h"
-
+// Reading saved plans. Nothing that can be computed is trusted: specs are
+// checked against shapes and mesh, and sizes are measured anew.
 #include <algorithm>
-#include <climits>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/words.h"
 #include "core/facts.h"
+#include "core/views.h"
 #include "io/plan/plan_file.h"
+#include "io/plan/plan_values.h"
+#include "model/tensor_name.h"
 
 namespace shardplan {
 
+namespace {
+
 using Token = JsonReader::Token;
-
-namespace {
-
-bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
-  std::string text;
-  if (!json.string(what, text)) return false;
-  name = text;
-  return true;
-}
-
-using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
-
-bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
-               ReadName read) {
-  return json.list(what, [&] {
-    return read(json, "the name of an axis", names.emplace_back());
-  });
-}
-
-bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
-               ReadName read) {
-  return json.list(what, [&] {
-    AxisNames& axes = spec.dims.emplace_back();
-    if (json.token() == Token::Null) return true;
-    const std::string entry = "an entry of " + std::string(what);
-    if (json.token() == Token::BeginArray) {
-      return read_list(json, entry, axes, read);
-    }
-    return read(json, entry, axes.emplace_back());
-  });
-}
-
-}  // namespace
-
-bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis) {
-  if (!read_name(json, what, axis)) return false;
-  return is_axis_name(axis) || axis == kUnconstrained ||
-         json.malformed(json.span(),
-                        "`" + axis + "` cannot be the name of an axis");
-}
-
-bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
-  return read_list(json, what, axes, read_axis_name);
-}
-
-bool read_names(JsonReader& json, std::string_view what, AxisNames& names) {
-  return read_list(json, what, names, read_name);
-}
-
-bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
-  return read_dims(json, what, spec, read_axis_name);
-}
-
-bool read_name_spec(JsonReader& json, std::string_view what,
-                    PartitionSpec& spec) {
-  return read_dims(json, what, spec, read_name);
-}
-
-bool read_int(JsonReader& json, std::string_view what, int64_t limit,
-              int& value) {
-  int64_t read = 0;
-  if (!json.size(what, read)) return false;
-  if (read > limit) {
-    return json.malformed(json.span(),
-                          std::string(what) + " is " + std::to_string(read) +
-                              ", but at most " + std::to_string(limit) +
-                              " is possible");
-  }
-  value = static_cast<int>(read);
-  return true;
-}
-
-bool read_rule(JsonReader& json, PlanRule& rule) {
-  return json.map("a rule", [&](const std::string& key, Span) {
-    if (key == "pattern") return json.string("`pattern`", rule.pattern);
-    if (key == "spec") return read_name_spec(json, "`spec`", rule.spec);
-    if (key == "file") return json.string("`file`", rule.file);
-    if (key == "line") return json.size("`line`", rule.line);
-    if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
-    if (key == "shards_parts") {
-      return json.boolean("`shards_parts`", rule.shards_parts);
-    }
-    if (key == "found") return json.size("`found`", rule.found);
-    if (key == "won") return json.size("`won`", rule.won);
-    if (key != "shadowed_by") return json.skip();
-    return json.list("`shadowed_by`", [&] {
-      return read_int(json, "an entry of `shadowed_by`", INT_MAX,
-                      rule.shadowed_by.emplace_back());
-    });
-  });
-}
-
-bool read_code(JsonReader& json, Code& code) {
-  std::string text;
-  if (!json.string("`code`", text)) return false;
-  const std::optional<Code> found = find_code(text);
-  if (!found) return json.malformed(json.span(), "no code is `" + text + "`");
-  code = *found;
-  return true;
-}
-
-bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
-  Correction& correction = corrections.emplace_back();
-  return json.map("a correction", [&](const std::string& key, Span) {
-    if (key == "dim") return read_int(json, "`dim`", INT_MAX, correction.dim);
-    if (key == "code") return read_code(json, correction.code);
-    if (key == "dropped") {
-      return read_names(json, "`dropped`", correction.dropped);
-    }
-    if (key == "reason") return json.string("`reason`", correction.reason);
-    return json.skip();
-  });
-}
-
-bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored) {
-  StoredDim& dim = stored.emplace_back();
-  dim.dim = -1;
-  return json.map("a stored dimension", [&](const std::string& key, Span) {
-    if (key == "dim") return read_int(json, "`dim`", INT_MAX, dim.dim);
-    if (key == "size") return json.size("`size`", dim.size);
-    if (key == "why") return json.string("`why`", dim.why);
-    return json.skip();
-  });
-}
-
-bool read_declaration(JsonReader& json, Declarations& declarations) {
-  std::string text;
-  if (!json.string("a declaration", text)) return false;
-  return add_declaration(text, declarations) ||
-         json.malformed(json.span(), "nothing is declared as `" + text + "`");
-}
-
-bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
-                   Diagnostics& diags) {
-  if (key == "shape") {
-    return json.list("`shape`", [&] {
-      return json.size("an entry of `shape`", type.shape.emplace_back());
-    });
-  }
-  std::string name;
-  if (!json.string("`dtype`", name)) return false;
-  const std::optional<DType> dtype = find_dtype(name);
-  if (!dtype) {
-    diags.error(Code::UnknownDtype, json.span(),
-                "unknown dtype `" + name + "`");
-    return false;
-  }
-  type.dtype = *dtype;
-  return true;
-}
-
-// Reading saved plans. Nothing that can be computed is trusted: specs are
-// checked against shapes and mesh, and sizes are measured anew.
-
-namespace {
 
 // Keys may stand in any order (tools sort them), so a first pass finds where
 // the values are, and each is then read in the order of their dependencies.
@@ -191,8 +41,9 @@ class PlanReader {
   bool read_facts(JsonReader& json);
   bool read_state(JsonReader& json);
   bool read_kept(JsonReader& json, KeptTensor& kept);
-  bool read_axis(JsonReader& json);
-  bool make_mesh_of(Span where);
+  bool read_axis(JsonReader& json, std::vector<AxisRequest>& axes);
+  bool read_mesh(JsonReader& json);
+  bool read_view(JsonReader& json);
   bool read_policy(JsonReader& json);
   bool read_run_as(JsonReader& json);
   bool read_placement(JsonReader& json);
@@ -202,14 +53,15 @@ class PlanReader {
                        const Placement& placement);
   bool check_stored(JsonReader& json, Span where, const Placement& placement);
   std::string illegal(const Placement& placement) const;
+  std::string illegal_deal(const Placement& placement) const;
   bool read_parameter(JsonReader& json);
+  bool check_dealt();
   bool check_rules();
   bool check_names();
 
   SourcePtr source_;
   Diagnostics& diags_;
   std::map<std::string, Span, std::less<>> sections_;
-  std::vector<AxisRequest> axes_;
   SavedPlan saved_{
       Manifest(),
       // The mesh is replaced before anything is placed on it.
@@ -370,7 +222,7 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
           json.malformed(where, "what a layer keeps has no size"));
 }
 
-bool PlanReader::read_axis(JsonReader& json) {
+bool PlanReader::read_axis(JsonReader& json, std::vector<AxisRequest>& axes) {
   AxisRequest axis;
   axis.where = json.span();
   int index = 0;
@@ -392,12 +244,42 @@ bool PlanReader::read_axis(JsonReader& json) {
   if (good && index < 2) {
     return json.malformed(axis.where, "an axis is a name and a size");
   }
-  axes_.push_back(std::move(axis));
+  axes.push_back(std::move(axis));
   return good;
 }
 
-bool PlanReader::make_mesh_of(Span where) {
-  std::optional<Mesh> mesh = make_mesh(axes_, std::nullopt, where, diags_);
+bool PlanReader::read_mesh(JsonReader& json) {
+  std::vector<AxisRequest> axes;
+  if (!json.list("`mesh`", [&] { return read_axis(json, axes); })) return false;
+  std::optional<Mesh> mesh =
+      make_mesh(axes, std::nullopt, sections_.at("mesh"), diags_);
+  if (!mesh) return false;
+  plan_.mesh = *std::move(mesh);
+  return true;
+}
+
+bool PlanReader::read_view(JsonReader& json) {
+  ViewRequest view;
+  view.where = json.span();
+  int index = 0;
+  const bool good = json.list("a view", [&] {
+    switch (index++) {
+      case 0:
+        view.name_where = json.span();
+        return read_view_name(json, view.name);
+      case 1:
+        return json.list("the axes of a view",
+                         [&] { return read_axis(json, view.axes); });
+      default:
+        return json.malformed(json.span(), "a view is a name and axes");
+    }
+  });
+  if (!good) return false;
+  view.where.end = json.span().end;
+  if (index < 2) {
+    return json.malformed(view.where, "a view is a name and axes");
+  }
+  std::optional<Mesh> mesh = add_view(plan_.mesh, view, diags_);
   if (!mesh) return false;
   plan_.mesh = *std::move(mesh);
   return true;
@@ -443,6 +325,8 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
     return read_name_spec(json, "`meant`", *placement.meant);
   }
   if (key == "spec") return read_spec(json, "`spec`", placement.spec);
+  if (key == "view") return read_view_name(json, placement.view);
+  if (key == "dealt") return read_dealt(json, placement.dealt.emplace());
   if (key == "stored") {
     return json.list("`stored`", [&] {
       return read_stored_dim(json, placement.stored_dims);
@@ -474,8 +358,21 @@ bool PlanReader::read_placement(JsonReader& json) {
                             "a placement has no `" + std::string(key) + "`");
     }
   }
+  if (placement.dealt) {
+    placement.dealt->size = plan_.mesh.size_of(placement.dealt->axis);
+  }
   if (!check_placement(json, where, placement)) return false;
+  const std::string view = std::move(placement.view);
   measure(placement, plan_.mesh, plan_.on_indivisible);
+  if (view != placement.view) {
+    return json.malformed(
+        where,
+        "spec " + spec_text(placement.spec) + " is one of " +
+            (placement.view.empty() ? std::string("the mesh")
+                                    : "view `" + placement.view + "`") +
+            ", not of " +
+            (view.empty() ? std::string("the mesh") : "view `" + view + "`"));
+  }
   plan_.placements.push_back(std::move(placement));
   return true;
 }
@@ -488,10 +385,17 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                           type_text(placement.type) + " exceeds 2^63 bytes");
   }
   for (const Correction& correction : placement.corrections) {
+    // The axis that experts are dealt out over is in no entry of a spec.
+    const bool deals =
+        placement.rule > 0 &&
+        !plan_.rules[static_cast<size_t>(placement.rule) - 1].deal.empty();
+    if (deals && correction.dim == 0) continue;
     const auto dim = static_cast<size_t>(correction.dim);
-    // Both are about an entry, whether or not there is a dimension for it.
+    // They are about an entry, whether or not there is a dimension for it.
     const bool is_of_entry = correction.code == Code::SpecLongerThanRank ||
-                             correction.code == Code::SmallParameter;
+                             correction.code == Code::SmallParameter ||
+                             correction.code == Code::UnplacedLogicalAxis ||
+                             correction.code == Code::RepeatedLogicalAxis;
     const bool beyond_rank = dim >= placement.type.shape.size() && !is_of_entry;
     const bool was_asked =
         placement.requested && dim < std::max(placement.requested->dims.size(),
@@ -502,7 +406,8 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                                      ", for which nothing was requested");
   }
   if (!check_stored(json, where, placement)) return false;
-  const std::string reason = illegal(placement);
+  std::string reason = illegal(placement);
+  if (reason.empty()) reason = illegal_deal(placement);
   return reason.empty() ||
          json.malformed(where, "spec " + spec_text(placement.spec) +
                                    " is not possible for " +
@@ -548,6 +453,26 @@ std::string PlanReader::illegal(const Placement& placement) const {
     }
   }
   return "";
+}
+
+// Why a parameter cannot be dealt out so, or its axes are of several views.
+std::string PlanReader::illegal_deal(const Placement& placement) const {
+  AxisNames axes = axes_in(placement.spec);
+  if (placement.dealt) {
+    const Dealt& dealt = *placement.dealt;
+    if (!plan_.mesh.find(dealt.axis)) {
+      return "the mesh has no axis `" + dealt.axis + "`";
+    }
+    if (contains(axes, dealt.axis)) {
+      return "axis `" + dealt.axis + "` is used twice";
+    }
+    if (dealt.rank >= dealt.size) {
+      return "axis `" + dealt.axis + "` has no rank " +
+             std::to_string(dealt.rank);
+    }
+    axes.push_back(dealt.axis);
+  }
+  return plan_.mesh.view_of(axes) ? "" : "no view has all of these axes";
 }
 
 bool PlanReader::read_parameter(JsonReader& json) {
@@ -602,6 +527,56 @@ bool PlanReader::check_rules() {
   return true;
 }
 
+// The names of what is dealt out say which expert it is of, and so its rank;
+// of experts that are alike, each layer has all.
+bool PlanReader::check_dealt() {
+  struct Experts {
+    std::map<int64_t, int64_t> parameters;  // by expert
+    size_t first = 0;
+  };
+  std::map<uint32_t, Experts> alike;  // by placement
+  const auto refuse = [&](size_t parameter, const std::string& why) {
+    diags_.error(Code::MalformedDocument, manifest_.where(parameter),
+                 "`" + std::string(manifest_.name(parameter)) +
+                     "` cannot be dealt out as its placement says: " + why);
+    return false;
+  };
+  for (size_t i = 0; i < manifest_.size(); ++i) {
+    const std::optional<Dealt>& dealt = plan_.of(i).dealt;
+    if (!dealt) continue;
+    const auto expert = expert_name(manifest_.name(i)).number;
+    if (!expert) return refuse(i, "its name has no number of an expert");
+    if (*expert >= dealt->experts) {
+      return refuse(i, "it is of expert " + std::to_string(*expert) + " of " +
+                           std::to_string(dealt->experts));
+    }
+    const int64_t rank = rank_of_expert(*dealt, *expert);
+    if (dealt->rank >= 0 && dealt->rank != rank) {
+      return refuse(i, "expert " + std::to_string(*expert) + " is on rank " +
+                           std::to_string(rank) + ", not " +
+                           std::to_string(dealt->rank));
+    }
+    if (dealt->rank >= 0) continue;
+    Experts& all = alike[plan_.placement_of[i]];
+    if (all.parameters.empty()) all.first = i;
+    ++all.parameters[*expert];
+  }
+  for (const auto& [number, all] : alike) {
+    const Dealt& dealt = *plan_.placements[number].dealt;
+    const bool complete =
+        std::ssize(all.parameters) == dealt.experts &&
+        std::ranges::all_of(all.parameters, [&](const auto& entry) {
+          return entry.second == all.parameters.begin()->second;
+        });
+    if (complete) continue;
+    return refuse(all.first,
+                  "experts without a `rank` are alike, and not all of the " +
+                      std::to_string(dealt.experts) +
+                      " experts have such a parameter");
+  }
+  return true;
+}
+
 bool PlanReader::check_names() {
   const auto duplicate = manifest_.find_duplicate();
   if (!duplicate) return true;
@@ -631,8 +606,8 @@ std::optional<SavedPlan> PlanReader::read() {
       section("name", text("`name`", manifest_.model_name)) &&
       section("format", text("`format`", manifest_.format)) &&
       section("facts", [&](JsonReader& json) { return read_facts(json); }) &&
-      required("mesh", each("`mesh`", &PlanReader::read_axis)) &&
-      make_mesh_of(sections_.at("mesh")) &&
+      required("mesh", [&](JsonReader& json) { return read_mesh(json); }) &&
+      section("views", each("`views`", &PlanReader::read_view)) &&
       required("on_indivisible",
                [&](JsonReader& json) { return read_policy(json); }) &&
       section("strict",
@@ -665,7 +640,7 @@ std::optional<SavedPlan> PlanReader::read() {
                each("`placements`", &PlanReader::read_placement)) &&
       required("parameters",
                each("`parameters`", &PlanReader::read_parameter)) &&
-      check_names();
+      check_names() && check_dealt();
   if (!good) return std::nullopt;
   manifest_.sources.push_back(source_);
   return std::move(saved_);

@@ -2,13 +2,14 @@
 // A table of rules as EasyLM, EasyDeL and eFormer have it. It names mesh axes
 // only, and declares none: declared axes that the mesh lacks have size 1 and
 // are left out.
-#include "base/words.h"
 #include "io/export.h"
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "syntax/python.h"
 
 namespace shardplan {
@@ -73,7 +74,10 @@ std::string entry_text(const std::string& pattern, const PartitionSpec& spec) {
 }
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  if (!specs_are_expressible(input, kName, diags)) return std::nullopt;
+  const bool one_mesh = views_are_expressible(input, kName, diags);
+  if (!specs_are_expressible(input, kName, diags) || !one_mesh) {
+    return std::nullopt;
+  }
   const std::string why = why_resolved(input);
   std::string entries;
   std::vector<std::string> lines;
@@ -134,25 +138,78 @@ def make_mesh(devices=None):
     return Mesh(grid, AXIS_NAMES)
 )";
 
+// A view is another mesh over the same devices in the same order.
+constexpr std::string_view kMakeMeshes = R"(
+
+def make_meshes(devices=None):
+    """The mesh (None) and its views by name, over the same devices."""
+    mesh = make_mesh(devices)
+    meshes = {None: mesh}
+    for name, (axes, sizes) in VIEWS.items():
+        meshes[name] = Mesh(mesh.devices.reshape(sizes), axes)
+    return meshes
+
+
+def named_shardings(devices=None):
+    """A NamedSharding per parameter, on the mesh or view that it is of."""
+    meshes = make_meshes(devices)
+    return {
+        name: NamedSharding(meshes[PARAMETER_VIEWS.get(name)], spec)
+        for name, spec in PARTITION_SPECS.items()
+    }
+)";
+
 // `(4, 2)`, `(8,)`.
-std::string sizes_text(const Mesh& mesh) {
+std::string sizes_text(const std::vector<Axis>& axes) {
   std::string text = "(";
-  for (const Axis& axis : mesh.axes()) {
+  for (const Axis& axis : axes) {
     text += (text.size() == 1 ? "" : " ") + std::to_string(axis.size) + ",";
   }
-  if (mesh.axes().size() > 1) text.pop_back();
+  if (axes.size() > 1) text.pop_back();
   return text + ")";
 }
 
-AxisNames names_of(const Mesh& mesh) {
+AxisNames names_of(const std::vector<Axis>& axes) {
   AxisNames names;
-  for (const Axis& axis : mesh.axes()) names.push_back(axis.name);
+  for (const Axis& axis : axes) names.push_back(axis.name);
   return names;
+}
+
+// The views that parameters are placed on, and which of them are on which;
+// empty where none is.
+std::string views_text(const ExportInput& input) {
+  const Plan& plan = input.plan;
+  std::string views;
+  for (const MeshView& view : plan.mesh.views()) {
+    if (std::ranges::none_of(plan.placements, [&](const Placement& placement) {
+          return placement.view == view.name;
+        })) {
+      continue;
+    }
+    views += "    " + python_string(view.name) + ": (" +
+             python_names(names_of(view.axes)) + ", " + sizes_text(view.axes) +
+             "),\n";
+  }
+  if (views.empty()) return "";
+  std::string parameters;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const std::string& view = plan.of(i).view;
+    if (view.empty() || is_left_out(input, i)) continue;
+    parameters += "    " + python_string(input.manifest.name(i)) + ": " +
+                  python_string(view) + ",\n";
+  }
+  return "\n# Of each view, its axes and their sizes.\nVIEWS = {\n" + views +
+         "}\n\n# The views of parameters that are not on the mesh itself.\n"
+         "PARAMETER_VIEWS = {\n" +
+         parameters + "}\n";
 }
 
 std::optional<std::string> write_jax(const ExportInput& input,
                                      Diagnostics& diags) {
-  if (!specs_are_expressible(input, kJaxName, diags)) return std::nullopt;
+  const bool none_dealt = deals_are_expressible(input, kJaxName, diags);
+  if (!specs_are_expressible(input, kJaxName, diags) || !none_dealt) {
+    return std::nullopt;
+  }
   std::string entries;
   int64_t left_out = 0;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
@@ -168,16 +225,19 @@ std::optional<std::string> write_jax(const ExportInput& input,
   add_left_out(left_out, lines);
   note_activations(input, kJaxName, diags);
   note_slices(input, kJaxName, diags);
-  return comment_text(lines) +
-         "\"\"\"How parameters are sharded: PARTITION_SPECS over "
-         "make_mesh().\"\"\"\n\n"
-         "import math\n\nimport jax\nimport numpy as np\n"
-         "from jax.sharding import Mesh, PartitionSpec\n\n"
-         "AXIS_NAMES = " +
-         python_names(names_of(input.plan.mesh)) +
-         "\nMESH_SHAPE = " + sizes_text(input.plan.mesh) +
-         "\n\nPARTITION_SPECS = {" + (entries.empty() ? "" : "\n") + entries +
-         "}\n" + std::string(kMakeMesh);
+  const std::vector<Axis>& axes = input.plan.mesh.axes();
+  const std::string views = views_text(input);
+  return comment_text(lines) + "\"\"\"How parameters are sharded: " +
+         (views.empty() ? "PARTITION_SPECS over make_mesh()"
+                        : "named_shardings()") +
+         ".\"\"\"\n\nimport math\n\nimport jax\nimport numpy as np\n"
+         "from jax.sharding import Mesh, " +
+         (views.empty() ? "" : "NamedSharding, ") +
+         "PartitionSpec\n\nAXIS_NAMES = " + python_names(names_of(axes)) +
+         "\nMESH_SHAPE = " + sizes_text(axes) + "\n" + views +
+         "\nPARTITION_SPECS = {" + (entries.empty() ? "" : "\n") + entries +
+         "}\n" + std::string(kMakeMesh) +
+         std::string(views.empty() ? "" : kMakeMeshes);
 }
 
 }  // namespace
@@ -241,7 +301,8 @@ std::string axes_text_of(const ExportInput& input, int64_t& without) {
 std::optional<std::string> write_flax(const ExportInput& input,
                                       Diagnostics& diags) {
   const RuleSet* rules = logical_rules_of(input, kFlaxName, diags);
-  const bool good = specs_are_expressible(input, kFlaxName, diags);
+  const bool one_mesh = views_are_expressible(input, kFlaxName, diags);
+  const bool good = specs_are_expressible(input, kFlaxName, diags) && one_mesh;
   if (rules == nullptr || !good || !divides_everything(input, diags)) {
     return std::nullopt;
   }

@@ -66,7 +66,11 @@ TEST_CASE("programs get one row per tensor that differs") {
                         {"spec_before", {"tp", nullptr}},
                         {"spec_after", {"fsdp", nullptr}},
                         {"bytes_before", 128},
-                        {"bytes_after", 64}};
+                        {"bytes_after", 64},
+                        {"view_before", nullptr},
+                        {"view_after", nullptr},
+                        {"dealt_before", nullptr},
+                        {"dealt_after", nullptr}};
   CHECK(rows[0] == changed);
   CHECK(rows[2].at("parameter") == "old");
   CHECK(rows[2].at("change") == "removed");

@@ -124,7 +124,9 @@ TEST_CASE("resolve gives a row per parameter, whatever was found") {
                           {"local_shape", {33, 8}},
                           {"bytes_per_device", 528},
                           {"shards", 2},
-                          {"replicas", 2}};
+                          {"replicas", 2},
+                          {"view", nullptr},
+                          {"dealt", nullptr}};
   CHECK(rows[0] == embedding);
   // A scalar asks no rule.
   CHECK(rows[6].at("rule").is_null());

@@ -123,9 +123,9 @@ namespace {
 
 // What a target asks about, rather than how it is run: on another mesh, in
 // another mode or over other tokens the same rules have another answer.
-constexpr std::array<std::string_view, 9> kQuestion = {
-    "mode",  "mesh", "devices",    "slices", "topology",
-    "batch", "seq",  "source-seq", "engine"};
+constexpr std::array<std::string_view, 10> kQuestion = {
+    "mode",     "mesh",  "view", "devices",    "slices",
+    "topology", "batch", "seq",  "source-seq", "engine"};
 // Named by either side, these decide alone.
 constexpr std::array<std::string_view, 7> kOfFiles = {
     "rules",        "pattern", "dialect",    "axes",

@@ -11,6 +11,7 @@
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
+#include "core/views.h"
 #include "memory/sweep.h"
 #include "session/session.h"
 
@@ -155,6 +156,112 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
   if (!mesh) return std::nullopt;
   meshes.push_back(std::move(mesh->mesh));
   return meshes;
+}
+
+namespace {
+
+// One view's name, and the texts of its sizes.
+struct ListedView {
+  std::string name;
+  std::vector<SourcePtr> choices;
+};
+
+// The views that are asked for, in the order of their names' first mention.
+std::optional<std::vector<ListedView>> listed_views(const PlanRequest& planning,
+                                                    Diagnostics& diags) {
+  std::vector<ListedView> views;
+  for (const SourcePtr& given : planning.views) {
+    const std::string_view text = given->text();
+    const size_t colon = text.find(':');
+    std::vector<std::string> spellings;
+    if (colon != std::string_view::npos) {
+      const std::string name(text.substr(0, colon + 1));
+      for (const std::string& part : split_list(text.substr(colon + 1), ';')) {
+        for (const std::string& axes : listed_meshes(part)) {
+          spellings.push_back(name + axes);
+        }
+      }
+    }
+    // Whoever reads it says what is wrong.
+    if (spellings.empty()) spellings.emplace_back(text);
+    for (std::string& spelling : spellings) {
+      auto choice =
+          std::make_shared<SourceFile>(given->name(), std::move(spelling));
+      diags.keep(choice);
+      const auto parsed = parse_view_text(*choice, diags);
+      if (!parsed) return std::nullopt;
+      auto view = std::ranges::find(views, parsed->name, &ListedView::name);
+      if (view == views.end()) {
+        view = views.insert(views.end(), {parsed->name, {}});
+      }
+      view->choices.push_back(std::move(choice));
+    }
+  }
+  return views;
+}
+
+// All combinations of their sizes, the last view's fastest.
+std::vector<std::vector<SourcePtr>> view_combinations(
+    const std::vector<ListedView>& views) {
+  std::vector<std::vector<SourcePtr>> all = {{}};
+  for (const ListedView& view : views) {
+    std::vector<std::vector<SourcePtr>> more;
+    for (const std::vector<SourcePtr>& before : all) {
+      for (const SourcePtr& choice : view.choices) {
+        if (more.size() == kMaxMeshes + 1) break;
+        more.push_back(before);
+        more.back().push_back(choice);
+      }
+    }
+    all = std::move(more);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
+                                       const PlanRequest& planning,
+                                       const RuleSet& rules,
+                                       Diagnostics& diags) {
+  const auto views = listed_views(planning, diags);
+  if (!views) return std::nullopt;
+  const auto combinations = view_combinations(*views);
+  if (combinations.size() > kMaxMeshes / std::max<size_t>(1, meshes.size())) {
+    return diags
+        .error(Code::Usage, {},
+               "meshes and views make more than " +
+                   count_text(static_cast<int64_t>(kMaxMeshes)) +
+                   " combinations")
+        .help("give shorter lists of sizes");
+  }
+  ViewedMeshes result;
+  PlanRequest request = planning;
+  std::optional<Diagnostics> first;
+  for (const Mesh& mesh : meshes) {
+    for (const std::vector<SourcePtr>& combination : combinations) {
+      request.views = combination;
+      Mesh viewed = mesh;
+      Diagnostics found = diags.fresh();
+      if (add_views(request, rules, viewed, found)) {
+        add_once(std::move(viewed), result.meshes);
+        continue;
+      }
+      if (result.left_out++ == 0) {
+        result.why =
+            "on mesh " + mesh_text(mesh) + " " + found.all().front().message;
+        first = std::move(found);
+      }
+    }
+  }
+  if (!result.meshes.empty() || !first) return result;
+  if (result.left_out > 1) {
+    first->all().front().facts.push_back(
+        "so it is with all " + plural(result.left_out, "combination") +
+        " of mesh and views");
+  }
+  diags.add_all(*first);
+  return std::nullopt;
 }
 
 std::vector<Workload> sweep_workloads(const SweepRequest& sweep) {

@@ -49,6 +49,8 @@ struct Sweep {
   std::optional<ServedModels> served = {};  // with an engine
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
+  int64_t left_out = 0;  // meshes that a view does not fit
+  std::string why_left_out = {};
 
   Asked asked() const {
     return {inputs->model, &inputs->rules, memory, model ? &*model : nullptr,
@@ -186,7 +188,8 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
   Swept swept;
   const auto fail = [&](const Diagnostic& error) {
     swept.errors.push_back(error);
-    swept.errors.back().facts.push_back("on mesh " + mesh_text(mesh));
+    swept.errors.back().facts.push_back("on mesh " + mesh_text(mesh) +
+                                        views_text(mesh));
   };
   // Errors of a plan are counted, but for those that prevent an answer.
   for (const Diagnostic& each : on.findings.all()) {
@@ -255,7 +258,7 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     const int64_t i = next++;
     if (i >= end) return false;
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
-    pieces.begin(mesh_text(mesh));
+    pieces.begin(mesh_text(mesh) + views_text(mesh));
     Swept one = sweep_mesh(mesh, sweep, evaluator, of_all);
     if (one.stopped) {
       const std::lock_guard lock(mutex);
@@ -330,9 +333,15 @@ std::optional<Sweep> run(Context& context) {
   auto inputs = read_inputs(options.planning, context.host, context.diags,
                             context.progress);
   if (!inputs) return std::nullopt;
-  const auto meshes = sweep_meshes(options.sweep, options.planning,
+  const auto listed = sweep_meshes(options.sweep, options.planning,
                                    inputs->rules, context.diags);
-  if (!meshes) return std::nullopt;
+  if (!listed) return std::nullopt;
+  auto viewed =
+      with_views(*listed, options.planning, inputs->rules, context.diags);
+  if (!viewed) return std::nullopt;
+  const std::vector<Mesh>& meshes = viewed->meshes;
+  // The views have the same names on all of them.
+  settle_views(inputs->rules, meshes.front());
   auto kept = std::make_unique<const Inputs>(*std::move(inputs));
   const Model& model = kept->model;
   auto found =
@@ -353,7 +362,7 @@ std::optional<Sweep> run(Context& context) {
       asked_memory(memory, options.planning, options.workload, model.manifest,
                    &kept->rules, context.host, context.diags);
   if (!asked) return std::nullopt;
-  if (!check_count(options, meshes->size(), devices->size(), context.diags)) {
+  if (!check_count(options, meshes.size(), devices->size(), context.diags)) {
     return std::nullopt;
   }
   Sweep sweep{std::move(kept), std::move(ground), *std::move(asked),
@@ -370,7 +379,9 @@ std::optional<Sweep> run(Context& context) {
     sweep.model = step_model(model, sweep.memory.trained, context.diags);
     if (!sweep.model) return std::nullopt;
   }
-  if (!sweep_all(context, *meshes, sweep)) return std::nullopt;
+  if (!sweep_all(context, meshes, sweep)) return std::nullopt;
+  sweep.left_out = viewed->left_out;
+  sweep.why_left_out = std::move(viewed->why);
   return sweep;
 }
 
@@ -451,6 +462,7 @@ Exit run_sweep(Context& context) {
       {"total_bytes", ByteSize{sweep->inputs->model.manifest.total_bytes()}},
       {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
       {"points", Count{static_cast<int64_t>(sweep->points.size())}},
+      {"left_out", Count{sweep->left_out}},
       {"fitting", limited ? Cell(Count{fitting}) : Cell()},
       {"may_fit", limited ? Cell(Count{perhaps}) : Cell()},
       {"memory_bracket_from",
@@ -470,6 +482,11 @@ Exit run_sweep(Context& context) {
                                             ? sweep->points.size()
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
+  if (sweep->left_out > 0) {
+    report.notes.push_back(
+        plural(sweep->left_out, "combination") +
+        " of mesh and views left out: " + sweep->why_left_out + ".");
+  }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `shardplan sweep` is to try: meshes, workloads and devices from lists in
-// flags that elsewhere take one value.
+// What `shardplan sweep` is to try: meshes, views, workloads and devices from
+// lists in flags that elsewhere take one value.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,20 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
                                               const PlanRequest& planning,
                                               const RuleSet& rules,
                                               Diagnostics& diags);
+// The meshes with the views of --view and of the rules, which are the same on
+// every mesh but for their sizes.
+struct ViewedMeshes {
+  std::vector<Mesh> meshes;
+  int64_t left_out = 0;  // meshes and sizes of views that do not go together
+  std::string why = {};  // of the first of these
+};
+// Every mesh with every combination of sizes: `--view experts:ep=4,8,edp=-1`
+// has two, `--view "experts:ep=4,edp=2;ep=8,edp=1"` too. Empty, with the reason
+// reported, where none of them go together, or a view cannot be read.
+std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
+                                       const PlanRequest& planning,
+                                       const RuleSet& rules,
+                                       Diagnostics& diags);
 // All pairs of --batch (default 1) and --seq; none without --seq.
 std::vector<Workload> sweep_workloads(const SweepRequest& sweep);
 // All pairs of --microbatches and --remat, over the other options of a step.
@@ -49,8 +63,9 @@ std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
                                      const StepOptions& step);
 // One per --hardware, else what --memory says, else one without a limit.
 // Empty, with the reason reported, when one cannot be read.
-std::optional<std::vector<Device>> sweep_devices(
-    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
-    Diagnostics& diags);
+std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
+                                                 const MemoryRequest& memory,
+                                                 Host& host,
+                                                 Diagnostics& diags);
 
 }  // namespace shardplan::cli

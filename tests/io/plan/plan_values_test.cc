@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/plan/plan_reader.h"
+#include "io/plan/plan_values.h"
 
 #include <memory>
 #include <string>

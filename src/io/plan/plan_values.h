@@ -26,6 +26,9 @@ bool read_name_spec(JsonReader& json, std::string_view what,
 // An integer from 0 to `limit`.
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
               int& value);
+bool read_view_name(JsonReader& json, std::string& name);
+// All of it but the axis's size.
+bool read_dealt(JsonReader& json, Dealt& dealt);
 bool read_rule(JsonReader& json, PlanRule& rule);
 // Appends a correction.
 bool read_correction(JsonReader& json, std::vector<Correction>& corrections);

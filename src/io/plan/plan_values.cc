@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/plan/plan_values.h"
+
+#include <climits>
+#include <optional>
+
+namespace shardplan {
+
+namespace {
+
+using Token = JsonReader::Token;
+
+bool read_name(JsonReader& json, std::string_view what, AxisName& name) {
+  std::string text;
+  if (!json.string(what, text)) return false;
+  name = text;
+  return true;
+}
+
+using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
+
+bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
+               ReadName read) {
+  return json.list(what, [&] {
+    return read(json, "the name of an axis", names.emplace_back());
+  });
+}
+
+bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
+               ReadName read) {
+  return json.list(what, [&] {
+    AxisNames& axes = spec.dims.emplace_back();
+    if (json.token() == Token::Null) return true;
+    const std::string entry = "an entry of " + std::string(what);
+    if (json.token() == Token::BeginArray) {
+      return read_list(json, entry, axes, read);
+    }
+    return read(json, entry, axes.emplace_back());
+  });
+}
+
+}  // namespace
+
+bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis) {
+  if (!read_name(json, what, axis)) return false;
+  return is_axis_name(axis) || axis == kUnconstrained ||
+         json.malformed(json.span(),
+                        "`" + axis + "` cannot be the name of an axis");
+}
+
+bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
+  return read_list(json, what, axes, read_axis_name);
+}
+
+bool read_names(JsonReader& json, std::string_view what, AxisNames& names) {
+  return read_list(json, what, names, read_name);
+}
+
+bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
+  return read_dims(json, what, spec, read_axis_name);
+}
+
+bool read_name_spec(JsonReader& json, std::string_view what,
+                    PartitionSpec& spec) {
+  return read_dims(json, what, spec, read_name);
+}
+
+bool read_int(JsonReader& json, std::string_view what, int64_t limit,
+              int& value) {
+  int64_t read = 0;
+  if (!json.size(what, read)) return false;
+  if (read > limit) {
+    return json.malformed(json.span(),
+                          std::string(what) + " is " + std::to_string(read) +
+                              ", but at most " + std::to_string(limit) +
+                              " is possible");
+  }
+  value = static_cast<int>(read);
+  return true;
+}
+
+bool read_view_name(JsonReader& json, std::string& name) {
+  if (!json.string("the name of a view", name)) return false;
+  return is_axis_name(name) ||
+         json.malformed(json.span(),
+                        "`" + name + "` cannot be the name of a view");
+}
+
+bool read_dealt(JsonReader& json, Dealt& dealt) {
+  const Span where = json.span();
+  dealt.experts = 0;
+  const bool good = json.map("`dealt`", [&](const std::string& key, Span) {
+    if (key == "axis") return read_axis_name(json, "`axis`", dealt.axis);
+    if (key == "experts") return json.size("`experts`", dealt.experts);
+    if (key == "rank") return json.size("`rank`", dealt.rank);
+    return json.skip();
+  });
+  if (!good) return false;
+  return (!dealt.axis.empty() && dealt.experts > 0) ||
+         json.malformed(where,
+                        "`dealt` names an axis, and how many experts there "
+                        "are");
+}
+
+bool read_rule(JsonReader& json, PlanRule& rule) {
+  return json.map("a rule", [&](const std::string& key, Span) {
+    if (key == "pattern") return json.string("`pattern`", rule.pattern);
+    if (key == "spec") return read_name_spec(json, "`spec`", rule.spec);
+    if (key == "file") return json.string("`file`", rule.file);
+    if (key == "line") return json.size("`line`", rule.line);
+    if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
+    if (key == "shards_parts") {
+      return json.boolean("`shards_parts`", rule.shards_parts);
+    }
+    if (key == "view") return read_view_name(json, rule.view);
+    if (key == "deal") return read_name(json, "`deal`", rule.deal);
+    if (key == "found") return json.size("`found`", rule.found);
+    if (key == "won") return json.size("`won`", rule.won);
+    if (key != "shadowed_by") return json.skip();
+    return json.list("`shadowed_by`", [&] {
+      return read_int(json, "an entry of `shadowed_by`", INT_MAX,
+                      rule.shadowed_by.emplace_back());
+    });
+  });
+}
+
+bool read_code(JsonReader& json, Code& code) {
+  std::string text;
+  if (!json.string("`code`", text)) return false;
+  const std::optional<Code> found = find_code(text);
+  if (!found) return json.malformed(json.span(), "no code is `" + text + "`");
+  code = *found;
+  return true;
+}
+
+bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
+  Correction& correction = corrections.emplace_back();
+  return json.map("a correction", [&](const std::string& key, Span) {
+    if (key == "dim") return read_int(json, "`dim`", INT_MAX, correction.dim);
+    if (key == "code") return read_code(json, correction.code);
+    if (key == "dropped") {
+      return read_names(json, "`dropped`", correction.dropped);
+    }
+    if (key == "reason") return json.string("`reason`", correction.reason);
+    return json.skip();
+  });
+}
+
+bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored) {
+  StoredDim& dim = stored.emplace_back();
+  dim.dim = -1;
+  return json.map("a stored dimension", [&](const std::string& key, Span) {
+    if (key == "dim") return read_int(json, "`dim`", INT_MAX, dim.dim);
+    if (key == "size") return json.size("`size`", dim.size);
+    if (key == "why") return json.string("`why`", dim.why);
+    return json.skip();
+  });
+}
+
+bool read_declaration(JsonReader& json, Declarations& declarations) {
+  std::string text;
+  if (!json.string("a declaration", text)) return false;
+  return add_declaration(text, declarations) ||
+         json.malformed(json.span(), "nothing is declared as `" + text + "`");
+}
+
+bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
+                   Diagnostics& diags) {
+  if (key == "shape") {
+    return json.list("`shape`", [&] {
+      return json.size("an entry of `shape`", type.shape.emplace_back());
+    });
+  }
+  std::string name;
+  if (!json.string("`dtype`", name)) return false;
+  const std::optional<DType> dtype = find_dtype(name);
+  if (!dtype) {
+    diags.error(Code::UnknownDtype, json.span(),
+                "unknown dtype `" + name + "`");
+    return false;
+  }
+  type.dtype = *dtype;
+  return true;
+}
+
+}  // namespace shardplan
