@@ -196,12 +196,15 @@ std::optional<std::string> pattern_before(const Found& found,
       std::vector<std::string_view>(targets.begin(), targets.end()), others);
 }
 
-AxisNames free_axes(const Plan& plan, const PartitionSpec& spec) {
+AxisNames free_axes(const Plan& plan, const Placement& placement,
+                    const PartitionSpec& spec) {
   AxisNames free;
-  for (const Axis& axis : plan.mesh.axes()) {
-    const bool used = std::ranges::any_of(
-        spec.dims,
-        [&](const AxisNames& axes) { return contains(axes, axis.name); });
+  for (const Axis& axis : plan.mesh.axes_of(asked_view(plan, placement))) {
+    const bool used =
+        (placement.dealt && placement.dealt->axis == axis.name) ||
+        std::ranges::any_of(spec.dims, [&](const AxisNames& axes) {
+          return contains(axes, axis.name);
+        });
     if (axis.size > 1 && !used) free.push_back(axis.name);
   }
   return free;
@@ -218,8 +221,11 @@ std::vector<PartitionSpec> spread(const Planned& planned,
   if (free.empty() || free.size() > kMaxFree || rank > kMaxRank) return {};
   const Plan& plan = planned.plan;
   Placement way = placement;
+  AxisNames taken;
+  if (placement.dealt) taken.push_back(placement.dealt->axis);
+  const std::string_view view = asked_view(plan, placement);
   way.spec = correct(base, way.type.shape, plan.mesh, plan.declared_axes,
-                     plan.on_indivisible)
+                     plan.on_indivisible, taken, view)
                  .spec;
   measure(way, plan.mesh, plan.on_indivisible);
   const int64_t most = way.bytes_per_device;
@@ -232,8 +238,9 @@ std::vector<PartitionSpec> spread(const Planned& planned,
     for (size_t i = 0; i < free.size(); ++i) {
       if (chosen[i] < rank) spec.dims[chosen[i]].push_back(free[i]);
     }
-    CorrectedSpec legal = correct(spec, way.type.shape, plan.mesh,
-                                  plan.declared_axes, OnIndivisible::Drop);
+    CorrectedSpec legal =
+        correct(spec, way.type.shape, plan.mesh, plan.declared_axes,
+                OnIndivisible::Drop, taken, view);
     if (!legal.corrections.empty()) continue;
     way.spec = std::move(legal.spec);
     measure(way, plan.mesh, plan.on_indivisible);
@@ -470,7 +477,7 @@ void add_loss_fixes(const Found& found, PossibleFixes& all) {
     const Placement& placement = planned.plan.placements[i];
     const int64_t extra = (placement.bytes_per_device -
                            requested_bytes(planned.plan, placement)) *
-                          static_cast<int64_t>(members.of(i).size());
+                          most_held(placement.dealt, std::ssize(members.of(i)));
     if (extra > 0) losses.emplace_back(extra, i);
   }
   std::ranges::stable_sort(

@@ -87,6 +87,7 @@ std::vector<PartitionSpec> spread(const Planned& planned,
                                   const PartitionSpec& base,
                                   const AxisNames& free);
 // The axes of the mesh, larger than 1, that a spec does not name.
-AxisNames free_axes(const Plan& plan, const PartitionSpec& spec);
+AxisNames free_axes(const Plan& plan, const Placement& placement,
+                    const PartitionSpec& spec);
 
 }  // namespace shardplan

@@ -161,7 +161,8 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
         each.dims, [](const AxisNames& axes) { return !axes.empty(); });
   };
   const std::vector<PartitionSpec> ways =
-      spread(planned, found.placement(), spec, free_axes(planned.plan, spec));
+      spread(planned, found.placement(), spec,
+             free_axes(planned.plan, found.placement(), spec));
   const auto widest = std::ranges::max_element(
       ways,
       [&](const auto& a, const auto& b) { return sharded(a) < sharded(b); });
@@ -185,7 +186,7 @@ void add_unmatched(const Found& found, PossibleFixes& all) {
   }
   if (specs.empty() && found.placement().type.shape.size() > 1) {
     specs = spread(found.planned, found.placement(), {},
-                   free_axes(found.planned.plan, {}));
+                   free_axes(found.planned.plan, found.placement(), {}));
     if (!specs.empty()) specs.resize(1);
   }
   const PartitionSpec replicated;
@@ -373,7 +374,11 @@ void add_unknown(const Found& found, PossibleFixes& all) {
   const Subject& subject = found.diagnostic.subject;
   const auto dim = static_cast<size_t>(subject.dim);
   const PartitionSpec& asked = spec_of(found);
-  std::vector<std::string> known = all_names(plan.mesh.axes());
+  const auto rule = static_cast<size_t>(subject.rule) - 1;
+  const std::string& view = plan.rules[rule].view;
+  std::vector<std::string> known = plan.mesh.has_view(view)
+                                       ? all_names(plan.mesh.axes_of(view))
+                                       : std::vector<std::string>();
   known.insert(known.end(), plan.declared_axes.begin(),
                plan.declared_axes.end());
   std::vector<std::string> meant;
@@ -437,7 +442,8 @@ void add_too_long(const Found& found, PossibleFixes& all) {
 void add_replicated(const Found& found, PossibleFixes& all) {
   if (found.parameters.empty() || !asks_by_axes(found.placement())) return;
   const Placement& placement = found.placement();
-  const AxisNames free = free_axes(found.planned.plan, placement.spec);
+  const AxisNames free =
+      free_axes(found.planned.plan, placement, placement.spec);
   for (const PartitionSpec& spec :
        spread(found.planned, placement, *placement.requested, free)) {
     add_respec(found, placement.rule, found.parameters, spec, 0, all);
@@ -456,7 +462,8 @@ void add_unused(const Found& found, PossibleFixes& all) {
   for (const ParameterClass& c : planned.folding.classes) {
     const Placement& placement = planned.plan.placements[c.kind];
     if (!asks_by_axes(placement) || placement.type.shape.empty()) continue;
-    bytes[placement.rule] += c.count * placement.bytes_per_device;
+    bytes[placement.rule] +=
+        most_held(placement.dealt, c.count) * placement.bytes_per_device;
     const auto [entry, is_new] = first_of.try_emplace(placement.rule, c.kind);
     if (!is_new && planned.plan.placements[entry->second].bytes_per_device <
                        placement.bytes_per_device) {

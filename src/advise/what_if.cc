@@ -118,10 +118,29 @@ void sort_groups(Findings& findings) {
   }
 }
 
+// What a device holds of parameters that are alike: all of them or, of experts
+// that are dealt out, `held` in each `among`.
+struct HeldBytes {
+  int64_t each = 0;
+  int64_t held = 1;
+  int64_t among = 1;
+
+  int64_t of(int64_t count) const {
+    return ceil_div(count * held, among) * each;
+  }
+};
+
+HeldBytes held_of_placement(const Placement& placement) {
+  const int64_t each = placement.bytes_per_device;
+  const auto& dealt = placement.dealt;
+  if (!dealt || dealt->rank >= 0) return {each};
+  return {each, ceil_div(dealt->experts, dealt->size), dealt->experts};
+}
+
 // What a change makes of the plan.
 struct Outcome {
-  int64_t fullest = 0;         // bytes of the fullest device
-  std::vector<int64_t> bytes;  // of one parameter on one device, per group
+  int64_t fullest = 0;           // bytes of the fullest device
+  std::vector<HeldBytes> bytes;  // per group
   Findings findings;
   bool is_better = false;  // fewer findings, and no new error
 };
@@ -237,7 +256,7 @@ struct WhatIf::Impl {
                      const Diagnostics& diags) {
     Outcome outcome;
     for (const uint32_t placement : plan.placement_of) {
-      outcome.bytes.push_back(plan.placements[placement].bytes_per_device);
+      outcome.bytes.push_back(held_of_placement(plan.placements[placement]));
     }
     outcome.fullest = memory.max;
     // Visits that resolving and telling one are worth.
@@ -253,7 +272,7 @@ struct WhatIf::Impl {
       visited += kPattern * static_cast<int64_t>(
                                 std::min<size_t>(1000, plan.rules.size()));
     }
-    const size_t axes = plan.mesh.axes().size();
+    const size_t axes = plan.mesh.all_axes().size();
     for (const Placement& placement : plan.placements) {
       const size_t entries = placement.requested
                                  ? placement.requested->dims.size()
@@ -497,8 +516,8 @@ std::optional<Effect> WhatIf::effect(const Placing& change,
   for (const auto& [g, count] : sought.groups) {
     const size_t first = impl_->ground.groups.groups[g].first;
     effect.finding_bytes_per_device +=
-        impl_->held_of(g, count) *
-        (outcome->bytes[g] - before.of(first).bytes_per_device);
+        outcome->bytes[g].of(impl_->held_of(g, count)) -
+        held_of_placement(before.of(first)).of(impl_->held_of(g, count));
   }
   return effect;
 }
@@ -520,11 +539,12 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
   const std::vector<ParameterGroup>& groups = impl_->ground.groups.groups;
   std::vector<int64_t> added(asked.size());
   int64_t of_all = 0;
-  const auto more = [&](uint32_t g) {
-    return outcome.bytes[g] - planned.plan.of(groups[g].first).bytes_per_device;
+  const auto more = [&](uint32_t g, int64_t count) {
+    return outcome.bytes[g].of(count) -
+           held_of_placement(planned.plan.of(groups[g].first)).of(count);
   };
   for (uint32_t g = 0; g < groups.size(); ++g) {
-    const int64_t bytes = groups[g].count * more(g);
+    const int64_t bytes = more(g, groups[g].count);
     of_all += bytes;
     const int change = by.decider[g];
     if (change >= 0) added[static_cast<size_t>(change)] += bytes;
@@ -558,8 +578,7 @@ std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
     }
     effects[i] = Effect{added[i], 0};
     for (const auto& [g, count] : sought.groups) {
-      effects[i]->finding_bytes_per_device +=
-          impl_->held_of(g, count) * more(g);
+      effects[i]->finding_bytes_per_device += more(g, impl_->held_of(g, count));
     }
   }
   return effects;

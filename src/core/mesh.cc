@@ -182,6 +182,11 @@ const std::vector<Axis>& Mesh::axes_of(std::string_view view) const {
   return found->axes;
 }
 
+bool Mesh::has_view(std::string_view view) const {
+  return view.empty() ||
+         std::ranges::find(views_, view, &MeshView::name) != views_.end();
+}
+
 bool Mesh::has(std::string_view view, const AxisName& axis) const {
   return std::ranges::find(axes_of(view), axis, &Axis::name) !=
          axes_of(view).end();

@@ -72,7 +72,8 @@ class Mesh {
   // The axes of the view with this name; of the mesh where it is empty.
   // REQUIRES: there is such a view.
   const std::vector<Axis>& axes_of(std::string_view view) const;
-  // Whether the view (empty: the mesh) has the axis.
+  bool has_view(std::string_view view) const;  // true for the mesh: empty
+  // Whether the view (empty: the mesh) has the axis. REQUIRES: as above.
   bool has(std::string_view view, const AxisName& axis) const;
   // The first view that has all of these axes, the mesh first: empty. Axes that
   // nobody has are left out. No value where no single view has them all.

@@ -71,13 +71,25 @@ void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
 }
 
 void settle_views(RuleSet& rules, const Mesh& mesh) {
-  for (Rule& rule : rules.rules) {
-    rule.inactive =
-        !rule.view.empty() &&
-        std::ranges::none_of(mesh.views(), [&](const MeshView& view) {
-          return view.name == rule.view;
-        });
+  for (Rule& rule : rules.rules) rule.inactive = !mesh.has_view(rule.view);
+  for (LogicalRule& rule : rules.logical_rules) {
+    rule.inactive = !mesh.has_view(rule.view);
   }
+  for (const auto& [view, axes] : rules.view_axes) {
+    if (!mesh.has_view(view)) continue;
+    for (const AxisName& axis : axes) {
+      if (contains(rules.declared_axes, axis)) continue;
+      rules.declared_axes.push_back(axis);
+    }
+  }
+}
+
+void drop_shipped_views(RuleSet& rules) {
+  const auto is_dropped = [](const auto& rule) {
+    return rule.shipped && !rule.view.empty();
+  };
+  std::erase_if(rules.rules, is_dropped);
+  std::erase_if(rules.logical_rules, is_dropped);
 }
 
 std::string exact_pattern(std::string_view name) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,7 +90,8 @@ struct Rule {
   // Experts that are stored one by one are dealt out whole over this axis, and
   // the spec cuts each where it is (core/plan.h, Dealt). Empty: they are not.
   AxisName deal = {};
-  // It is of a view that the mesh does not have (settle_views).
+  // It is of a view that the mesh does not have, as far as is known: one that is
+  // read is inactive until settle_views finds its view.
   bool inactive = false;
   // No line of the file says it: the dialect does with what nothing else names.
   bool by_dialect = false;
@@ -103,6 +105,14 @@ struct LogicalRule {
   AxisNames axes;                   // empty: None
   Span where;                       // the name
   Span axes_where;
+  // The view whose axes these are; empty: of the mesh, or of the one view that
+  // has them. Where the mesh has no view of this name, the rule places nothing.
+  std::string view = {};
+  // Experts that are stored one by one are dealt out whole over the axis, where
+  // labels place them.
+  bool deal = false;
+  bool shipped = false;   // as Rule::shipped
+  bool inactive = false;  // as Rule::inactive
 };
 
 // How logical rules place the axes of one array.
@@ -158,6 +168,8 @@ struct RuleSet {
   Span mesh_where;
   // `views:` of all files, those of the first file first.
   std::vector<ViewRequest> views = {};
+  // `view_axes:`, by view: axes that its rules may name though it lacks them.
+  std::map<std::string, AxisNames> view_axes = {};
   // It is the one that a program ran on, not one that was asked for.
   bool mesh_recorded = false;
   // Over slices that are joined by a slower network: what each axis of `mesh`
@@ -213,8 +225,12 @@ struct RuleForm {
   std::string_view instead;
 };
 
-// Marks the rules of views that the mesh does not have.
+// Marks the rules of views that the mesh does not have, and declares the axes
+// that the views it has may lack.
 void settle_views(RuleSet& rules, const Mesh& mesh);
+// Where no view is asked for, shipped rules of views are not there, so that all
+// others have the numbers that they had before.
+void drop_shipped_views(RuleSet& rules);
 
 // A pattern that is found in this name and in no other: `^` and `$` around it,
 // special characters escaped.

@@ -2,6 +2,9 @@
 // The functions of the table in findings/findings.cc.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "base/diagnostic.h"
 #include "findings/findings.h"
 
@@ -44,6 +47,24 @@ void check_split_units(const LintInput& input, Diagnostics& diags);
 void check_unused_axes(const LintInput& input, Diagnostics& diags);
 void check_large_replicas(const LintInput& input, Diagnostics& diags);
 void check_lost_sharding(const LintInput& input, Diagnostics& diags);
+
+// view_findings.cc: views of the mesh, and experts.
+void check_unused_views(const LintInput& input, Diagnostics& diags);
+void check_expert_axes(const LintInput& input, Diagnostics& diags);
+// Of check_divisions: experts that do not divide by the axis they are dealt to.
+void report_uneven_dealing(const LintInput& input, Diagnostics& diags);
+// Whether the axes of the view shard any parameter.
+bool is_placed_over(const Plan& plan, std::string_view view);
+// The view that has the axis; empty: the mesh itself.
+std::string view_with_axis(const Mesh& mesh, const AxisName& axis);
+// Whether there are rules for the view.
+bool is_view_of_rules(const LintInput& input, const std::string& view);
+// Of check_mesh_axes: axes of a user's rules that only a view has, though they
+// are declared for the mesh.
+void report_axes_of_views(const LintInput& input, Diagnostics& diags);
+// What to do about a view over which nothing is placed.
+void help_with_view(const LintInput& input, const MeshView& view,
+                    Diagnostics::Builder& report);
 
 // memory_findings.cc: a plan that does not fit, and stages that differ.
 void check_over_memory(const MemoryInput& input, Diagnostics& diags);

@@ -75,6 +75,7 @@ const std::vector<Check>& checks() {
        check_divisions},
       {{Code::SplitUnit}, Needs::WholePlan, check_split_units},
       {{Code::UnusedAxis}, Needs::WholePlan, check_unused_axes},
+      {{Code::ExpertsBesideBatch}, Needs::WholePlan, check_expert_axes},
       {{Code::LargeReplicatedParameter},
        Needs::WholePlan,
        check_large_replicas},
@@ -168,23 +169,35 @@ PerDevice::PerDevice(const LintInput& input) : input_(input) {
 }
 
 void PerDevice::add(std::span<const uint32_t> parameters, Int128 each) {
+  if (parameters.empty()) return;
+  add(parameters, each, input_.plan.of(parameters.front()).dealt);
+}
+
+void PerDevice::add(std::span<const uint32_t> parameters, Int128 each,
+                    const std::optional<Dealt>& dealt) {
   if (of_stage_.empty()) {
-    on_all_ += each * count_of(input_, parameters);
+    on_all_ += each * most_held(dealt, count_of(input_, parameters));
     return;
   }
+  int64_t on_all = 0;
+  std::vector<int64_t> of_stage(of_stage_.size());
   for (const uint32_t i : parameters) {
     if (input_.summary != nullptr) {
       const std::vector<PlacementCounts>& held =
           input_.summary->counts.of_stage;
       for (size_t stage = 0; stage < held.size(); ++stage) {
-        of_stage_[stage] += each * held[stage][i];
+        of_stage[stage] += held[stage][i];
       }
       continue;
     }
     const ParameterStages::Held& on = input_.options.stages->of[i];
-    if (on.first < 0) on_all_ += each;
-    if (on.first >= 0) of_stage_[static_cast<size_t>(on.first)] += each;
-    if (on.second >= 0) of_stage_[static_cast<size_t>(on.second)] += each;
+    if (on.first < 0) ++on_all;
+    if (on.first >= 0) ++of_stage[static_cast<size_t>(on.first)];
+    if (on.second >= 0) ++of_stage[static_cast<size_t>(on.second)];
+  }
+  on_all_ += each * most_held(dealt, on_all);
+  for (size_t stage = 0; stage < of_stage.size(); ++stage) {
+    of_stage_[stage] += each * most_held(dealt, of_stage[stage]);
   }
 }
 
@@ -221,9 +234,9 @@ std::string names_text(const std::vector<std::string>& names) {
 int64_t requested_bytes(const Plan& plan, const Placement& placement) {
   if (!placement.requested) return placement.bytes_per_device;
   Placement asked = placement;
-  asked.spec = correct(placement.asked(), stored_shape(placement), plan.mesh,
-                       plan.declared_axes, OnIndivisible::Pad)
-                   .spec;
+  asked.spec =
+      corrected_again(plan, placement, plan.declared_axes, OnIndivisible::Pad)
+          .spec;
   measure(asked, plan.mesh, OnIndivisible::Pad);
   return asked.bytes_per_device;
 }

@@ -70,6 +70,8 @@ struct LintOptions {
   // Axes that are named for what is not a parameter: a batch, a cache, the
   // values of a graph.
   AxisNames named_axes = {};
+  // Those of them that shard the batch.
+  AxisNames batch_axes = {};
   // The shipped set that is written for the model's type, "@qwen3_moe", where
   // it is not among the rules; else empty.
   std::string other_set = {};
@@ -248,11 +250,17 @@ struct Value;
 // How many parameters these are.
 int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters);
 // An amount that each of some parameters adds to every device that holds it,
-// summed over the devices of the pipeline stage where the sum is largest.
+// summed over the devices of the pipeline stage where the sum is largest. Of
+// experts that are dealt out, the rank with the most counts.
 class PerDevice {
  public:
   explicit PerDevice(const LintInput& input);
+  // REQUIRES: the parameters have one placement, or none of theirs is dealt
+  // out.
   void add(std::span<const uint32_t> parameters, Int128 each);
+  // Where they are dealt out otherwise than the plan says.
+  void add(std::span<const uint32_t> parameters, Int128 each,
+           const std::optional<Dealt>& dealt);
   Int128 most() const;
 
  private:

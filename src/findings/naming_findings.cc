@@ -85,6 +85,34 @@ std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
   return mesh_text(Mesh(std::move(axes)));
 }
 
+// The rest of what is said of an axis that a view has.
+void report_unmentioned_of_view(const LintInput& input,
+                                const UnmentionedAxis& unmentioned,
+                                Diagnostics::Builder& report) {
+  const auto& [axis, meant] = unmentioned;
+  const std::string name = view_with_axis(input.plan.mesh, axis);
+  const auto& views = input.plan.mesh.views();
+  MeshView view = *std::ranges::find(views, name, &MeshView::name);
+  const bool is_used = is_placed_over(input.plan, name);
+  report.fact(is_used ? "what is placed over the view is stored " +
+                            std::to_string(input.plan.mesh.size_of(axis)) +
+                            " times over " + in_backticks(axis)
+                      : "no parameter is placed over the view");
+  if (!meant.empty()) {
+    for (Axis& each : view.axes) {
+      if (each.name == axis) each.name = meant;
+    }
+    report.help("write `--view " + name + ":" + axes_text(view.axes) + "`");
+  } else if (!is_used) {
+    help_with_view(input, view, report);
+  } else {
+    report.help("name " + in_backticks(axis) + " in a rule with `view: " +
+                name + "`, or declare it with `--axes " + axis +
+                "` where it is only for copies");
+  }
+  report.about({0, -1, ""});
+}
+
 void report_unmentioned(const LintInput& input,
                         const UnmentionedAxis& unmentioned,
                         Diagnostics& diags) {
@@ -95,13 +123,18 @@ void report_unmentioned(const LintInput& input,
       named.empty() ? "the rules declare " +
                           quoted_list(texts_of(input.plan.declared_axes))
                     : "the rules use " + quoted_list(texts_of(named));
+  const std::string view = view_with_axis(mesh, axis);
+  const std::string who =
+      view.empty() ? std::string("the mesh") : "view " + in_backticks(view);
   auto report = diags.report(
       Code::UnmentionedAxis, {},
-      !meant.empty() ? used + "; the mesh has " + in_backticks(axis) +
+      !meant.empty() ? used + "; " + who + " has " + in_backticks(axis) +
                            ": did you mean " + in_backticks(meant) + "?"
                      : "the rules neither name nor declare " +
-                           in_backticks(axis) + ", which the mesh has");
+                           in_backticks(axis) + ", which " + who + " has");
   if (meant.empty()) report.fact(used);
+  if (!view.empty())
+    return report_unmentioned_of_view(input, unmentioned, report);
   report.fact("every parameter is stored " +
               std::to_string(mesh.size_of(axis)) + " times over " +
               in_backticks(axis) + ": " + bytes_text(input.memory.max) +
@@ -132,7 +165,8 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   Int128 more = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& placement = plan.placements[i];
-    if (!placement.requested) continue;
+    // eFormer and JAX have no views.
+    if (!placement.requested || !asked_view(plan, placement).empty()) continue;
     const auto& dims = placement.asked().dims;
     const size_t rank = placement.type.shape.size();
     bool lacks = false;
@@ -147,15 +181,14 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
     }
     if (!lacks) continue;
     Placement other = placement;
-    other.spec = correct(placement.asked(), stored_shape(placement), plan.mesh,
-                         present, plan.on_indivisible)
-                     .spec;
+    other.spec =
+        corrected_again(plan, placement, present, plan.on_indivisible).spec;
     measure(other, plan.mesh, plan.on_indivisible);
     const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
     parameters += count;
     more += static_cast<Int128>(other.bytes_per_device -
                                 placement.bytes_per_device) *
-            count;
+            most_held(placement.dealt, count);
   }
   if (absent.empty()) return;
   auto report =
@@ -193,7 +226,7 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
   std::erase_if(unknown, [&](const AxisName& axis) {
     return contains(plan.declared_axes, axis);
   });
-  for (const Axis& axis : plan.mesh.axes()) {
+  for (const Axis& axis : plan.mesh.all_axes()) {
     if (axis.size == 1 || contains(named, axis.name) ||
         contains(plan.declared_axes, axis.name) ||
         contains(options.named_axes, axis.name) ||
@@ -208,7 +241,18 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
           });
         });
     if (shards || is_misspelt(axis.name, unknown)) continue;
-    all.push_back({axis.name, meant_axis(declared, axis.name)});
+    // Of a view over which nothing is placed one axis says enough, unless the
+    // rules call it otherwise.
+    const std::string view = view_with_axis(plan.mesh, axis.name);
+    const AxisName meant = view.empty() || is_view_of_rules(input, view)
+                               ? meant_axis(declared, axis.name)
+                               : AxisName();
+    const bool is_said =
+        !view.empty() && meant.empty() && !is_placed_over(plan, view) &&
+        std::ranges::any_of(all, [&](const UnmentionedAxis& each) {
+          return view_with_axis(plan.mesh, each.axis) == view;
+        });
+    if (!is_said) all.push_back({axis.name, meant});
   }
   return all;
 }
@@ -222,6 +266,7 @@ void check_mesh_axes(const LintInput& input, Diagnostics& diags) {
     misnamed = misnamed || !unmentioned.in_rules.empty();
   }
   report_absent(input, misnamed, diags);
+  report_axes_of_views(input, diags);
 }
 
 // Whether rules and model are for each other: rules for the names of another
@@ -335,6 +380,7 @@ std::vector<int> sharding_rules(const Plan& plan) {
   std::vector<int> numbers;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     if (!names_no_axis(plan.rules[i].spec) &&
+        plan.mesh.has_view(plan.rules[i].view) &&
         is_specific(plan.rules[i], plan)) {
       numbers.push_back(static_cast<int>(i) + 1);
     }
@@ -498,7 +544,9 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
 std::string rules_found_nowhere(const LintInput& input) {
   int64_t count = 0;
   for (const PlanRule& rule : input.plan.rules) {
-    count += rule.found == 0 && is_specific(rule, input.plan) ? 1 : 0;
+    const bool is_active = input.plan.mesh.has_view(rule.view);
+    count +=
+        is_active && rule.found == 0 && is_specific(rule, input.plan) ? 1 : 0;
   }
   return plural(count, "rule") + (count == 1 ? " matches" : " match") +
          " no name";

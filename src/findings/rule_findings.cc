@@ -160,6 +160,7 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
     const bool only_scalars =
         rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+    if (!input.plan.mesh.has_view(rule.view)) continue;
     // Said once for all of them (SP115).
     if (input.naming.of_names && !only_scalars) continue;
     if (may_idle(input, i)) continue;
@@ -236,11 +237,20 @@ std::optional<Comparison> compare(const LintInput& input,
     if (found.empty()) continue;
     const Placement& placed = input.plan.placements[number];
     Placement other = placed;
+    AxisNames taken;
+    if (rule.deal.empty()) {
+      other.dealt.reset();
+    } else if (placed.dealt && placed.dealt->axis == rule.deal) {
+      taken.push_back(rule.deal);
+    } else {
+      return std::nullopt;  // how many are dealt to a rank is not known
+    }
     other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
-                         input.plan.declared_axes, input.plan.on_indivisible)
+                         input.plan.declared_axes, input.plan.on_indivisible,
+                         taken, rule.view)
                      .spec;
     measure(other, input.plan.mesh, input.plan.on_indivisible);
-    by_its_spec.add(found, other.bytes_per_device);
+    by_its_spec.add(found, other.bytes_per_device, other.dealt);
     as_placed.add(found, placed.bytes_per_device);
   }
   return Comparison{by_its_spec.most(), as_placed.most()};
@@ -252,6 +262,14 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
   return rule.shipped &&
          std::ranges::none_of(rule.shadowed_by, [&](int winner) {
            return plan.rules[static_cast<size_t>(winner) - 1].shipped;
+         });
+}
+
+// A rule of the mesh whose names rules of a view take is for meshes without it.
+bool is_for_other_meshes(const Plan& plan, const PlanRule& rule) {
+  return rule.view.empty() &&
+         std::ranges::none_of(rule.shadowed_by, [&](int winner) {
+           return plan.rules[static_cast<size_t>(winner) - 1].view.empty();
          });
 }
 
@@ -269,7 +287,10 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
   int compared = 0;
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
-    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule)) continue;
+    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule) ||
+        is_for_other_meshes(input.plan, rule)) {
+      continue;
+    }
     if (may_idle(input, i)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();

@@ -229,7 +229,7 @@ class Entries {
         others_(plan.other_names.begin(), plan.other_names.end()),
         meant_(plan.rules.size() + 1) {
     known_.emplace(kUnconstrained);
-    for (const Axis& axis : plan.mesh.axes()) {
+    for (const Axis& axis : plan.mesh.all_axes()) {
       known_.insert(axis.name);
       axes_.push_back(axis.name);
     }
@@ -284,7 +284,24 @@ bool is_declared(const LintInput& input, const AxisName& axis) {
   return contains(declared, axis);
 }
 
-void explain_unknown(const LintInput& input, const AxisName& axis,
+// ", view `experts` has ep=8,edp=4"
+std::string views_text(const Mesh& mesh) {
+  std::string text;
+  for (const MeshView& view : mesh.views()) {
+    text += ", view `" + view.name + "` has " + axes_text(view.axes);
+  }
+  return text;
+}
+
+// "`--mesh fsdp=4,tp=2`", or the flag of the view that the rule is for.
+std::string flag_with_axis(const Mesh& mesh, std::string_view view,
+                           const std::string& more) {
+  return view.empty() ? "`--mesh " + mesh_text(mesh) + "," + more + "`"
+                      : "`--view " + std::string(view) + ":" +
+                            axes_text(mesh.axes_of(view)) + "," + more + "`";
+}
+
+void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
                      Entries& entries, Diagnostics::Builder& report) {
   const Plan& plan = input.plan;
   if (axis.empty()) {
@@ -296,12 +313,14 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
     return;
   }
   const bool is_ours = form_of(input) == nullptr;
-  report.fact("the mesh has " + mesh_text(plan.mesh));
+  const std::string view =
+      rule < 1 ? "" : plan.rules[static_cast<size_t>(rule) - 1].view;
+  report.fact("the mesh has " + mesh_text(plan.mesh) + views_text(plan.mesh));
   if (is_declared(input, axis)) {
     report.fact("the rules declare it, which is nothing to eFormer and JAX");
     report.help("without `--parity` it counts as size 1");
-    report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
-                axis + "=1`");
+    report.help("add the axis with " +
+                flag_with_axis(plan.mesh, view, axis + "=1"));
     return;
   }
   if (const auto near = entries.nearest_to(axis)) {
@@ -312,9 +331,12 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
   } else {
     report.help("remove " + in_backticks(axis) + " from the spec");
   }
-  report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," + axis +
-              "=N`, or declare it with " +
-              (is_ours ? "`axes:`" : "`--axes " + axis + "`") +
+  report.help("add the axis with " +
+              flag_with_axis(plan.mesh, view, axis + "=N") +
+              ", or declare it with " +
+              (!is_ours       ? "`--axes " + axis + "`"
+               : view.empty() ? "`axes:`"
+                              : "`view_axes:`") +
               " to let it be missing");
 }
 
@@ -402,7 +424,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
     report.fact(meaning);
   }
   if (key.code == Code::UnknownAxis) {
-    explain_unknown(input, unknown, entries, report);
+    explain_unknown(input, key.rule, unknown, entries, report);
   }
   report.about({key.rule, key.dim, unknown});
   report.bytes(static_cast<double>(
@@ -433,11 +455,13 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   }
 }
 
-// A rule that decided nothing may still name an axis that does not exist.
+// A rule that decided nothing may still name an axis that does not exist. One
+// that is for a view that the mesh lacks is about another run.
 void add_idle_rules(const LintInput& input, const Entries& known,
                     std::map<EntryKey, EntryUse>& entries) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
+    if (!input.plan.mesh.has_view(rule.view)) continue;
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
       const auto unknown = known.first_unknown(rule.spec.dims[dim]);
       if (!unknown || is_declared(input, *unknown)) continue;
@@ -542,6 +566,7 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
 }
 
 void check_divisions(const LintInput& input, Diagnostics& diags) {
+  report_uneven_dealing(input, diags);
   PlacedUnits units(input);
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];

@@ -439,7 +439,20 @@ int64_t total_bytes(const LintInput& input) {
 
 }  // namespace
 
+// What the fullest device holds; of a view, what is placed over it.
+static int64_t held_over(const LintInput& input, std::string_view view) {
+  if (view.empty()) return input.memory.max;
+  PerDevice held(input);
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    if (placement.view != view) continue;
+    held.add(input.of_placement.of(i), placement.bytes_per_device);
+  }
+  return static_cast<int64_t>(held.most());
+}
+
 void check_unused_axes(const LintInput& input, Diagnostics& diags) {
+  check_unused_views(input, diags);
   // What rules shard that meet no name is not known.
   if (input.naming.of_names || input.naming.of_labels) return;
   const std::vector<AxisSaving> savings =
@@ -448,7 +461,9 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
       savings, [](const AxisSaving& each) { return each.sharded_tensors > 0; });
   for (const AxisSaving& saving : savings) {
     const AxisNames& zero = input.options.zero_axes;
+    const std::string view = view_with_axis(input.plan.mesh, saving.axis);
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
+        (!view.empty() && !is_placed_over(input.plan, view)) ||
         saving.axis == input.options.pipeline_axis ||
         has_parameter(zero, saving.axis) ||
         is_unmentioned(input, saving.axis)) {
@@ -460,16 +475,17 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         Code::UnusedAxis,
         meant ? Severity::Note : code_info(Code::UnusedAxis).severity, {},
         "axis `" + saving.axis + "` shards no parameter");
-    report.bytes(static_cast<double>(input.memory.max -
-                                     ceil_div(input.memory.max, saving.size)));
-    report.fact(
-        "every parameter is stored " + std::to_string(saving.size) +
-        " times over `" + saving.axis +
-        "`; sharding all of them over it too would save " +
-        bytes_text(input.memory.max - ceil_div(input.memory.max, saving.size)) +
-        " per device");
+    const int64_t held = held_over(input, view);
+    report.bytes(static_cast<double>(held - ceil_div(held, saving.size)));
+    report.fact((view.empty() ? std::string("every parameter")
+                              : "every parameter over view `" + view + "`") +
+                " is stored " + std::to_string(saving.size) + " times over `" +
+                saving.axis +
+                "`; sharding all of them over it too would save " +
+                bytes_text(held - ceil_div(held, saving.size)) + " per device");
     report.about({0, -1, saving.axis});
-    report.help(help_to_name(input, saving.axis));
+    report.help(help_to_name(input, saving.axis) +
+                (view.empty() ? "" : " with `view: " + view + "`"));
     if (!meant) {
       report.help("`--allow SP204` if it is only for data parallelism");
     }
@@ -497,7 +513,8 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
     const Placement& placement = input.plan.placements[c.kind];
     const int64_t bytes = placement.type.bytes();
     // What correction or a missing rule did is reported there.
-    if (placement.shards > 1 || !placement.corrections.empty() ||
+    const bool is_spread = placement.dealt && placement.dealt->size > 1;
+    if (placement.shards > 1 || is_spread || !placement.corrections.empty() ||
         input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
         bytes < total_bytes(input) / kLargeFraction) {
       continue;

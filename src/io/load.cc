@@ -554,6 +554,8 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
     rule.form = more.form;
     rules.rules.push_back(std::move(rule));
   }
+  for (LogicalRule& rule : more.logical_rules) rule.shipped = shipped;
+  append_view_axes(more, rules);
   AxisNames& axes = rules.declared_axes;
   std::set<AxisName> known(axes.begin(), axes.end());
   for (AxisName& axis : more.declared_axes) {

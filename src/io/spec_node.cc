@@ -95,6 +95,7 @@ bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
     const auto name = require(*view, NodeKind::String, "view", diags);
     if (!name) return false;
     rule.view = name->text();
+    rule.inactive = true;
   }
   if (const auto deal = node.find("deal")) {
     auto axis = read_name(*deal, diags);
@@ -318,7 +319,60 @@ namespace {
 constexpr std::string_view kLogicalForm =
     "a logical axis rule is `[name, axes]`: null, an axis or a list of axes";
 
+bool read_logical_parts(const Node& name, const Node& axes, LogicalRule& rule,
+                        Diagnostics& diags) {
+  if (!name.is_null()) {
+    if (!require(name, NodeKind::String, "logical axis", diags)) return false;
+    rule.name = std::string(name.text());
+  }
+  auto read = read_axes_node(axes, diags);
+  if (!read) return false;
+  rule.axes = *std::move(read);
+  rule.where = name.span();
+  rule.axes_where = axes.span();
+  return true;
+}
+
+// `{name: .., axes: .., view: .., deal: true}`
+bool read_logical_map(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  static const std::array<std::string, 4> kParts = {"name", "axes", "view",
+                                                    "deal"};
+  if (!reject_unknown_keys(node, kParts, diags)) return false;
+  const auto name = node.find("name");
+  const auto axes = node.find("axes");
+  if (!name || !axes) {
+    diags
+        .error(Code::MalformedDocument, node.span(),
+               name ? "a logical axis rule has no `axes`"
+                    : "a logical axis rule has no `name`")
+        .help(std::string(kLogicalForm));
+    return false;
+  }
+  LogicalRule rule;
+  if (!read_logical_parts(*name, *axes, rule, diags)) return false;
+  if (const auto view = node.find("view")) {
+    if (!require(*view, NodeKind::String, "view", diags)) return false;
+    rule.view = view->text();
+    rule.inactive = true;
+  }
+  if (const auto deal = node.find("deal")) {
+    if (!require(*deal, NodeKind::Bool, "deal", diags)) return false;
+    rule.deal = deal->boolean().value_or(false);
+    if (rule.deal && rule.axes.size() != 1) {
+      diags
+          .error(Code::MalformedDocument, axes->span(),
+                 "experts are dealt out over one axis, not " +
+                     std::to_string(rule.axes.size()))
+          .help("write `{name: experts, axes: ep, view: experts, deal: true}`");
+      return false;
+    }
+  }
+  rules.logical_rules.push_back(std::move(rule));
+  return true;
+}
+
 bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (node.is_map()) return read_logical_map(node, rules, diags);
   if (!node.is_list() || node.size() != 2) {
     diags
         .error(Code::MalformedDocument, node.span(),
@@ -331,16 +385,9 @@ bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
     return false;
   }
   LogicalRule rule;
-  const Node name = node.item(0);
-  if (!name.is_null()) {
-    if (!require(name, NodeKind::String, "logical axis", diags)) return false;
-    rule.name = std::string(name.text());
+  if (!read_logical_parts(node.item(0), node.item(1), rule, diags)) {
+    return false;
   }
-  auto axes = read_axes_node(node.item(1), diags);
-  if (!axes) return false;
-  rule.axes = *std::move(axes);
-  rule.where = name.span();
-  rule.axes_where = node.item(1).span();
   rules.logical_rules.push_back(std::move(rule));
   return true;
 }
@@ -349,6 +396,15 @@ bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
 
 bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return read_all(node, "logical_axis_rules", diags, read_logical_rule, rules);
+}
+
+void append_view_axes(const RuleSet& more, RuleSet& rules) {
+  for (const auto& [view, names] : more.view_axes) {
+    AxisNames& all = rules.view_axes[view];
+    for (const AxisName& name : names) {
+      if (!contains(all, name)) all.push_back(name);
+    }
+  }
 }
 
 bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {

@@ -72,6 +72,8 @@ std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
 
 // Appends; false when something was reported.
 bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags);
+// Adds those of a later file, each axis once.
+void append_view_axes(const RuleSet& more, RuleSet& rules);
 // `{embed: fsdp, mlp: [tp, sp]}`; appends a rule per entry.
 bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags);
 // Fields of eformer's PartitionAxis (core/partition_axis.h) by name; those not

@@ -129,8 +129,8 @@ bool is_pipeline_axis(std::string_view axis);
 
 // Axes over which devices hold copies of the model and work on other sequences
 // (data parallelism without sharding), by their usual names.
-inline constexpr std::array<std::string_view, 6> kDataAxes = {
-    "dp", "data", "replica", "batch", "data_parallel", "ddp"};
+inline constexpr std::array<std::string_view, 7> kDataAxes = {
+    "dp", "data", "replica", "batch", "data_parallel", "ddp", "edp"};
 
 inline bool is_data_axis(std::string_view axis) {
   return contains(kDataAxes, axis);

@@ -25,12 +25,13 @@ std::string product_text(const Mesh& mesh, const AxisNames& axes) {
 class Corrector {
  public:
   Corrector(const Shape& shape, const Mesh& mesh, const AxisNames& declared,
-            OnIndivisible policy, const AxisNames& taken)
+            OnIndivisible policy, const AxisNames& taken, std::string_view view)
       : shape_(shape),
         mesh_(mesh),
         declared_(declared),
         policy_(policy),
-        taken_(taken) {}
+        taken_(taken),
+        view_(mesh.has_view(view) ? view : std::string_view()) {}
 
   CorrectedSpec run(const PartitionSpec& requested) {
     const size_t rank = shape_.size();
@@ -57,12 +58,25 @@ class Corrector {
         {static_cast<int>(dim), code, std::move(dropped), std::move(reason)});
   }
 
+  // Whether a spec of this view may name the axis.
+  bool has(const AxisName& axis) const {
+    if (!mesh_.find(axis)) return false;
+    if (mesh_.views().empty()) return true;
+    if (!view_.empty()) return mesh_.has(view_, axis);
+    return mesh_.has({}, axis) || !contains(declared_, axis);
+  }
+
   AxisNames known_and_divisible(size_t dim, const AxisNames& asked) {
     AxisNames axes;
     for (const AxisName& axis : asked) {
       if (axis == kUnconstrained) return {};
-      if (mesh_.find(axis)) {
+      if (has(axis)) {
         axes.push_back(axis);
+      } else if (!view_.empty() && mesh_.find(axis)) {
+        note(dim, Code::MixedViews, asked,
+             view_text({axis}) + ", and the rule is for view `" +
+                 std::string(view_) + "`");
+        return {};
       } else if (!contains(declared_, axis)) {
         note(dim, Code::UnknownAxis, asked, "axis `" + axis + "` is unknown");
         return {};
@@ -154,6 +168,7 @@ class Corrector {
   const AxisNames& declared_;
   OnIndivisible policy_;
   const AxisNames& taken_;
+  std::string_view view_;
   CorrectedSpec result_;
 };
 
@@ -161,8 +176,35 @@ class Corrector {
 
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
-                      OnIndivisible policy, const AxisNames& taken) {
-  return Corrector(shape, mesh, declared_axes, policy, taken).run(requested);
+                      OnIndivisible policy, const AxisNames& taken,
+                      std::string_view view) {
+  return Corrector(shape, mesh, declared_axes, policy, taken, view)
+      .run(requested);
+}
+
+CorrectedSpec corrected_again(const Plan& plan, const Placement& placement,
+                              const AxisNames& declared_axes,
+                              OnIndivisible policy) {
+  AxisNames taken;
+  if (placement.dealt) taken.push_back(placement.dealt->axis);
+  return correct(placement.asked(), stored_shape(placement), plan.mesh,
+                 declared_axes, policy, taken, asked_view(plan, placement));
+}
+
+std::string_view asked_view(const Plan& plan, const Placement& placement) {
+  if (placement.rule > 0) {
+    const auto by = static_cast<size_t>(placement.rule) - 1;
+    if (!plan.rules[by].view.empty()) return plan.rules[by].view;
+  }
+  AxisNames axes = axes_in(placement.spec);
+  if (placement.dealt) axes.push_back(placement.dealt->axis);
+  // What does not divide was asked for all the same.
+  for (const Correction& correction : placement.corrections) {
+    if (correction.code != Code::IndivisibleDimension) continue;
+    axes.insert(axes.end(), correction.dropped.begin(),
+                correction.dropped.end());
+  }
+  return plan.mesh.view_of(axes).value_or("");
 }
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/mesh.h"
@@ -30,10 +31,24 @@ struct CorrectedSpec {
 // (SP203); a mesh axis used before goes, with the dimension that repeats it
 // (SP202); a dimension whose axes are of another view than those before it
 // becomes unsharded (SP210). `taken` are axes that are used already: what the
-// parameter is dealt out over.
+// parameter is dealt out over. `view` is the view that the spec is for: it
+// names no axis of another (SP210). Where it is empty, the spec may be of any
+// view, but a declared axis is one of the mesh, and missing where only a view
+// has it.
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
-                      OnIndivisible policy, const AxisNames& taken = {});
+                      OnIndivisible policy, const AxisNames& taken = {},
+                      std::string_view view = {});
+
+// The view that a placement's spec was asked for, as `view` above: that of its
+// rule, else of the axes that it has or lost; empty: the mesh.
+std::string_view asked_view(const Plan& plan, const Placement& placement);
+
+// What a parameter of the plan asked for, corrected anew under another policy
+// or with other declared axes.
+CorrectedSpec corrected_again(const Plan& plan, const Placement& placement,
+                              const AxisNames& declared_axes,
+                              OnIndivisible policy);
 
 // A spec for an array that no rule mentions: large dimensions get large axes.
 //

@@ -11,10 +11,25 @@
 namespace shardplan {
 
 bool deals_experts(const RuleSet& rules) {
-  return std::ranges::any_of(rules.rules, [](const Rule& rule) {
-    return !rule.deal.empty() && !rule.inactive;
-  });
+  return std::ranges::any_of(rules.rules,
+                             [](const Rule& rule) {
+                               return !rule.deal.empty() && !rule.inactive;
+                             }) ||
+         std::ranges::any_of(rules.logical_rules, [](const LogicalRule& rule) {
+           return rule.deal && !rule.inactive;
+         });
 }
+
+namespace {
+
+bool has_same_labels(const Manifest& manifest, size_t a, size_t b) {
+  const AxisLabels* const of_a = manifest.axes(a);
+  const AxisLabels* const of_b = manifest.axes(b);
+  if (of_a == nullptr || of_b == nullptr) return of_a == of_b;
+  return of_a == of_b || *of_a == *of_b;
+}
+
+}  // namespace
 
 std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
                                          std::span<const uint32_t> found) {
@@ -43,7 +58,8 @@ std::vector<ExpertTensor> expert_tensors(const Manifest& manifest,
     if (!all.members.empty()) {
       const uint32_t first = all.members.front();
       all.alike = all.alike && found[first] == found[i] &&
-                  manifest.type_number(first) == manifest.type_number(i);
+                  manifest.type_number(first) == manifest.type_number(i) &&
+                  has_same_labels(manifest, first, i);
     }
     all.members.push_back(static_cast<uint32_t>(i));
   }

@@ -23,8 +23,9 @@ namespace shardplan {
 struct ExpertTensor {
   int64_t expert = -1;  // -1: its name has no number of an expert
   int64_t experts = 0;  // of its layer
-  // Every expert of the layer has this tensor, of one type, and the same rules
-  // are found in their names: no rule places them differently.
+  // Every expert of the layer has this tensor, of one type and with the same
+  // labels, and the same rules are found in their names: no rule places them
+  // differently.
   bool alike = false;
 
   bool operator==(const ExpertTensor&) const = default;

@@ -104,23 +104,30 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
                                 std::span<const LogicalRule> rules,
                                 FlaxVersion version, LogicalReading reading,
                                 const AxisNames& reserved,
-                                const LogicalIndex* index) {
+                                const LogicalIndex* index,
+                                const LogicalViews* views) {
   LogicalMapping mapping;
+  if (views != nullptr) mapping.view = views->taken;
   mapping.repeated = repeated_labels(labels, version);
   if (!mapping.repeated.empty()) return mapping;
   for (const auto& label : labels) {
     mapping.dims.push_back(initial_dim(label, version));
   }
   const auto apply = [&](int number) {
-    const LogicalRule& rule = rules[static_cast<size_t>(number) - 1];
+    const auto at = static_cast<size_t>(number) - 1;
+    const LogicalRule& rule = rules[at];
+    if (rule.inactive) return;
     if (!rule.name && version == FlaxVersion::Current) return;
     const auto found = std::ranges::find(labels, rule.name);
     if (found == labels.end()) return;
     LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
     const bool is_mapping = reading == LogicalReading::Mapping;
     if (dim.placed && !is_mapping) return;
-    if (is_mapping || (is_free(rule.axes, mapping.dims, version) &&
+    const auto view = views == nullptr ? std::nullopt : views->of[at];
+    const bool in_view = !view || !mapping.view || view == mapping.view;
+    if (is_mapping || (in_view && is_free(rule.axes, mapping.dims, version) &&
                        shares_nothing(rule.axes, reserved))) {
+      if (!mapping.view) mapping.view = view;
       dim.placed = true;
       dim.axes = rule.axes;
       dim.rule = number;
@@ -159,10 +166,23 @@ PartitionAxis resolved_defaults() {
   return *std::move(axis);
 }
 
+// "the mesh", "view `experts`"
+std::string named_view(std::string_view view) {
+  return view.empty() ? "the mesh" : "view `" + std::string(view) + "`";
+}
+
 // "`mlp` has `tp`": who has an axis of a rule that was found blocked.
 std::string blocker_text(const LogicalMapping& mapping,
                          const AxisLabels& labels, const LogicalRule& rule,
-                         int number) {
+                         int number, const LogicalViews& views) {
+  if (mapping.view && !views.of.empty()) {
+    const auto& view = views.of[static_cast<size_t>(number) - 1];
+    if (view && view != mapping.view) {
+      return in_backticks(axes_text(rule.axes)) + " is of " +
+             named_view(*view) + ", and the array is placed over " +
+             named_view(*mapping.view);
+    }
+  }
   for (const AxisName& axis : rule.axes) {
     for (size_t i = 0; i < labels.size(); ++i) {
       const LogicalDim& other = mapping.dims[i];
@@ -177,14 +197,15 @@ std::string blocker_text(const LogicalMapping& mapping,
 // Why the rules of label `i` did not place it.
 std::string unplaced_reason(const LogicalMapping& mapping,
                             const AxisLabels& labels, size_t i,
-                            const std::vector<LogicalRule>& rules) {
+                            const std::vector<LogicalRule>& rules,
+                            const LogicalViews& views) {
   const std::string& label = *labels[i];
   const std::vector<int>& blocked = mapping.dims[i].blocked;
   if (blocked.empty()) return "no logical axis rule names `" + label + "`";
   std::vector<std::string> blockers;
   for (const int number : blocked) {
     std::string text = blocker_text(
-        mapping, labels, rules[static_cast<size_t>(number) - 1], number);
+        mapping, labels, rules[static_cast<size_t>(number) - 1], number, views);
     if (!contains(blockers, text)) {
       blockers.push_back(std::move(text));
     }
@@ -245,7 +266,31 @@ Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
       reading_(reading),
       axis_(rules.partition_axis ? *rules.partition_axis : resolved_defaults()),
       declared_(rules.declared_axes.begin(), rules.declared_axes.end()),
-      logical_(rules.logical_rules) {}
+      logical_(rules.logical_rules) {
+  if (mesh.views().empty()) return;
+  for (const LogicalRule& rule : rules.logical_rules) {
+    views_.of.push_back(rule.view.empty() ? view_of(rule.axes)
+                                          : std::optional(rule.view));
+  }
+}
+
+// A declared axis is one of the mesh: only without a declaration it is that of
+// the view that has it.
+std::optional<std::string> Vocabulary::view_of(const AxisNames& axes) const {
+  std::optional<std::string> view;
+  for (const AxisName& axis : axes) {
+    if (mesh_.has({}, axis) || declared_.contains(axis)) return std::string();
+    if (mesh_.find(axis)) view = mesh_.view_of({axis});
+  }
+  return view;
+}
+
+const LogicalRule* Vocabulary::dealer() const {
+  for (const LogicalRule& rule : rules_.logical_rules) {
+    if (rule.deal && !rule.inactive) return &rule;
+  }
+  return nullptr;
+}
 
 NameKind Vocabulary::kind_of(std::string_view name) const {
   const PrefixedName parts = split_prefix(name);
@@ -339,11 +384,18 @@ AxisNames Vocabulary::semantic_axes(std::string_view name, Mode mode) const {
 
 void Vocabulary::place_logical(const AxisLabels& labels,
                                const std::vector<size_t>& dims,
-                               const AxisNames& reserved,
+                               const AxisNames& reserved, std::string_view view,
                                ResolvedNames& names_meant) const {
-  const LogicalMapping mapping =
-      map_logical_axes(labels, rules_.logical_rules, reading_.flax,
-                       rules_.logical_reading, reserved, &logical_);
+  LogicalViews views = views_;
+  if (!view.empty()) {
+    views.taken = view;
+  } else if (!views.of.empty()) {
+    views.taken = view_of(reserved);
+  }
+  const LogicalMapping mapping = map_logical_axes(
+      labels, rules_.logical_rules, reading_.flax, rules_.logical_reading,
+      reserved, &logical_, views.of.empty() ? nullptr : &views);
+  names_meant.view = mapping.view.value_or("");
   names_meant.logical_rules.assign(names_meant.spec.dims.size(), 0);
   const auto leave_out = [&](size_t i, Code code, std::string reason) {
     names_meant.corrections.push_back(
@@ -367,7 +419,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
     if (placed.rule > 0) names_meant.logical_rules[dims[i]] = placed.rule;
     if (placed.placed || !labels[i]) continue;
     leave_out(i, Code::UnplacedLogicalAxis,
-              unplaced_reason(mapping, labels, i, rules_.logical_rules));
+              unplaced_reason(mapping, labels, i, rules_.logical_rules, views));
   }
   const bool is_left =
       reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);
@@ -375,7 +427,8 @@ void Vocabulary::place_logical(const AxisLabels& labels,
 }
 
 ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
-                             std::optional<Mode> mode) const {
+                             std::optional<Mode> mode,
+                             std::string_view view) const {
   ResolvedNames names_meant;
   names_meant.spec.dims.resize(written.dims.size());
   AxisLabels labels;
@@ -405,16 +458,21 @@ ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
     }
     reserved.insert(reserved.end(), axes.begin(), axes.end());
   }
-  if (!labels.empty()) place_logical(labels, dims, reserved, names_meant);
+  if (!labels.empty()) place_logical(labels, dims, reserved, view, names_meant);
   return names_meant;
 }
 
-ResolvedNames Vocabulary::of_labels(const AxisLabels& labels) const {
+ResolvedNames Vocabulary::of_labels(const AxisLabels& labels,
+                                    const LogicalRule* dealt_by) const {
   ResolvedNames names_meant;
   names_meant.spec.dims.resize(labels.size());
   std::vector<size_t> dims(labels.size());
   for (size_t i = 0; i < dims.size(); ++i) dims[i] = i;
-  place_logical(labels, dims, {}, names_meant);
+  if (dealt_by == nullptr) {
+    place_logical(labels, dims, {}, {}, names_meant);
+  } else {
+    place_logical(labels, dims, dealt_by->axes, dealt_by->view, names_meant);
+  }
   return names_meant;
 }
 

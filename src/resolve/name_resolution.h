@@ -58,6 +58,18 @@ struct LogicalMapping {
   // Labels given to several dimensions, in order of first occurrence: flax
   // refuses these, and `dims` is empty then.
   std::vector<std::string> repeated;
+  // The view whose axes the dimensions have; empty: of the mesh. No value where
+  // they have none.
+  std::optional<std::string> view = {};
+};
+
+// Which view the axes of each rule belong to. An array has axes of one view:
+// those of the first rule that places one of its dimensions.
+struct LogicalViews {
+  // Per rule; no value where it names no axis.
+  std::vector<std::optional<std::string>> of;
+  // The view of the array, where that is known from the start.
+  std::optional<std::string> taken = {};
 };
 
 // Which rules name a label: there may be as many rules as arrays.
@@ -78,12 +90,14 @@ class LogicalIndex {
 
 // `reserved` axes are in use from the start. LogicalReading::Mapping asks no
 // axis to be free, and the last rule of a name counts. `index` is of the same
-// rules; without it all of them are gone through.
+// rules; without it all of them are gone through. Without `views` there are
+// none.
 LogicalMapping map_logical_axes(
     const AxisLabels& labels, std::span<const LogicalRule> rules,
     FlaxVersion version = FlaxVersion::Current,
     LogicalReading reading = LogicalReading::Priority,
-    const AxisNames& reserved = {}, const LogicalIndex* index = nullptr);
+    const AxisNames& reserved = {}, const LogicalIndex* index = nullptr,
+    const LogicalViews* views = nullptr);
 
 // True when every dimension is placed.
 bool is_placed(const LogicalMapping& mapping);
@@ -117,6 +131,8 @@ struct ResolvedNames {
   std::vector<int> logical_rules;
   // SP110 and SP111: logical axes that were not placed.
   std::vector<Correction> corrections;
+  // The view that logical axes were placed over; empty: the mesh, or none.
+  std::string view = {};
 };
 
 class Vocabulary {
@@ -139,17 +155,24 @@ class Vocabulary {
   // Every name is a mesh axis, or unknown.
   bool is_literal(const PartitionSpec& spec) const;
 
-  // `mode` instead of the reading's.
+  // `mode` instead of the reading's. `view`: that of the rule.
   ResolvedNames of(const PartitionSpec& written, size_t rank,
-                   std::optional<Mode> mode = {}) const;
-  // Every label is a logical axis, whatever the mesh has.
-  ResolvedNames of_labels(const AxisLabels& labels) const;
+                   std::optional<Mode> mode = {},
+                   std::string_view view = {}) const;
+  // Every label is a logical axis, whatever the mesh has. `dealt_by` deals the
+  // array out, so that its dimensions have other axes of the same view.
+  ResolvedNames of_labels(const AxisLabels& labels,
+                          const LogicalRule* dealt_by = nullptr) const;
+  // The logical rule that deals experts out; null: none does.
+  const LogicalRule* dealer() const;
 
  private:
   AxisNames semantic_axes(std::string_view name, Mode mode) const;
   void place_logical(const AxisLabels& labels, const std::vector<size_t>& dims,
-                     const AxisNames& reserved,
+                     const AxisNames& reserved, std::string_view view,
                      ResolvedNames& names_meant) const;
+  // The view of axes in a spec that says none; no value where no axis is known.
+  std::optional<std::string> view_of(const AxisNames& axes) const;
 
   const RuleSet& rules_;
   const Mesh& mesh_;
@@ -158,6 +181,7 @@ class Vocabulary {
   // There may be as many names as rules, and each is looked up for each rule.
   std::set<std::string_view> declared_;
   LogicalIndex logical_;
+  LogicalViews views_;  // of the logical rules, where the mesh has views
 };
 
 // The spec for the last dimensions of an array, as one for all of them; what is

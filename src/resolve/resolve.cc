@@ -127,24 +127,27 @@ std::optional<Mode> mode_of(const Rule& rule, const Shape& shape) {
 }
 
 // Fills what was requested and what it means, for a parameter that a rule, or
-// its logical axes, decide.
-void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
-         Placement& placement) {
+// its logical axes, decide. Gives the view that this is for, as correct has it.
+std::string ask(const Rule* rule, const AxisLabels* labels,
+                const LogicalRule* dealt_by, const Placing& how,
+                Placement& placement) {
   const size_t rank = placement.type.shape.size();
   ResolvedNames names_meant;
   if (rule != nullptr) {
     placement.requested = rule->spec;
-    if (!rule->from_last && how.names.is_literal(rule->spec)) return;
+    if (!rule->from_last && how.names.is_literal(rule->spec)) return rule->view;
     names_meant = how.names.of(
         rule->from_last ? aligned_to_last(*rule, rank) : rule->spec, rank,
-        mode_of(*rule, placement.type.shape));
+        mode_of(*rule, placement.type.shape), rule->view);
+    if (!rule->view.empty()) names_meant.view = rule->view;
   } else {
     placement.requested = spec_of_labels(*labels);
-    names_meant = how.names.of_labels(*labels);
+    names_meant = how.names.of_labels(*labels, dealt_by);
   }
   placement.meant = std::move(names_meant.spec);
   placement.logical_rules = std::move(names_meant.logical_rules);
   placement.corrections = std::move(names_meant.corrections);
+  return std::move(names_meant.view);
 }
 
 // Fills the spec, its corrections and the stored dimensions. How a dimension is
@@ -152,12 +155,13 @@ void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
 // stored. Where the two do not settle, nothing is stored as declared, and what
 // that cuts is found (SP206).
 void correct_as_stored(std::string_view name, const PartitionSpec& asked,
-                       const Placing& how, Placement& placement) {
+                       std::string_view view, const Placing& how,
+                       Placement& placement) {
   AxisNames taken;
   if (placement.dealt) taken.push_back(placement.dealt->axis);
   const auto corrected = [&](OnIndivisible policy) {
     return correct(asked, stored_shape(placement), how.mesh, how.declared_axes,
-                   policy, taken);
+                   policy, taken, view);
   };
   const OnIndivisible policy = how.options.on_indivisible;
   CorrectedSpec result = corrected(policy);
@@ -191,7 +195,13 @@ void deal_out(const Rule& rule, const ExpertTensor& tensor, const Placing& how,
     placement.corrections.push_back({0, code, axes, std::move(reason)});
   };
   for (const AxisName& axis : axes) {
-    if (how.mesh.find(axis)) continue;
+    const bool is_of_view = rule.view.empty() || how.mesh.has(rule.view, axis);
+    if (how.mesh.find(axis) && is_of_view) continue;
+    if (how.mesh.find(axis)) {
+      return refuse(Code::MixedViews, "axis `" + axis +
+                                          "` is not one of view `" + rule.view +
+                                          "`, which the rule is for");
+    }
     if (contains(how.declared_axes, axis)) return;
     return refuse(Code::UnknownAxis, "axis `" + axis + "` is unknown");
   }
@@ -213,13 +223,22 @@ Placement place(std::string_view name, const TensorType& type, int rule,
   Placement placement;
   placement.type = type;
   placement.rule = rule;
+  const bool small = is_small(type.shape, how.options);
+  std::string view;
+  AxisNames deal;
   if (rule > 0) {
     const Rule& of = how.rules.rules[static_cast<size_t>(rule) - 1];
-    ask(&of, nullptr, how, placement);
-    const bool small = is_small(type.shape, how.options);
+    view = ask(&of, nullptr, nullptr, how, placement);
+    if (!of.deal.empty()) deal.push_back(of.deal);
     if (!of.deal.empty() && !small) deal_out(of, tensor, how, placement);
   } else if (labels != nullptr) {
-    ask(nullptr, labels, how, placement);
+    const LogicalRule* const dealer =
+        tensor.expert >= 0 ? how.names.dealer() : nullptr;
+    view = ask(nullptr, labels, small ? nullptr : dealer, how, placement);
+    if (dealer != nullptr) deal = dealer->axes;
+    if (dealer != nullptr && !small && how.mesh.find(deal.front())) {
+      placement.dealt = dealt_over(tensor, how.mesh, deal.front());
+    }
   }
   PartitionSpec asked;
   if (placement.requested) {
@@ -229,20 +248,24 @@ Placement place(std::string_view name, const TensorType& type, int rule,
     by_size.min_size = std::max<int64_t>(0, how.options.min_size);
     asked = auto_spec(type.shape, how.mesh, by_size);
   }
-  if (placement.requested && is_small(type.shape, how.options)) {
-    for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
-      if (asked.dims[dim].empty()) continue;
+  if (placement.requested && small) {
+    const auto lose = [&](size_t dim, const AxisNames& axes) {
+      if (axes.empty()) return;
       placement.corrections.push_back(
-          {static_cast<int>(dim), Code::SmallParameter, asked.dims[dim],
+          {static_cast<int>(dim), Code::SmallParameter, axes,
            plural(type.elements(), "element") +
                (type.elements() == 1 ? " is" : " are") + " fewer than " +
                std::to_string(how.options.min_size)});
+    };
+    for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
+      lose(dim, asked.dims[dim]);
     }
+    if (names_no_axis(asked)) lose(0, deal);
     asked.dims.clear();
     placement.stored_dims = stored_dims(name, type, asked, how.mesh,
                                         how.options.declarations, how.known);
   } else {
-    correct_as_stored(name, asked, how, placement);
+    correct_as_stored(name, asked, view, how, placement);
   }
   return placement;
 }
@@ -281,7 +304,9 @@ class Placer {
                                               : manifest.type_number(parameter);
     const uint64_t key = (uint64_t{kind} << 32U) | static_cast<uint32_t>(rule);
     const AxisLabels* labels = deciding_labels(manifest, parameter, rule, how_);
-    if (deals(rule)) return placed(manifest, parameter, rule, labels, plan);
+    if (deals(parameter, rule, labels != nullptr)) {
+      return placed(manifest, parameter, rule, labels, plan);
+    }
     if (labels == nullptr) {
       const auto known = known_.find(key);
       if (known != known_.end()) return known->second;
@@ -301,9 +326,13 @@ class Placer {
 
  private:
   // Placements of what is dealt out differ from expert to expert.
-  bool deals(int rule) const {
-    return rule > 0 &&
-           !how_.rules.rules[static_cast<size_t>(rule) - 1].deal.empty();
+  bool deals(size_t parameter, int rule, bool by_labels) const {
+    if (rule > 0) {
+      return !how_.rules.rules[static_cast<size_t>(rule) - 1].deal.empty();
+    }
+    return by_labels && !how_.experts.empty() &&
+           how_.experts[parameter].expert >= 0 &&
+           how_.names.dealer() != nullptr;
   }
   // What tells such placements apart: whether it is dealt out at all, over how
   // many experts, and to which rank where these are not alike.
@@ -375,6 +404,7 @@ AxisNames axes_in_specs(const Plan& plan) {
   }
   for (const Placement& placement : plan.placements) {
     if (placement.requested) add(placement.asked());
+    if (placement.dealt) add({{{placement.dealt->axis}}});
   }
   return names;
 }
@@ -465,7 +495,7 @@ static RuleSet as_eformer(const RuleSet& rules) {
 static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   const AxisNames mentioned = names.mentioned();
   const AxisNames in_specs = axes_in_specs(plan);
-  for (const Axis& axis : plan.mesh.axes()) {
+  for (const Axis& axis : plan.mesh.all_axes()) {
     if (axis.size > 1 && contains(mentioned, axis.name) &&
         !contains(in_specs, axis.name) &&
         !contains(plan.declared_axes, axis.name)) {
@@ -565,7 +595,8 @@ bool is_small_on(const Placement& placement) {
 }
 
 // One rule per placement of the plan, which asks for what that one asked for.
-RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
+RuleSet rules_of(const Plan& saved, const Mesh& mesh,
+                 const AxisNames& declared) {
   RuleSet rules;
   rules.declared_axes = saved.declared_axes;
   rules.run_as = saved.run_as;
@@ -578,9 +609,14 @@ RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
     if (placement.requested && !is_small_on(placement)) {
       rule.spec = placement.asked();
     }
+    if (const auto view = asked_view(saved, placement); mesh.has_view(view)) {
+      rule.view = view;
+    }
     if (placement.rule > 0) {
       const auto by = static_cast<size_t>(placement.rule) - 1;
       rule.deal = saved.rules[by].deal;
+    } else if (placement.dealt) {
+      rule.deal = placement.dealt->axis;
     }
   }
   return rules;
@@ -624,7 +660,7 @@ std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
   how.declarations = saved.declarations;
   how.auto_unmatched = options.auto_unmatched;
   how.parity = options.parity;
-  const RuleSet rules = rules_of(saved, options.declared_axes);
+  const RuleSet rules = rules_of(saved, mesh, options.declared_axes);
   Matches matches = matches_of(saved);
   if (!options.experts.empty()) {
     matches.experts.assign(options.experts.begin(), options.experts.end());

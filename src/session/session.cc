@@ -91,6 +91,30 @@ bool reads_stdin_twice(const PlanRequest& request) {
          1;
 }
 
+// Rules of views that nobody asks for decide nothing. Those of a user's file
+// are named, once for each view.
+void settle_asked_views(const PlanRequest& request, RuleSet& rules,
+                        Diagnostics& diags) {
+  if (request.views.empty() && rules.views.empty()) drop_shipped_views(rules);
+  std::set<std::string> asked = {""};
+  for (const ViewRequest& view : rules.views) asked.insert(view.name);
+  for (const SourcePtr& text : request.views) {
+    const std::string_view view = text->text();
+    asked.emplace(view.substr(0, view.find(':')));
+  }
+  const auto report = [&](const auto& rule, Span where) {
+    if (rule.shipped || !asked.insert(rule.view).second) return;
+    diags
+        .report(Code::Remark, where,
+                "the mesh has no view `" + rule.view +
+                    "`: the rules that are for it decide nothing")
+        .help("give it with `--view " + rule.view +
+              ":AXIS=N,..`, whose sizes have the mesh's product");
+  };
+  for (const Rule& rule : rules.rules) report(rule, rule.where);
+  for (const LogicalRule& rule : rules.logical_rules) report(rule, rule.where);
+}
+
 // Where none are given, those that are shipped for the model's type, else those
 // for every architecture, which a note says.
 std::optional<RuleSet> read_rules(const PlanRequest& request,
@@ -125,6 +149,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   std::optional<RuleSet> rules =
       load_rules(files, request.dialect, rule_reading(request), host, diags);
   if (!rules) return std::nullopt;
+  settle_asked_views(request, *rules, diags);
   if (request.pattern != nullptr &&
       !read_pattern(
           request.pattern,
@@ -407,6 +432,7 @@ LintOptions lint_options_with(const PlanRequest& request,
   if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
   how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
   how.named_axes = std::move(named_axes);
+  how.batch_axes = memory.batch_axes;
   for (const AxisNames* axes :
        {&memory.state.zero_axes, &memory.kv_axes, &memory.batch_axes,
         &memory.sequence_axes, &memory.ulysses_axes}) {

@@ -26,7 +26,7 @@ TEST_CASE("free axes go where they divide, and the least bytes lead") {
                                [&](size_t i) { return plan.manifest.name(i); });
   const Planned planned = {plan.manifest, plan.rules,     plan.plan,   folding,
                            *memory,       plan.resolving, plan.linting};
-  const AxisNames free = free_axes(plan.plan, {});
+  const AxisNames free = free_axes(plan.plan, plan.plan.placements[0], {});
   CHECK(free == AxisNames{"dp", "tp"});
   const std::vector<PartitionSpec> ways =
       spread(planned, plan.plan.placements[0], {}, free);
@@ -35,7 +35,8 @@ TEST_CASE("free axes go where they divide, and the least bytes lead") {
   CHECK(ways[0] == spec("dp, tp"));
   CHECK(ways[1] == spec("None, tp"));
   CHECK(ways[2] == spec("dp, None"));
-  CHECK(free_axes(plan.plan, spec("tp")) == AxisNames{"dp"});
+  CHECK(free_axes(plan.plan, plan.plan.placements[0], spec("tp")) ==
+        AxisNames{"dp"});
 }
 
 TEST_CASE("a rule that is bad for some parameters only is split") {

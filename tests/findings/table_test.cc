@@ -195,7 +195,13 @@ struct Example {
   RuleSet rules;
   const char* mesh = "tp=2";
   ResolveOptions how = {};
+  std::vector<std::string> views = {};
 };
+
+RuleSet dealing(RuleSet rules, const char* axis) {
+  for (Rule& rule : rules.rules) rule.deal = axis;
+  return rules;
+}
 
 RuleSet placing(RuleSet rules, const std::string& label, const char* axis) {
   rules.logical_rules.push_back({label, {axis}, {}, {}});
@@ -243,6 +249,15 @@ std::vector<Example> examples() {
       {Code::UnknownAxis, one, rules({{"w", "zz"}})},
       {Code::RepeatedAxis, manifest({{"w", "u8[8, 8]"}}),
        rules({{"w", "tp, tp"}})},
+      {Code::MixedViews,
+       manifest({{"w", "u8[8, 8]"}}),
+       rules({{"w", "ep, tp"}}),
+       "tp=2",
+       {},
+       {"experts:ep=2"}},
+      {Code::NotDealt, one, dealing(rules({{"w", ""}}), "tp")},
+      {Code::ExpertsBesideBatch, manifest({{"experts/up/kernel", "u8[8, 8]"}}),
+       rules({{"up", "ep"}}), "ep=2"},
       {Code::SmallParameter, one, w_tp, "tp=2", small},
       {Code::IndivisibleDimension, odd, w_tp},
       {Code::UnevenShards, odd, w_tp, "tp=2", chunk},
@@ -261,7 +276,8 @@ std::vector<Example> examples() {
 std::map<const Check*, std::set<Code>> raised_for(const Example& example) {
   Diagnostics resolving;
   const auto plan =
-      resolve(example.manifest, example.rules, testing::mesh(example.mesh),
+      resolve(example.manifest, example.rules,
+              testing::mesh_with_views(example.mesh, example.views),
               example.how, resolving);
   REQUIRE(plan);
   const auto memory = device_memory(example.manifest, *plan, resolving);

@@ -2,6 +2,8 @@
 // The rule sets in rules/models, each against the names and shapes that its
 // family has: recorded from the models' own modules (tests/data/hf), and the
 // same in Flax's spelling.
+#include "tests/support/shipped_rules.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,8 +20,11 @@
 #include "base/shipped.h"
 #include "core/fold.h"
 #include "io/load.h"
+#include "model/tensor_name.h"
 #include "resolve/correct.h"
+#include "resolve/device_memory.h"
 #include "resolve/match.h"
+#include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/linted.h"
@@ -245,12 +250,15 @@ struct Loaded {
   Matcher matcher;
 };
 
-Loaded load(const std::string& family) {
+// Rules of views count where the mesh has these.
+Loaded load(const std::string& family,
+            const Mesh& mesh = testing::mesh("a=1")) {
   testing::MemoryHost host;
   Diagnostics diags;
   const std::vector<std::string> paths = {"@" + family};
   auto rules = load_rules(paths, std::nullopt, {}, host, diags);
   REQUIRE(rules.has_value());
+  settle_views(*rules, mesh);
   auto matcher = Matcher::compile(*rules, true, diags);
   REQUIRE(matcher.has_value());
   CHECK(diags.all().empty());
@@ -260,6 +268,9 @@ Loaded load(const std::string& family) {
 std::vector<int> found(const Loaded& loaded, const std::string& name) {
   std::vector<int> rules;
   loaded.matcher.find(name, rules);
+  std::erase_if(rules, [&](int rule) {
+    return loaded.rules.rules[static_cast<size_t>(rule)].inactive;
+  });
   return rules;
 }
 
@@ -305,7 +316,171 @@ TEST_CASE("exactly one shipped rule is found in each parameter's name") {
     }
     for (size_t i = 0; i < loaded.rules.rules.size(); ++i) {
       CAPTURE(loaded.rules.rules[i].pattern);
+      const bool is_active = !loaded.rules.rules[i].inactive;
+      CHECK(used.count(static_cast<int>(i)) == (is_active ? 1 : 0));
+    }
+  }
+}
+
+// In the order of the shipped sets.
+const AxisNames kViewAxes = {"ep", "edp", "etp", "efsdp"};
+
+bool has_experts(const ShippedFile& file) {
+  return file.text.find("view: experts") != file.text.npos;
+}
+
+bool is_of_experts(std::string_view name) {
+  const ExpertName expert = expert_name(name);
+  return expert.number || expert.stacked;
+}
+
+TEST_CASE("in a mesh with their view exactly one rule of it decides experts") {
+  const Mesh mesh =
+      testing::mesh_with_views("fsdp=4,tp=8", {"experts:ep=8,edp=4"});
+  std::vector<std::string> families;
+  for (const ShippedFile& file : shipped_sets()) {
+    if (!has_experts(file)) continue;
+    const std::string family = family_name(file);
+    families.push_back(family);
+    CAPTURE(family);
+    const Loaded loaded = load(family, mesh);
+    CHECK(loaded.rules.view_axes.at("experts") == kViewAxes);
+    std::set<int> used;
+    std::vector<Tensor> tensors = both_schemes(family);
+    for (const Tensor& tensor : hugging_face(family)) {
+      for (Tensor& each : adapted(tensor)) tensors.push_back(std::move(each));
+    }
+    int experts = 0;
+    for (const Tensor& tensor : tensors) {
+      CAPTURE(tensor.name);
+      const std::vector<int> rules = found(loaded, tensor.name);
+      std::vector<int> of_view;
+      for (const int rule : rules) {
+        const Rule& each = loaded.rules.rules[static_cast<size_t>(rule)];
+        if (!each.view.empty()) of_view.push_back(rule);
+      }
+      REQUIRE(of_view.size() == (is_of_experts(tensor.name) ? 1 : 0));
+      if (of_view.empty()) continue;
+      ++experts;
+      used.insert(of_view.front());
+      CHECK(rules.front() == of_view.front());
+      const Rule& rule =
+          loaded.rules.rules[static_cast<size_t>(of_view.front())];
+      const bool is_dealt = expert_name(tensor.name).number.has_value();
+      CHECK(rule.deal == (is_dealt ? "ep" : ""));
+      CHECK(rule.spec.dims.size() <= tensor.shape.size());
+      // The same dimensions as in the mesh, by the view's own axes.
+      const Rule& other = loaded.rules.rules[static_cast<size_t>(rules.back())];
+      PartitionSpec expected = other.spec;
+      for (AxisNames& axes : expected.dims) {
+        AxisNames renamed;
+        for (const AxisName& axis : axes) {
+          if (axis == "tp") renamed.emplace_back("etp");
+          if (axis == "fsdp") renamed.emplace_back("efsdp");
+          if (axis == "ep" && !is_dealt) renamed.emplace_back("ep");
+        }
+        axes = renamed;
+      }
+      CHECK(spec_text(rule.spec) == spec_text(expected));
+    }
+    CHECK(experts > 8);
+    for (size_t i = 0; i < loaded.rules.rules.size(); ++i) {
+      const Rule& rule = loaded.rules.rules[i];
+      if (rule.view.empty()) continue;
+      CAPTURE(rule.pattern);
       CHECK(used.count(static_cast<int>(i)) == 1);
+    }
+  }
+  CHECK(families == std::vector<std::string>{"deepseek_v3", "gpt_oss",
+                                             "mixtral", "qwen3_moe"});
+}
+
+// One layer of experts, as Hugging Face checkpoints and as transformers 5 hold
+// them, and as EasyDeL does.
+struct ExpertForms {
+  std::string family;
+  std::string block, gate, up, down;
+};
+
+std::vector<std::vector<std::pair<std::string, std::string>>> forms_of(
+    const ExpertForms& names, int64_t experts) {
+  const auto bf16 = [](std::vector<int64_t> shape) {
+    std::string text = "bf16[";
+    for (const int64_t size : shape) {
+      text += (text.back() == '[' ? "" : ", ") + std::to_string(size);
+    }
+    return text + "]";
+  };
+  constexpr int64_t kIn = 64;
+  constexpr int64_t kOut = 128;
+  const std::string layer = "model.layers.0.";
+  std::vector<std::vector<std::pair<std::string, std::string>>> forms(4);
+  const std::string flax = "model/layers/0/" + names.block + "/experts/";
+  for (int64_t e = 0; e < experts; ++e) {
+    const std::string dots =
+        layer + names.block + ".experts." + std::to_string(e) + ".";
+    const std::string slashes = flax + std::to_string(e) + "/";
+    for (const std::string& name : {names.gate, names.up}) {
+      forms[0].emplace_back(dots + name + ".weight", bf16({kOut, kIn}));
+      forms[1].emplace_back(slashes + name + "/kernel", bf16({kIn, kOut}));
+    }
+    forms[0].emplace_back(dots + names.down + ".weight", bf16({kIn, kOut}));
+    forms[1].emplace_back(slashes + names.down + "/kernel", bf16({kOut, kIn}));
+  }
+  for (const std::string& name : {names.gate, names.up}) {
+    forms[2].emplace_back(flax + name + "/kernel", bf16({experts, kIn, kOut}));
+  }
+  forms[2].emplace_back(flax + names.down + "/kernel",
+                        bf16({experts, kOut, kIn}));
+  forms[3].emplace_back(layer + "mlp.experts.gate_up_proj",
+                        bf16({experts, 2 * kOut, kIn}));
+  forms[3].emplace_back(layer + "mlp.experts.down_proj",
+                        bf16({experts, kIn, kOut}));
+  return forms;
+}
+
+TEST_CASE("experts take the same bytes, stacked or one by one") {
+  const std::vector<ExpertForms> families = {
+      {"qwen3_moe", "mlp", "gate_proj", "up_proj", "down_proj"},
+      {"deepseek_v3", "mlp", "gate_proj", "up_proj", "down_proj"},
+      {"mixtral", "block_sparse_moe", "w1", "w3", "w2"}};
+  constexpr int64_t kExperts = 16;
+  constexpr int64_t kTotal = kExperts * 3 * 64 * 128 * 2;
+  struct Row {
+    const char* view;
+    int64_t shards;
+  };
+  for (const ExpertForms& names : families) {
+    const auto forms = forms_of(names, kExperts);
+    for (const Row& row : std::vector<Row>{{"experts:ep=8,edp=4", 8},
+                                           {"experts:ep=4,etp=2,edp=4", 8},
+                                           {"experts:ep=4,etp=2,efsdp=4", 32},
+                                           {"experts:edp=2,ep=16", 16},
+                                           {"experts:efsdp=8,etp=4", 32}}) {
+      const Mesh mesh = testing::mesh_with_views("fsdp=4,tp=8", {row.view});
+      RuleSet rules = testing::shipped_rules("@" + names.family);
+      settle_views(rules, mesh);
+      for (const auto& form : forms) {
+        CAPTURE(names.family);
+        CAPTURE(row.view);
+        CAPTURE(form.front().first);
+        Manifest manifest;
+        for (const auto& [name, type] : form) {
+          REQUIRE(manifest.add(name, testing::type(type), Span()));
+        }
+        Diagnostics diags;
+        const auto plan = resolve(manifest, rules, mesh, {}, diags);
+        REQUIRE(plan);
+        const auto memory = device_memory(manifest, *plan, diags);
+        REQUIRE(memory);
+        CHECK(memory->max == kTotal / row.shards);
+        CHECK(memory->min == memory->max);
+        for (const Placement& placement : plan->placements) {
+          CHECK(placement.corrections.empty());
+          CHECK(placement.view == "experts");
+          CHECK(placement.replicas * row.shards == 32);
+        }
+      }
     }
   }
 }
@@ -454,6 +629,7 @@ TEST_CASE("any subset of the declared axes may be in the mesh") {
       }
       const Mesh mesh(chosen);
       for (const Rule& rule : loaded.rules.rules) {
+        if (rule.inactive) continue;
         CAPTURE(rule.pattern);
         const Shape shape(rule.spec.dims.size(), 64);
         CHECK(correct(rule.spec, shape, mesh, loaded.rules.declared_axes,

@@ -28,16 +28,37 @@ using testing::Json;
 
 constexpr const char* kEveryModel = "@all_models";
 constexpr const char* kDenseMeshes[] = {"fsdp=2,tp=2", "dp=2,fsdp=2,tp=4,sp=2"};
-constexpr const char* kExpertMeshes[] = {"fsdp=2,tp=2", "fsdp=2,ep=2,tp=2",
-                                         "ep=2,tp=2,sp=2"};
+constexpr const char* kExpertMeshes[] = {"fsdp=2,tp=2",
+                                         "fsdp=2,ep=2,tp=2",
+                                         "ep=2,tp=2,sp=2",
+                                         "fsdp=2,tp=4 experts:ep=4,edp=2",
+                                         "tp=8 experts:ep=2,etp=2,efsdp=2",
+                                         "fsdp=2,dp=2 experts:efsdp=2,ep=2"};
 
-Plan plan_of(const Manifest& manifest, const std::string& rules,
-             const std::string& mesh) {
+// `mesh` may have a view behind a blank: "fsdp=4,tp=8 experts:ep=8,edp=4".
+Mesh mesh_of(const std::string& text) {
+  const size_t blank = text.find(' ');
+  if (blank == std::string::npos) return testing::mesh(text);
+  return testing::mesh_with_views(text.substr(0, blank),
+                                  {text.substr(blank + 1)});
+}
+
+Plan plan_of(const Manifest& manifest, const std::string& named,
+             const std::string& mesh_text) {
   Diagnostics diags;
-  auto plan = resolve(manifest, testing::shipped_rules(rules),
-                      testing::mesh(mesh), {}, diags);
+  const Mesh mesh = mesh_of(mesh_text);
+  RuleSet rules = testing::shipped_rules(named);
+  settle_views(rules, mesh);
+  auto plan = resolve(manifest, rules, mesh, {}, diags);
   REQUIRE(plan);
   return *std::move(plan);
+}
+
+std::string placed_text(const Placement& placement) {
+  const auto& dealt = placement.dealt;
+  return spec_text(placement.spec) +
+         (dealt ? " dealt over " + dealt->axis : "") +
+         (placement.view.empty() ? "" : " of " + placement.view);
 }
 
 // What differs between the two, by folded name; and how many are the same.
@@ -69,12 +90,12 @@ void compare(Manifest manifest, const std::string& type, Comparison& result) {
       const Placement& b = other.placements[other.placement_of[i]];
       // The sets for one type are for one task.
       if (a.rule == 0) continue;
-      if (a.spec == b.spec) {
+      if (a.spec == b.spec && a.dealt == b.dealt && a.view == b.view) {
         ++result.same;
         continue;
       }
       result.different[type + " " + folded_name(manifest.name(i))] =
-          mesh + ": " + spec_text(a.spec) + " and " + spec_text(b.spec);
+          mesh + ": " + placed_text(a) + " and " + placed_text(b);
     }
   }
 }
@@ -130,8 +151,9 @@ TEST_CASE("labels: every label of every architecture has a rule") {
     const auto model = testing::synthesize(config);
     Manifest manifest = model->good();
     REQUIRE(label_parameters(manifest));
-    for (const char* mesh : {"fsdp=1", "fsdp=2,ep=2,tp=2"}) {
-      const auto found = testing::lint_of(manifest, rules, mesh);
+    for (const char* mesh :
+         {"fsdp=1", "fsdp=2,ep=2,tp=2", "fsdp=2,tp=2 experts:ep=2,etp=2"}) {
+      const auto found = testing::lint_of(manifest, rules, mesh_of(mesh));
       for (const Code code :
            {Code::UnplacedLogicalAxis, Code::RepeatedLogicalAxis,
             Code::UnmatchedParameter}) {

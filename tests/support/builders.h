@@ -67,6 +67,21 @@ inline Mesh mesh(std::string_view text) {
   return *std::move(made);
 }
 
+// mesh_with_views("fsdp=4,tp=8", {"experts:ep=8,edp=4"})
+inline Mesh mesh_with_views(std::string_view text,
+                            const std::vector<std::string>& views) {
+  Mesh made = mesh(text);
+  Diagnostics diags;
+  for (const std::string& view : views) {
+    const SourceFile source("view", view);
+    const auto request = parse_view_text(source, diags);
+    auto with_view = request ? add_view(made, *request, diags) : std::nullopt;
+    if (!with_view) bad_text("not a view", view);
+    made = *std::move(with_view);
+  }
+  return made;
+}
+
 inline PartitionSpec spec(std::string_view text) {
   PartitionSpec result;
   for (std::string_view item : split_list(text)) {

@@ -28,21 +28,29 @@ struct Linted {
 };
 
 inline Linted lint_of(const Manifest& manifest, RuleSet rules,
-                      const std::string& mesh_as_text,
-                      const ResolveOptions& resolving = {},
+                      const Mesh& on_mesh, const ResolveOptions& resolving = {},
                       const LintOptions& options = {}, Diagnostics diags = {}) {
   Linted result{std::move(rules), std::move(diags)};
-  const auto plan = resolve(manifest, result.rules, mesh(mesh_as_text),
-                            resolving, result.diags);
-  if (!plan) bad_text("not resolved", mesh_as_text);
+  settle_views(result.rules, on_mesh);
+  const auto plan =
+      resolve(manifest, result.rules, on_mesh, resolving, result.diags);
+  if (!plan) bad_text("not resolved", mesh_text(on_mesh));
   const auto memory = device_memory(manifest, *plan, result.diags);
-  if (!memory) bad_text("no memory", mesh_as_text);
+  if (!memory) bad_text("no memory", mesh_text(on_mesh));
   const Folding folding =
       fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
   lint(make_lint_input(manifest, *plan, folding, &result.rules, *memory,
                        options),
        kPlanSides, result.diags);
   return result;
+}
+
+inline Linted lint_of(const Manifest& manifest, RuleSet rules,
+                      const std::string& mesh_as_text,
+                      const ResolveOptions& resolving = {},
+                      const LintOptions& options = {}, Diagnostics diags = {}) {
+  return lint_of(manifest, std::move(rules), mesh(mesh_as_text), resolving,
+                 options, std::move(diags));
 }
 
 }  // namespace shardplan::testing

@@ -287,6 +287,14 @@ Exit diff_semantics(Context& context) {
   std::optional<Inputs> inputs = read_inputs(
       context.options.planning, context.host, context.diags, context.progress);
   if (!inputs) return Exit::CouldNotRun;
+  if (!context.options.planning.views.empty() || !inputs->rules.views.empty()) {
+    context.diags
+        .error(Code::Usage, {},
+               "`--semantics` compares how frameworks read a spec on one mesh, "
+               "and none of them has views of it")
+        .help("leave out `--view`, and `views` of the rules");
+    return Exit::CouldNotRun;
+  }
   const std::optional<Mesh> mesh =
       planned_mesh(context.options.planning, *inputs, context.diags);
   if (!mesh) return Exit::CouldNotRun;

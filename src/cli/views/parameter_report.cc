@@ -414,10 +414,20 @@ std::optional<Report> why_report(Context& context, const Session& session,
   std::vector<Row> rows;
   add_rules(session, *parameter, rows);
   add_dimensions(session, p, rows);
+  int64_t holders = session.plan.mesh.devices();
+  if (p.dealt) {
+    holders /= p.dealt->size;
+    rows.push_back(
+        {std::string("dealt"),
+         "over " + p.dealt->axis + "=" + std::to_string(p.dealt->size),
+         std::to_string(p.dealt->experts) + " experts",
+         "rank " + std::to_string(rank_of(
+                       *p.dealt, session.model.manifest.name(*parameter)))});
+  }
   rows.push_back({std::string("final"), spec_text(p.spec),
                   "local " + type_text({p.type.dtype, p.local_shape}),
                   bytes_text(p.bytes_per_device) + " on each of " +
-                      plural(session.plan.mesh.devices(), "device") + ", " +
+                      plural(holders, "device") + ", " +
                       plural(p.replicas, "replica")});
 
   for (Row& row : rows) row.resize(kWhyColumns);

@@ -4,6 +4,7 @@
 //   axes: [dp, fsdp, tp, sp]
 //   mesh: {fsdp: 8, tp: 4}
 //   views: {experts: {ep: 8, edp: 4}}
+//   view_axes: {experts: [ep, edp, etp]}
 //   rules:
 //     - ["embed_tokens/embedding", [tp, [fsdp, sp]]]
 //     - {pattern: "norm", spec: []}
@@ -34,11 +35,11 @@
 namespace shardplan {
 namespace {
 
-const std::array<std::string, 9>& known_keys() {
-  static const std::array<std::string, 9> kKeys = {
+const std::array<std::string, 10>& known_keys() {
+  static const std::array<std::string, 10> kKeys = {
       "axes",           "mesh",        "rules",  "logical_axis_rules",
       "partition_axis", "activations", "labels", "run_as",
-      "views",
+      "views",          "view_axes",
   };
   return kKeys;
 }
@@ -131,6 +132,18 @@ bool read_views(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return good;
 }
 
+bool read_view_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!require(node, NodeKind::Map, "view_axes", diags)) return false;
+  bool good = true;
+  for (size_t i = 0; i < node.size(); ++i) {
+    RuleSet of_view;
+    good = read_declared_axes(node.item(i), of_view, diags) && good;
+    rules.view_axes[std::string(node.key(i))] =
+        std::move(of_view.declared_axes);
+  }
+  return good;
+}
+
 bool read_entry(const Node& map, size_t index, RuleSet& rules,
                 Diagnostics& diags) {
   const std::string_view key = map.key(index);
@@ -147,6 +160,7 @@ bool read_entry(const Node& map, size_t index, RuleSet& rules,
   if (key == "partition_axis") return read_partition_axis(value, rules, diags);
   if (key == "axes") return read_declared_axes(value, rules, diags);
   if (key == "views") return read_views(value, rules, diags);
+  if (key == "view_axes") return read_view_axes(value, rules, diags);
   if (key == "mesh") {
     auto axes = read_mesh_node(value, diags);
     if (axes && !rules.mesh) {
@@ -256,6 +270,16 @@ class Writer {
     sections_.push_back({"mesh", sizes(mesh.axes()), {}});
   }
 
+  void view_axes(const std::map<std::string, AxisNames>& all) {
+    if (all.empty()) return;
+    std::string line;
+    for (const auto& [view, names] : all) {
+      line +=
+          (line.empty() ? "{" : ", ") + how_.word(view) + ": " + list(names);
+    }
+    sections_.push_back({"view_axes", line + "}", {}});
+  }
+
   void views(const Mesh& mesh) {
     if (mesh.views().empty()) return;
     std::string line;
@@ -283,9 +307,18 @@ class Writer {
     if (rules.empty()) return;
     Section section{"logical_axis_rules", "", {}};
     for (const LogicalRule& rule : rules) {
-      section.items.push_back("[" +
-                              (rule.name ? how_.word(*rule.name) : "null") +
-                              ", " + entry(rule.axes) + "]");
+      const std::string name = rule.name ? how_.word(*rule.name) : "null";
+      if (rule.view.empty() && !rule.deal) {
+        section.items.push_back("[" + name + ", " + entry(rule.axes) + "]");
+        continue;
+      }
+      std::string item = "{" + key("name") + ": " + name + ", " + key("axes") +
+                         ": " + entry(rule.axes);
+      if (!rule.view.empty()) {
+        item += ", " + key("view") + ": " + how_.word(rule.view);
+      }
+      if (rule.deal) item += ", " + key("deal") + ": true";
+      section.items.push_back(item + "}");
     }
     sections_.push_back(std::move(section));
   }
@@ -399,6 +432,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
     writer.axes(rules.declared_axes);
     writer.mesh(input.plan.mesh);
     writer.views(input.plan.mesh);
+    writer.view_axes(rules.view_axes);
     writer.labels(rules.architecture_labels);
     writer.patterns("rules", rules.rules);
     writer.logical(rules.logical_rules);
