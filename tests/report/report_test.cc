@@ -166,12 +166,12 @@ struct Expected {
   Json operator()(const ViewsCell& cell) const {
     Json views = Json::object();
     for (const MeshView& view : cell.views) {
-      views[printable(view.name)] = sizes_of(view.axes);
+      views[view.name] = sizes_of(view.axes);
     }
     return views;
   }
   Json operator()(const DealtCell& cell) const {
-    return {{"axis", printable(cell.axis)}, {"rank", cell.rank}};
+    return {{"axis", cell.axis}, {"rank", cell.rank}};
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }
   Json operator()(const ByteBracket& bracket) const {

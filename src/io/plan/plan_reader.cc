@@ -561,12 +561,14 @@ bool PlanReader::check_dealt() {
     if (all.parameters.empty()) all.first = i;
     ++all.parameters[*expert];
   }
-  for (const auto& [number, all] : alike) {
-    const Dealt& dealt = *plan_.placements[number].dealt;
+  for (const auto& entry : alike) {
+    const Experts& all = entry.second;
+    const Dealt& dealt = *plan_.placements[entry.first].dealt;
+    const int64_t each = all.parameters.begin()->second;
     const bool complete =
         std::ssize(all.parameters) == dealt.experts &&
-        std::ranges::all_of(all.parameters, [&](const auto& entry) {
-          return entry.second == all.parameters.begin()->second;
+        std::ranges::all_of(all.parameters, [&](const auto& of_expert) {
+          return of_expert.second == each;
         });
     if (complete) continue;
     return refuse(all.first,

@@ -97,7 +97,7 @@ TEST_CASE("views, and what is dealt out, stand where they are of use") {
 "views":[["experts",[["ep",2],["etp",2]]]],
 "on_indivisible":"drop",)",
        R"({"pattern":"experts","spec":[null,"etp"],"file":"rules","line":2,"shipped":false,"view":"experts","deal":"ep","found":2,"won":2,"shadowed_by":[]})",
-       R"({"dtype":"bf16","shape":[8,8],"rule":1,"requested":["tp"],"spec":["tp"],"corrections":[]},)",
+       R"({"dtype":"bf16","shape":[8,8],"rule":1,"requested":["tp"],"spec":["tp",null],"corrections":[]},)",
        R"({"dtype":"bf16","shape":[4,8],"rule":2,"requested":[null,"etp"],"spec":[null,"etp"],"corrections":[],"view":"experts","dealt":{"axis":"ep","experts":2}})"}) {
     CAPTURE(text);
     CHECK(text.find(line) != text.npos);
