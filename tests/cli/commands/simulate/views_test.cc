@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/run.h"
+#include "cli/commands.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kConfig = R"({
+constexpr std::string_view kExpertsConfig = R"({
   "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
   "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
   "num_experts": 16, "num_experts_per_tok": 2, "num_attention_heads": 4,
@@ -27,7 +27,7 @@ constexpr std::string_view kConfig = R"({
   "torch_dtype": "float32", "rms_norm_eps": 1e-6,
   "max_position_embeddings": 64})";
 
-constexpr std::string_view kRules = R"(
+constexpr std::string_view kExpertsRules = R"(
 axes: [dp, fsdp, tp, sp, ep, etp, edp, efsdp]
 rules:
   - {pattern: 'experts\.\d+\.(gate|up)', view: experts, deal: ep, spec: [etp, efsdp]}
@@ -37,19 +37,19 @@ rules:
   - ['.*', []]
 )";
 
-struct Ran {
+struct RanViews {
   int code = 0;
   json report;
 };
 
-Ran run_views(std::vector<std::string> words) {
+RanViews run_views(std::vector<std::string> words) {
   testing::MemoryHost host;
-  host.files["c.json"] = kConfig;
-  host.files["r.yaml"] = kRules;
+  host.files["c.json"] = kExpertsConfig;
+  host.files["r.yaml"] = kExpertsRules;
   words.insert(words.begin(),
                {"simulate", "c.json", "--rules", "r.yaml", "--json"});
-  Ran ran;
-  ran.code = static_cast<int>(run(words, host));
+  RanViews ran;
+  ran.code = cli::run(words, host);
   ran.report = json::parse(host.out.empty() ? "{}" : host.out);
   return ran;
 }
@@ -61,7 +61,7 @@ struct Layouts {
 
 // Where the axes of the two meet in the order of devices, and where one cuts
 // through another.
-const std::vector<Layouts>& layouts() {
+const std::vector<Layouts>& meshes_and_views() {
   static const std::vector<Layouts> kAll = {
       {"dp=2", "ep=2"},
       {"dp=4,tp=2", "ep=8"},
@@ -80,12 +80,12 @@ const std::vector<Layouts>& layouts() {
 }
 
 TEST_CASE("experts of a view compute what the unsharded model computes") {
-  for (const Layouts& each : layouts()) {
+  for (const Layouts& each : meshes_and_views()) {
     for (const char* values : {"random", "field"}) {
       CAPTURE(each.mesh);
       CAPTURE(each.view);
       CAPTURE(values);
-      const Ran ran =
+      const RanViews ran =
           run_views({"--mesh", each.mesh, "--view", "experts:" + each.view,
                      "--values", values, "--allow", "SP513"});
       CHECK(ran.code == 0);
@@ -97,7 +97,7 @@ TEST_CASE("experts of a view compute what the unsharded model computes") {
 }
 
 // Of one kind, summed over the axes that they go over.
-int64_t sent(const json& report, std::string_view kind) {
+int64_t bytes_sent(const json& report, std::string_view kind) {
   int64_t bytes = 0;
   for (const json& row : report.at("tables").at("collectives")) {
     if (row.at("kind") == kind) {
@@ -110,13 +110,13 @@ int64_t sent(const json& report, std::string_view kind) {
 TEST_CASE("tokens go to experts by all-to-all, weights stay where they are") {
   // 16 experts have 16 places for each sequence, of 32 numbers of 4 bytes; half
   // of one sequence's are on the other device, there and back.
-  const Ran two = run_views({"--mesh", "dp=2", "--view", "experts:ep=2"});
-  CHECK(sent(two.report, "all-to-all") == 2 * 16 * 16 * 32 * 4 / 2);
-  CHECK(sent(two.report, "all-gather") == 0);
-  for (const Layouts& each : layouts()) {
+  const RanViews two = run_views({"--mesh", "dp=2", "--view", "experts:ep=2"});
+  CHECK(bytes_sent(two.report, "all-to-all") == 2 * 16 * 16 * 32 * 4 / 2);
+  CHECK(bytes_sent(two.report, "all-gather") == 0);
+  for (const Layouts& each : meshes_and_views()) {
     CAPTURE(each.mesh);
     CAPTURE(each.view);
-    const Ran ran =
+    const RanViews ran =
         run_views({"--mesh", each.mesh, "--view", "experts:" + each.view});
     for (const json& row : ran.report.at("tables").at("collectives")) {
       if (row.at("cause") != "gathers weights") continue;
@@ -128,7 +128,7 @@ TEST_CASE("tokens go to experts by all-to-all, weights stay where they are") {
 }
 
 TEST_CASE("views without common sub-axes are resolved and not run") {
-  const Ran ran =
+  const RanViews ran =
       run_views({"--mesh", "dp=3,tp=2", "--view", "experts:ep=2,edp=3"});
   CHECK(ran.code == 2);
   CHECK(ran.report.dump().find("have no common part") != std::string::npos);
