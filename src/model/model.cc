@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.h"
 
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "model/forward/recognise.h"
 #include "model/from_config.h"
+#include "model/read_once.h"
 #include "model/units.h"
 
 namespace shardplan {
 
 struct Model::Found {
-  std::once_flag recognised;
+  Once recognised;
   std::optional<ForwardDefinition> forward;
   Diagnostics diags;
-  std::once_flag unquantised;
+  Once unquantised;
   std::unique_ptr<const Model> plain;
   Diagnostics why_not_plain;
-  std::once_flag folded;
+  Once folded;
   Folding folding;
-  std::once_flag read;
+  Once read;
   UnitFacts units;
 };
 
@@ -28,14 +28,12 @@ Model::Model(Manifest from)
     : manifest(std::move(from)), found_(std::make_shared<Found>()) {}
 
 Model::Model(Manifest from, ForwardDefinition pass) : Model(std::move(from)) {
-  std::call_once(found_->recognised,
-                 [&] { found_->forward.emplace(std::move(pass)); });
+  found_->recognised.run([&] { found_->forward.emplace(std::move(pass)); });
 }
 
 const ForwardDefinition* Model::forward() const {
-  std::call_once(found_->recognised, [this] {
-    found_->forward = recognise_model(manifest, found_->diags);
-  });
+  found_->recognised.run(
+      [this] { found_->forward = recognise_model(manifest, found_->diags); });
   return found_->forward ? &*found_->forward : nullptr;
 }
 
@@ -71,7 +69,7 @@ void Model::report_recognised(Diagnostics& diags) const {
 }
 
 const Model* Model::unquantised(Diagnostics& diags) const {
-  std::call_once(found_->unquantised, [this] {
+  found_->unquantised.run([this] {
     auto plain = plain_manifest(*manifest.config, manifest.architecture,
                                 found_->why_not_plain);
     if (plain) found_->plain = std::make_unique<Model>(*std::move(plain));
@@ -81,14 +79,12 @@ const Model* Model::unquantised(Diagnostics& diags) const {
 }
 
 const Folding& Model::folding() const {
-  std::call_once(found_->folded,
-                 [this] { found_->folding = fold_by_type(manifest); });
+  found_->folded.run([this] { found_->folding = fold_by_type(manifest); });
   return found_->folding;
 }
 
 const UnitFacts& Model::units(const Folding& by) const {
-  std::call_once(found_->read,
-                 [&] { found_->units = unit_facts(manifest, by); });
+  found_->read.run([&] { found_->units = unit_facts(manifest, by); });
   return found_->units;
 }
 

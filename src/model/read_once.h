@@ -2,12 +2,33 @@
 // What is read when it is first asked for, and kept.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
 namespace shardplan {
+
+// std::call_once for what may throw, as where no memory is left: nothing may be
+// thrown through libc's frame under that one, whose unwinder is not the one of
+// a statically linked program. What threw is run again by the next caller.
+class Once {
+ public:
+  template <typename Run>
+  void run(const Run& run) {
+    if (done_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    if (done_.load(std::memory_order_relaxed)) return;
+    run();
+    done_.store(true, std::memory_order_release);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> done_ = false;
+};
 
 // Kept by name. Invariant: null stands only for what is being read; what could
 // not be read, by a throw or by null, is read anew when it is asked for again.

@@ -126,6 +126,13 @@ std::optional<Mesh> grid_of(const Mesh& mesh, Breakpoints& breakpoints) {
     return !at.second.empty() && !mesh.has({}, at.first);
   });
   if (!in_views) return mesh;
+  for (const MeshView& view : mesh.views()) {
+    if (std::ranges::all_of(breakpoints, [&](const auto& at) {
+          return at.second.empty() || mesh.has(view.name, at.first);
+        })) {
+      return Mesh(view.axes);
+    }
+  }
   auto grid = sub_axes(mesh);
   if (grid) breakpoints = on_grid(*grid, breakpoints);
   return grid;

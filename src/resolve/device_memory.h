@@ -44,8 +44,8 @@ int64_t held_at(const std::optional<Dealt>& dealt, const Mesh& mesh,
 // Those of a device that holds the most.
 int64_t most_held(const std::optional<Dealt>& dealt, int64_t count);
 
-// The mesh along whose own axes devices are told apart: the mesh itself or,
-// where axes of its views have breakpoints, the one of their sub-axes
+// The mesh along whose own axes devices are told apart: the mesh itself or the
+// view that has all axes with breakpoints; else that of their sub-axes
 // (core/views.h). Breakpoints of an axis that consists of several sub-axes
 // become all coordinates of these. Empty where there are no sub-axes.
 std::optional<Mesh> grid_of(const Mesh& mesh, Breakpoints& breakpoints);

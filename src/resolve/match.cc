@@ -2,7 +2,6 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "model/read_once.h"
 #include "resolve/number_lists.h"
 #include "resolve/python_regex.h"
 #include "resolve/told_numbers.h"
@@ -139,7 +139,7 @@ struct Matcher::Impl {
   int64_t steps = 0;              // of all programs for one character, at most
   bool plain_names = false;
   // What they tell of numbers, once somebody asks; empty: not proved.
-  mutable std::once_flag proved;
+  mutable Once proved;
   mutable std::optional<ToldNumbers> told;
 
   // How long the programs of some patterns are, together.
@@ -280,7 +280,7 @@ std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
       !may_be_grouped(manifest)) {
     return std::nullopt;
   }
-  std::call_once(impl_->proved, [this] {
+  impl_->proved.run([this] {
     ToldNumbers told;
     for (const std::string& pattern : impl_->spelt) {
       if (!add_told_numbers(pattern, told)) return;

@@ -44,6 +44,8 @@ const std::vector<Change>& changes() {
         "interleave-gate-up,interleave-qkv"}},
       {"mode", {"train", "prefill", "decode", "insert"}},
       {"slices", {"2"}},
+      {"expert-model-parallel-size", {"1", "2", "3"}},
+      {"expert-tensor-parallel-size", {"1", "2", "3"}},
       {"view", {"experts:xp=-1", "experts:xp=2,yp=-1", "other:vp=1,wp=-1"}},
   };
   return kChanges;

@@ -458,8 +458,8 @@ TEST_CASE(
 TEST_CASE("experts: with the batch on their axis, tokens go there and back") {
   const auto p = placed_model("ep=4", kBatchOnExperts);
   CHECK(testing::moves(p->program) ==
-        "all-to-all over ep of dispatched (implicit); "
-        "all-to-all over ep of downed (implicit)");
+        "all-to-all over ep of dispatched (experts); "
+        "all-to-all over ep of downed (experts)");
   check_equal(p->program);
 }
 
@@ -473,11 +473,11 @@ TEST_CASE("experts: other axes do what they do in a dense layer") {
   check_equal(apart->program);
   const auto together = placed_model("fsdp=2,ep=2,tp=2", kBatchOnExperts);
   CHECK(testing::moves(together->program) ==
-        "all-to-all over ep of dispatched (implicit); "
+        "all-to-all over ep of dispatched (experts); "
         "all-gather over fsdp of gate (weight use); "
         "all-gather over fsdp of up (weight use); "
         "all-gather over fsdp of down (weight use); "
-        "all-to-all over ep of downed (implicit); "
+        "all-to-all over ep of downed (experts); "
         "all-reduce over tp of combined (partial sum)");
   check_equal(together->program);
 }

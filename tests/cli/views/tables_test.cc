@@ -27,7 +27,7 @@ TEST_CASE("the summary has the contract's keys, in order") {
   for (const auto& [key, value] : summary.items()) keys += key + " ";
   CHECK(keys ==
         "tensors sharded_tensors total_parameters sharded_parameters "
-        "total_bytes devices mesh memory_per_device balance_score efficiency "
+        "total_bytes devices mesh views memory_per_device balance_score efficiency "
         "replication_factor padding_bytes replicated_fraction corrections "
         "errors warnings fingerprint ");
   CHECK(summary.at("tensors") == 7);
@@ -323,10 +323,10 @@ TEST_CASE("programs get every point, with sizes by category") {
   const std::vector<Row> rows = rows_in(table);
   REQUIRE(rows.size() == 2);
   REQUIRE(rows[0].size() == table.columns.size());
-  CHECK(std::holds_alternative<std::monostate>(rows[0][6]));
-  CHECK(std::get<YesNo>(rows[1][8]).value == false);
-  CHECK(std::get<Count>(rows[1][9]).value == 13);
-  CHECK(table.columns[13].id == "parameters");
+  CHECK(std::holds_alternative<std::monostate>(rows[0][7]));
+  CHECK(std::get<YesNo>(rows[1][9]).value == false);
+  CHECK(std::get<Count>(rows[1][10]).value == 13);
+  CHECK(table.columns[14].id == "parameters");
   const std::vector<Table> frontier = frontier_tables(s.points, s.meshes);
   REQUIRE(frontier.size() == 2);
   CHECK(rows_in(frontier[0]).size() == 1);
