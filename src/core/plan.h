@@ -79,8 +79,8 @@ struct StoredDim {
 // A parameter that is dealt out whole: an expert that is stored by itself,
 // which no spec can place, since none of its dimensions counts experts. The
 // ranks along `axis` hold blocks of consecutive experts: expert e of E is on
-// rank floor(e * size / E), which Megatron, vLLM and transformers do alike.
-// What the spec names cuts it there.
+// rank floor(e * size / E). Where the size divides E, Megatron, vLLM and
+// transformers do the same. What the spec names cuts it there.
 struct Dealt {
   AxisName axis;
   int64_t size = 1;     // of the axis
