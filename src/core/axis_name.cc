@@ -17,6 +17,11 @@ struct AxisTexts {
 
 }  // namespace
 
+AxisName::AxisName() {
+  static const AxisName kEmpty{std::string_view()};
+  text_ = kEmpty.text_;
+}
+
 AxisName::AxisName(std::string_view text) {
   // Names may be read by whatever is destroyed at the end of the program.
   static AxisTexts& known = *new AxisTexts;

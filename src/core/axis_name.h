@@ -23,7 +23,7 @@ namespace shardplan {
 
 class AxisName {
  public:
-  AxisName() : AxisName(std::string_view()) {}
+  AxisName();  // the empty text
   // Text becomes a name wherever one is asked for.
   AxisName(std::string_view text);
   AxisName(const std::string& text) : AxisName(std::string_view(text)) {}

@@ -127,64 +127,70 @@ bool is_axis_name(std::string_view text) {
          std::ranges::all_of(text, is_name_character);
 }
 
-Mesh::Mesh(std::vector<Axis> axes, std::vector<MeshView> views)
-    : axes_(std::move(axes)), views_(std::move(views)), all_axes_(axes_) {
-  SHARDPLAN_CHECK(!axes_.empty());
-  for (const Axis& axis : axes_) {
-    SHARDPLAN_CHECK(axis.size >= 1 && axis.size <= kMaxDevices / devices_);
-    devices_ *= axis.size;
+Mesh::Mesh(std::vector<Axis> axes, std::vector<MeshView> views) {
+  SHARDPLAN_CHECK(!axes.empty());
+  const auto parts = std::make_shared<Parts>();
+  parts->all_axes = axes;
+  parts->axes = std::move(axes);
+  parts->views = std::move(views);
+  parts_ = parts;
+  for (const Axis& axis : parts->axes) {
+    SHARDPLAN_CHECK(axis.size >= 1 &&
+                    axis.size <= kMaxDevices / parts->devices);
+    parts->devices *= axis.size;
   }
   const auto add_strides = [&](std::span<const Axis> of, bool only_new) {
     int64_t before = 1;
     for (const Axis& axis : of) {
       before *= axis.size;
-      const int64_t stride = devices_ / before;
+      const int64_t apart = parts->devices / before;
       const auto known = only_new ? find(axis.name) : std::nullopt;
       if (known) {
-        SHARDPLAN_CHECK(all_axes_[*known] == axis &&
-                        (axis.size == 1 || strides_[*known] == stride));
+        SHARDPLAN_CHECK(parts->all_axes[*known] == axis &&
+                        (axis.size == 1 || parts->strides[*known] == apart));
         continue;
       }
-      if (only_new) all_axes_.push_back(axis);
-      strides_.push_back(stride);
+      if (only_new) parts->all_axes.push_back(axis);
+      parts->strides.push_back(apart);
     }
-    SHARDPLAN_CHECK(before == devices_);
+    SHARDPLAN_CHECK(before == parts->devices);
   };
-  add_strides(axes_, false);
-  for (const MeshView& view : views_) add_strides(view.axes, true);
+  add_strides(parts->axes, false);
+  for (const MeshView& view : parts->views) add_strides(view.axes, true);
 }
 
 std::optional<size_t> Mesh::find(const AxisName& name) const {
-  for (size_t i = 0; i < all_axes_.size(); ++i) {
-    if (all_axes_[i].name == name) return i;
+  const std::vector<Axis>& all = all_axes();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].name == name) return i;
   }
   return std::nullopt;
 }
 
 int64_t Mesh::size_of(const AxisName& name) const {
   const std::optional<size_t> index = find(name);
-  return index ? all_axes_[*index].size : 1;
+  return index ? all_axes()[*index].size : 1;
 }
 
 std::vector<int64_t> Mesh::coordinates(int64_t device) const {
-  SHARDPLAN_CHECK(device >= 0 && device < devices_);
-  std::vector<int64_t> result(all_axes_.size());
+  SHARDPLAN_CHECK(device >= 0 && device < devices());
+  std::vector<int64_t> result(all_axes().size());
   for (size_t i = 0; i < result.size(); ++i) {
-    result[i] = device / strides_[i] % all_axes_[i].size;
+    result[i] = device / stride(i) % all_axes()[i].size;
   }
   return result;
 }
 
 const std::vector<Axis>& Mesh::axes_of(std::string_view view) const {
-  if (view.empty()) return axes_;
-  const auto found = std::ranges::find(views_, view, &MeshView::name);
-  SHARDPLAN_CHECK(found != views_.end());
+  if (view.empty()) return axes();
+  const auto found = std::ranges::find(views(), view, &MeshView::name);
+  SHARDPLAN_CHECK(found != views().end());
   return found->axes;
 }
 
 bool Mesh::has_view(std::string_view view) const {
   return view.empty() ||
-         std::ranges::find(views_, view, &MeshView::name) != views_.end();
+         std::ranges::find(views(), view, &MeshView::name) != views().end();
 }
 
 bool Mesh::has(std::string_view view, const AxisName& axis) const {
@@ -193,13 +199,14 @@ bool Mesh::has(std::string_view view, const AxisName& axis) const {
 }
 
 std::optional<std::string_view> Mesh::view_of(const AxisNames& axes) const {
+  if (views().empty()) return "";
   const auto has_all = [&](std::string_view view) {
     return std::ranges::all_of(axes, [&](const AxisName& axis) {
       return !find(axis) || has(view, axis);
     });
   };
   if (has_all({})) return "";
-  for (const MeshView& view : views_) {
+  for (const MeshView& view : views()) {
     if (has_all(view.name)) return view.name;
   }
   return std::nullopt;

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,18 +54,18 @@ class Mesh {
   explicit Mesh(std::vector<Axis> axes, std::vector<MeshView> views = {});
 
   // The mesh's own axes, without those of views.
-  const std::vector<Axis>& axes() const { return axes_; }
-  const std::vector<MeshView>& views() const { return views_; }
+  const std::vector<Axis>& axes() const { return parts_->axes; }
+  const std::vector<MeshView>& views() const { return parts_->views; }
   // The mesh's own axes, then those that only views have.
-  const std::vector<Axis>& all_axes() const { return all_axes_; }
-  int64_t devices() const { return devices_; }
+  const std::vector<Axis>& all_axes() const { return parts_->all_axes; }
+  int64_t devices() const { return parts_->devices; }
   // Index of an axis in all_axes().
   std::optional<size_t> find(const AxisName& name) const;
   // 1 for an axis that neither the mesh nor a view has.
   int64_t size_of(const AxisName& name) const;
   // How far apart the ids of neighbours along an axis are: the product of the
   // sizes of the axes after it. REQUIRES: an index in all_axes().
-  int64_t stride(size_t axis) const { return strides_[axis]; }
+  int64_t stride(size_t axis) const { return parts_->strides[axis]; }
   // Coordinates of a device, one per axis of all_axes(). REQUIRES: 0 <= device
   // < devices().
   std::vector<int64_t> coordinates(int64_t device) const;
@@ -79,14 +80,21 @@ class Mesh {
   // nobody has are left out. No value where no single view has them all.
   std::optional<std::string_view> view_of(const AxisNames& axes) const;
 
-  bool operator==(const Mesh&) const = default;
+  bool operator==(const Mesh& other) const {
+    return parts_ == other.parts_ ||
+           (axes() == other.axes() && views() == other.views());
+  }
 
  private:
-  std::vector<Axis> axes_;
-  std::vector<MeshView> views_;
-  std::vector<Axis> all_axes_;
-  std::vector<int64_t> strides_;  // per axis of all_axes_
-  int64_t devices_ = 1;
+  // Shared by copies, of which every plan and candidate has one.
+  struct Parts {
+    std::vector<Axis> axes;
+    std::vector<MeshView> views;
+    std::vector<Axis> all_axes;
+    std::vector<int64_t> strides;  // per axis of all_axes
+    int64_t devices = 1;
+  };
+  std::shared_ptr<const Parts> parts_;
 };
 
 // An axis as a user wrote it; size -1 means "the rest of the devices".

@@ -145,13 +145,14 @@ bool is_dealt_evenly(const Dealt& dealt) {
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
   placement.shards = shard_count(mesh, placement.spec);
   placement.replicas = mesh.devices() / placement.shards;
-  AxisNames axes = axes_in(placement.spec);
-  if (placement.dealt) {
-    placement.replicas /= placement.dealt->size;
-    axes.push_back(placement.dealt->axis);
+  if (placement.dealt) placement.replicas /= placement.dealt->size;
+  placement.view.clear();
+  if (!mesh.views().empty()) {
+    AxisNames axes = axes_in(placement.spec);
+    if (placement.dealt) axes.push_back(placement.dealt->axis);
+    // A corrected spec names axes of one view.
+    placement.view = mesh.view_of(axes).value_or("");
   }
-  // A corrected spec names axes of one view.
-  placement.view = mesh.view_of(axes).value_or("");
   placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
                                       stored_shape(placement));
   placement.bytes_per_device =

@@ -218,6 +218,7 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
 // may have none of their own. Rules of state may place it in another view.
 static std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
                                 const Mesh& mesh) {
+  if (mesh.views().empty()) return {};
   AxisNames axes = axes_in(leaf.spec);
   if (leaf.dealt) axes.push_back(leaf.dealt->axis);
   if (std::ranges::all_of(

@@ -194,8 +194,10 @@ void ClassSums::locate(const std::vector<int64_t>& on_grid, Box& box) const {
 void ClassSums::each_box(const Breakpoints& of_tensor,
                          const std::function<void(const Box&)>& on_box) const {
   if (of_tensor.empty()) return on_box(whole_);
-  const Breakpoints own =
-      grid_ == mesh_ ? of_tensor : on_grid(grid_, of_tensor);
+  Breakpoints converted;
+  const bool same = grid_ == mesh_;
+  if (!same) converted = on_grid(grid_, of_tensor);
+  const Breakpoints& own = same ? of_tensor : converted;
   const size_t axes = starts_.size();
   // Where boxes begin on each axis, and behind them where the last one ends.
   std::vector<std::vector<size_t>> cuts(axes);
