@@ -268,7 +268,6 @@ void check_expert_axes(const LintInput& input, Diagnostics& diags) {
       continue;
     }
     std::vector<std::string> names;
-    int64_t count = 0;
     for (size_t i = 0; i < input.folding.classes.size(); ++i) {
       const ParameterClass& c = input.folding.classes[i];
       const Placement& placement = plan.placements[c.kind];
@@ -276,7 +275,6 @@ void check_expert_axes(const LintInput& input, Diagnostics& diags) {
           contains(axes_in(placement.spec), axis.name) ||
           (placement.dealt && placement.dealt->axis == axis.name);
       if (!is_on || !is_of_experts(input.manifest.name(c.first))) continue;
-      count += c.count;
       for (std::string& name : names_of(input.manifest, input.of_class.of(i))) {
         names.push_back(std::move(name));
       }
