@@ -500,7 +500,7 @@ void add_spec_fixes(const Found& found, PossibleFixes& all) {
                            code == Code::SpecLongerThanRank;
   const bool is_of_rule = found.diagnostic.subject.rule > 0;
   if (is_of_entry && !is_of_rule) return;
-  // Where the spec has no such entry, it is about the axis of `deal`.
+  // A dimension that the spec lacks stands for the axis of `deal`.
   if (is_of_entry && code != Code::SpecLongerThanRank) {
     const auto& [rule, dim, axis] = found.diagnostic.subject;
     const auto& spec =

@@ -85,8 +85,8 @@ struct Dealt {
   AxisName axis;
   int64_t size = 1;     // of the axis
   int64_t experts = 1;  // of each layer, E
-  // Whose rank it is, where the experts of a layer are not alike; -1: the
-  // placement is that of all of them.
+  // The rank that holds the expert, if the experts of a layer differ; -1: the
+  // placement is shared by all of them.
   int64_t rank = -1;
 
   bool operator==(const Dealt&) const = default;

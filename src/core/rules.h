@@ -228,8 +228,8 @@ struct RuleForm {
 // Marks the rules of views that the mesh does not have, and declares the axes
 // that the views it has may lack.
 void settle_views(RuleSet& rules, const Mesh& mesh);
-// Where no view is asked for, shipped rules of views are not there, so that all
-// others have the numbers that they had before.
+// Removes shipped rules of views if no view is requested, so that the other
+// rules keep their numbers.
 void drop_shipped_views(RuleSet& rules);
 
 // A pattern that is found in this name and in no other: `^` and `$` around it,

@@ -165,8 +165,7 @@ std::optional<Mesh> with_axes(const Mesh& mesh, std::vector<Axis> axes) {
 
 namespace {
 
-// Where axes end in the order of devices: the products of the sizes up to each
-// axis.
+// Adds the product of the sizes up to and including each axis.
 void add_ends(const std::vector<Axis>& axes, std::set<int64_t>& ends) {
   int64_t before = 1;
   for (const Axis& axis : axes) ends.insert(before *= axis.size);

@@ -258,7 +258,7 @@ class PerDevice {
   // REQUIRES: the parameters have one placement, or none of theirs is dealt
   // out.
   void add(std::span<const uint32_t> parameters, Int128 each);
-  // Where they are dealt out otherwise than the plan says.
+  // The same for another dealing than the plan's.
   void add(std::span<const uint32_t> parameters, Int128 each,
            const std::optional<Dealt>& dealt);
   Int128 most() const;

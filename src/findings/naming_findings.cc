@@ -85,7 +85,7 @@ std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
   return mesh_text(Mesh(std::move(axes)));
 }
 
-// The rest of what is said of an axis that a view has.
+// Adds facts and help about an axis of a view.
 void report_unmentioned_of_view(const LintInput& input,
                                 const UnmentionedAxis& unmentioned,
                                 Diagnostics::Builder& report) {
@@ -241,8 +241,8 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
           });
         });
     if (shards || is_misspelt(axis.name, unknown)) continue;
-    // Of a view over which nothing is placed one axis says enough, unless the
-    // rules call it otherwise.
+    // A view that places nothing is one finding, not one for each axis, unless
+    // the rules use another name for the axis.
     const std::string view = view_with_axis(plan.mesh, axis.name);
     const AxisName meant = view.empty() || is_view_of_rules(input, view)
                                ? meant_axis(declared, axis.name)

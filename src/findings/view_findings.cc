@@ -115,7 +115,7 @@ void check_unused_views(const LintInput& input, Diagnostics& diags) {
 // Experts that are dealt out.
 
 void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
-  // Of one layer's experts, and over one axis, one finding says enough.
+  // All experts of a layer along one axis are one finding.
   std::set<std::pair<AxisName, int64_t>> said;
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];

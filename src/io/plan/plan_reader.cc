@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading saved plans. Nothing that can be computed is trusted: specs are
-// checked against shapes and mesh, and sizes are measured anew.
+// checked against shapes and mesh, and sizes are recomputed.
 #include <algorithm>
 #include <map>
 #include <optional>
