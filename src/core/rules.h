@@ -90,8 +90,8 @@ struct Rule {
   // Experts that are stored one by one are dealt out whole over this axis, and
   // the spec cuts each where it is (core/plan.h, Dealt). Empty: they are not.
   AxisName deal = {};
-  // It is of a view that the mesh does not have, as far as is known: one that is
-  // read is inactive until settle_views finds its view.
+  // It is of a view that the mesh does not have, as far as is known: one that
+  // is read is inactive until settle_views finds its view.
   bool inactive = false;
   // No line of the file says it: the dialect does with what nothing else names.
   bool by_dialect = false;

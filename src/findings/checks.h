@@ -51,7 +51,8 @@ void check_lost_sharding(const LintInput& input, Diagnostics& diags);
 // view_findings.cc: views of the mesh, and experts.
 void check_unused_views(const LintInput& input, Diagnostics& diags);
 void check_expert_axes(const LintInput& input, Diagnostics& diags);
-// Part of check_divisions: reports experts that their deal axis does not divide.
+// Part of check_divisions: reports experts that their deal axis does not
+// divide.
 void report_uneven_dealing(const LintInput& input, Diagnostics& diags);
 // Whether the axes of the view shard any parameter.
 bool is_placed_over(const Plan& plan, std::string_view view);
@@ -59,8 +60,8 @@ bool is_placed_over(const Plan& plan, std::string_view view);
 std::string view_with_axis(const Mesh& mesh, const AxisName& axis);
 // Whether there are rules for the view.
 bool is_view_of_rules(const LintInput& input, const std::string& view);
-// Part of check_mesh_axes: reports axes that a user's rules declare for the mesh
-// and only a view has.
+// Part of check_mesh_axes: reports axes that a user's rules declare for the
+// mesh and only a view has.
 void report_axes_of_views(const LintInput& input, Diagnostics& diags);
 // What to do about a view over which nothing is placed.
 void help_with_view(const LintInput& input, const MeshView& view,
