@@ -28,10 +28,22 @@ struct Known {
   CLI::Option* help = nullptr;
   CLI::Option* version = nullptr;
   CLI::Option* words = nullptr;
-  std::vector<CLI::Option*> flags;  // in the order of flags()
+  // In the order of flags(); null for those that no word names.
+  std::vector<CLI::Option*> flags;
 };
 
-Known add_flags(CLI::App& app) {
+bool may_name(const std::string& word, const Flag& flag) {
+  if (word.starts_with("--")) {
+    const std::string_view name = std::string_view(word).substr(2);
+    return name.substr(0, name.find('=')) == flag.name;
+  }
+  return flag.letter != 0 && word.starts_with('-') &&
+         word.find(flag.letter) != std::string::npos;
+}
+
+// CLI11 compares each new option with all others, which took most of the time
+// of a short command. It knows only the flags that `words` may name.
+Known add_flags(CLI::App& app, const std::vector<std::string>& words) {
   Known known;
   app.set_help_flag();
   app.allow_extras();
@@ -42,6 +54,12 @@ Known add_flags(CLI::App& app) {
           ->expected(-1)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   for (const Flag& flag : flags()) {
+    if (std::ranges::none_of(words, [&](const std::string& word) {
+          return may_name(word, flag);
+        })) {
+      known.flags.push_back(nullptr);
+      continue;
+    }
     if (flag.takes == Takes::Nothing) {
       known.flags.push_back(app.add_flag(option_names(flag)));
       continue;
@@ -103,8 +121,8 @@ void read_settings(const Known& known, CommandLine& line, Diagnostics& diags) {
   for (size_t i = 0; i < known.flags.size(); ++i) {
     const Flag& flag = flags()[i];
     const CLI::Option* option = known.flags[i];
+    if (option == nullptr || option->count() == 0) continue;
     const std::string title = "`--" + std::string(flag.name) + "`";
-    if (option->count() == 0) continue;
     if (flag.takes == Takes::Nothing) {
       line.settings.push_back({&flag, "", {}, ""});
       continue;
@@ -186,7 +204,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
                                Diagnostics& diags) {
   CommandLine line;
   CLI::App app;
-  const Known options = add_flags(app);
+  const Known options = add_flags(app, words);
   if (!check_equals(words, diags)) return line;
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));

@@ -192,6 +192,7 @@ CorrectedSpec corrected_again(const Plan& plan, const Placement& placement,
 }
 
 std::string_view asked_view(const Plan& plan, const Placement& placement) {
+  if (plan.mesh.views().empty()) return {};
   if (placement.rule > 0) {
     const auto by = static_cast<size_t>(placement.rule) - 1;
     if (!plan.rules[by].view.empty()) return plan.rules[by].view;

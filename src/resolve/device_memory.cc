@@ -399,16 +399,15 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
       add_pipeline(plan, counts, saving);
     }
     for (size_t i = 0; i < plan.placements.size(); ++i) {
+      const auto& dealt = plan.placements[i].dealt;
+      const bool is_dealt = dealt && dealt->axis == axis.name;
+      if (axis.size == 1 ||
+          !(is_dealt || names_axis(plan.placements[i].spec, axis.name))) {
+        continue;
+      }
       Placement without = plan.placements[i];
-      bool used = false;
-      for (AxisNames& axes : without.spec.dims) {
-        used = std::erase(axes, axis.name) > 0 || used;
-      }
-      if (without.dealt && without.dealt->axis == axis.name) {
-        without.dealt.reset();
-        used = true;
-      }
-      if (!used || axis.size == 1) continue;
+      for (AxisNames& axes : without.spec.dims) std::erase(axes, axis.name);
+      if (is_dealt) without.dealt.reset();
       saving.sharded_tensors += counts.all[i];
       measure(without, plan.mesh, plan.on_indivisible);
       const auto bytes_of = [&](const Placement& p) {
