@@ -25,10 +25,14 @@ RuleReading rule_reading(const PlanRequest& request) {
   return reading;
 }
 
+bool asks_for_expert_view(const PlanRequest& request) {
+  return request.expert_parallel || request.expert_tensor_parallel;
+}
+
 std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        const Mesh& mesh, Diagnostics& diags) {
   ViewRequest view{"experts", {}, {}, {}};
-  if (!request.expert_parallel && !request.expert_tensor_parallel) return view;
+  if (!asks_for_expert_view(request)) return view;
   const int64_t ep = request.expert_parallel.value_or(1);
   const int64_t etp =
       request.expert_tensor_parallel.value_or(mesh.size_of("tp"));

@@ -79,6 +79,8 @@ struct PlanRequest {
 // stage.
 std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        const Mesh& mesh, Diagnostics& diags);
+// Whether a degree of it is given.
+bool asks_for_expert_view(const PlanRequest& request);
 
 // How rule files are read, but for what they say themselves.
 RuleReading rule_reading(const PlanRequest& request);
