@@ -357,6 +357,24 @@ bool projects(const Manifest& manifest, const LayerGroup& head) {
   return false;
 }
 
+// Whether parameters of layers that predict further tokens embed these with the
+// model's table: Megatron's `mtp.layers.0`, Qwen3-Next's.
+bool embeds_further_tokens(const Manifest& manifest) {
+  bool any = false;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::string_view name = manifest.name(i);
+    if (!contains(name, "mtp")) continue;
+    const auto parts = components_of(name);
+    const auto further = std::ranges::find_if(parts, [](std::string_view part) {
+      return part == "mtp" || part.starts_with("mtp_");
+    });
+    if (further == parts.end()) continue;
+    any = true;
+    if (place_of({further, parts.end()}) == GroupPlace::Embedding) return false;
+  }
+  return any;
+}
+
 void place_units(StagePlan& plan, const Manifest& manifest,
                  const LayerGroups& groups, int64_t stack) {
   const std::map<int64_t, int64_t> ranks = layer_ranks(groups, stack);
@@ -367,7 +385,10 @@ void place_units(StagePlan& plan, const Manifest& manifest,
     has_head = has_head ||
                (group.place == GroupPlace::Head && projects(manifest, group));
   }
+  plan.has_head = has_head;
   const int64_t last = plan.stages - 1;
+  const bool is_on_last =
+      last > 0 && (!has_head || embeds_further_tokens(manifest));
   for (const LayerGroup& group : groups.groups) {
     std::vector<int64_t> on;
     if (groups.forms[group.form].is_stacked()) {
@@ -376,7 +397,7 @@ void place_units(StagePlan& plan, const Manifest& manifest,
       on = {stage_of_layer(plan, ranks.at(group.number))};
     } else if (group.place == GroupPlace::Embedding) {
       on = {0};
-      if (group.is_token_embedding && !has_head && last > 0) {
+      if (group.is_token_embedding && is_on_last) {
         on.push_back(last);
         plan.tied = group.name;
       }
@@ -487,7 +508,9 @@ std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
     text += " and " + std::to_string(plan.extra_layers) + " more";
   }
   if (head) text += ", head";
-  if (embedding && stage > 0) text += ", tied embedding";
+  if (embedding && stage > 0) {
+    text += plan.has_head ? ", embedding" : ", tied embedding";
+  }
   return text;
 }
 

@@ -76,10 +76,12 @@ LayerGroups layer_groups(const Manifest& manifest,
 // Layers are split contiguously, as even as can be, the remainder to the first
 // stages. The embedding is on the first stage, the final norm and the head on
 // the last; a model without a matrix of its own onto the vocabulary uses the
-// embedding as one, so it is on both. Other tensors outside of layers go by
-// their place in the manifest: those before the first layer to the first stage,
-// the others to the last. Layers beyond the number that the facts say
-// (multi-token prediction) are on the last stage, as in Megatron. A tensor
+// embedding as one, so it is on both. It is on both as well where layers that
+// predict further tokens have no embedding of their own, since they embed these
+// tokens (Megatron-core, GPTModel: `mtp_process`). Other tensors outside of
+// layers go by their place in the manifest: those before the first layer to the
+// first stage, the others to the last. Layers beyond the number that the facts
+// say (multi-token prediction) are on the last stage, as in Megatron. A tensor
 // whose spec names the pipeline axis is cut over it as planned, and so on every
 // stage. Invariant: every parameter is on at least one stage.
 
@@ -98,6 +100,7 @@ struct StagePlan {
   // for a group of stacked layers, which its spec must cut.
   std::vector<std::vector<int64_t>> stages_of;
   std::string tied;          // the group that is on two stages; "" if none
+  bool has_head = false;     // then further tokens are what it is there for
   int64_t extra_layers = 0;  // beyond the facts, on the last stage
   bool uneven = false;       // layers do not divide by stages
 };

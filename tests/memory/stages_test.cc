@@ -158,6 +158,22 @@ TEST_CASE("a tied embedding is on both ends") {
   CHECK(staged(model(4, false), "pp=1").plan->tied.empty());
 }
 
+TEST_CASE("further tokens are embedded on the last stage") {
+  const auto further = [](const char* own) {
+    return testing::manifest({{"embedding.word_embeddings.weight", "f32[9, 8]"},
+                              {"decoder.layers.0.w", "f32[8, 8]"},
+                              {"decoder.layers.1.w", "f32[8, 8]"},
+                              {own, "f32[9, 8]"},
+                              {"mtp.layers.0.eh_proj.weight", "f32[8, 16]"},
+                              {"output_layer.weight", "f32[9, 8]"}});
+  };
+  CHECK(staged(further("mtp.layers.0.enorm.weight"), "pp=2").labels ==
+        Labels{"stage 0: embedding, layer 0",
+               "stage 1: layer 1, head, embedding"});
+  CHECK(staged(further("mtp.layers.0.embed_tokens.weight"), "pp=2").labels ==
+        Labels{"stage 0: embedding, layer 0", "stage 1: layer 1, head"});
+}
+
 // BERT of Megatron-core: what it calls a head is a dense layer and a bias.
 TEST_CASE(
     "a head without a matrix onto the vocabulary leaves it to the embedding") {

@@ -355,7 +355,9 @@ std::vector<std::string> budget_notes(const Context& context,
                     "their dimensions");
   }
   if (budget.stages && !budget.stages->tied.empty()) {
-    lines.push_back("the model has no head of its own: " +
+    lines.push_back((budget.stages->has_head
+                         ? "layers that predict further tokens embed them: "
+                         : "the model has no head of its own: ") +
                     in_backticks(budget.stages->tied) +
                     " is on the first stage and on the last");
   }
