@@ -325,6 +325,7 @@ Steps::Pass Steps::pass_of(const Workload& workload,
   result.tokens = ceil_div(workload.seq, sequence);
   result.pass.batch = result.sequences * batch;
   result.pass.length = result.tokens * sequence;
+  if (!plan_.mesh.views().empty()) result.pass.token_groups = sequence;
   if (asked_.source_seq) {
     result.pass.target_length = result.pass.length;
     result.pass.length = ceil_div(*asked_.source_seq, sequence) * sequence;

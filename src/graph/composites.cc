@@ -462,6 +462,14 @@ std::vector<ExpertPlace> place_each(const Tensor& choices, int64_t experts,
 
 }  // namespace
 
+Tensor in_groups_of_tokens(const Tensor& tokens, int64_t groups) {
+  Shape shape = tokens.shape;
+  int64_t& length = shape[shape.size() - 2];
+  length /= groups;
+  shape.insert(shape.end() - 2, groups);
+  return reshaped(contiguous(tokens), shape);
+}
+
 std::vector<ExpertPlace> places_of(const Tensor& choices, int64_t experts,
                                    int64_t capacity) {
   SHARDPLAN_CHECK(choices.shape.size() >= 2);

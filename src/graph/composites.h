@@ -80,6 +80,10 @@ struct ExpertPlace {
   int64_t slot = -1;    // of the sequence's places; -1: none was left
 };
 
+// Tokens [.., length, n], row-major, as [.., groups, length / groups, n]: then
+// each group counts as a sequence.
+Tensor in_groups_of_tokens(const Tensor& tokens, int64_t groups);
+
 // Of every choice, in row-major order. REQUIRES: choices [.., length, k].
 std::vector<ExpertPlace> places_of(const Tensor& choices, int64_t experts,
                                    int64_t capacity);

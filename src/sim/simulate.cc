@@ -341,10 +341,13 @@ class Simulator {
     const GraphNode& node = graph_.nodes[n];
     if (node.op->exchange != TokenExchange::ToExperts) return;
     const Shape& made = graph_.values[node.result].shape;
-    const Tensor choices = whole_of(unsharded, node.operands[1]);
+    const int64_t groups = integer_of(node.attributes, "groups", 1);
+    const Tensor choices =
+        in_groups_of_tokens(whole_of(unsharded, node.operands[1]), groups);
     result_.routed += choices.elements();
     // [experts, .., capacity, features]
-    result_.dropped += count_dropped(choices, made[0], made[made.size() - 2]);
+    result_.dropped +=
+        count_dropped(choices, made[0], made[made.size() - 2] / groups);
     std::vector<bool> used(static_cast<size_t>(made[0]));
     for (const double choice : values_of(choices)) {
       if (choice >= 0 && choice < static_cast<double>(made[0])) {

@@ -242,6 +242,11 @@ class Chooser {
     }
   }
 
+  // Groups of tokens that are sent to experts each by itself.
+  bool are_token_groups(const DimFactors& dim) const {
+    return node_.op->exchange != TokenExchange::None && dim.size() > 1;
+  }
+
   // A batch factor keeps the axes that it has, where operands agree on them.
   // One that has more of them than the others has them all.
   void keep_batches() {
@@ -250,10 +255,12 @@ class Chooser {
     for (size_t i = 0; i < operands_.size(); ++i) {
       const FactorAxes axes = held_by(i);
       for (size_t dim = 0; dim < operands_[i].batch.size(); ++dim) {
-        if (!operands_[i].batch[dim] || node_.rule.operands[i][dim].empty()) {
+        const DimFactors& factors = node_.rule.operands[i][dim];
+        if (factors.empty() ||
+            !(operands_[i].batch[dim] || are_token_groups(factors))) {
           continue;
         }
-        const auto f = static_cast<size_t>(node_.rule.operands[i][dim][0]);
+        const auto f = static_cast<size_t>(factors[0]);
         disputed[f] = disputed[f] || !(contains_all(kept[f], axes[f]) ||
                                        contains_all(axes[f], kept[f]));
         if (axes[f].size() > kept[f].size()) kept[f] = axes[f];

@@ -331,6 +331,9 @@ OpDef mixer_shares_op() {
 // default there are as many places as tokens: none is dropped whose choices
 // differ.
 //
+// A sequence may consist of equal groups of tokens with places of their own, so
+// that devices which have some of them each send these by themselves.
+//
 // A device dispatches to its own experts only, and combines what its own
 // experts have given: the sum is the whole. Without weights every choice counts
 // once.
@@ -341,6 +344,22 @@ namespace {
 bool are_of_the_same_tokens(const Shape& a, const Shape& b) {
   return a.size() >= 2 && a.size() == b.size() &&
          std::equal(a.begin(), a.end() - 1, b.begin());
+}
+
+// Whether groups of tokens divide a sequence and its places.
+bool are_grouped(const Attributes& attributes, int64_t length, int64_t places,
+                 Span where, Diagnostics& diags) {
+  const auto groups = find_integer(attributes, "groups", 1, where, diags);
+  if (!groups) return false;
+  if (*groups >= 1 && length % *groups == 0 && places % *groups == 0) {
+    return true;
+  }
+  diags
+      .error(Code::InvalidGraph, where,
+             std::to_string(*groups) + " groups of " + std::to_string(length) +
+                 " tokens with " + std::to_string(places) + " places")
+      .help("give `groups` that divide the length and the capacity");
+  return false;
 }
 
 std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
@@ -357,7 +376,10 @@ std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
   const auto experts = find_integer(attributes, "experts", 1, where, diags);
   const auto capacity =
       find_integer(attributes, "capacity", length, where, diags);
-  if (!experts || !capacity) return std::nullopt;
+  if (!experts || !capacity ||
+      !are_grouped(attributes, length, *capacity, where, diags)) {
+    return std::nullopt;
+  }
   if (*experts < 1 || *capacity < 0) {
     return refuse(diags, where,
                   std::to_string(*experts) + " experts of capacity " +
@@ -380,7 +402,7 @@ struct RoutingRule {
 };
 
 RoutingRule routing_rule(const Shape& of_experts, const Shape& of_choices,
-                         FactorKind experts) {
+                         int64_t groups, FactorKind experts) {
   RoutingRule result;
   ShardingRule& rule = result.rule;
   result.of_experts.push_back(add_factor(rule, of_experts[0], experts));
@@ -390,13 +412,19 @@ RoutingRule routing_rule(const Shape& of_experts, const Shape& of_choices,
         add_factor(rule, of_choices[dim], FactorKind::Pass));
     result.of_experts.push_back(result.of_tokens.back());
   }
-  result.of_tokens.push_back(
-      add_factor(rule, of_choices[batches], FactorKind::Whole));
+  const DimFactors group =
+      groups > 1 ? add_factor(rule, groups, FactorKind::Pass) : DimFactors();
+  const auto in_groups = [&](int64_t size) {
+    DimFactors factors = group;
+    factors.push_back(
+        add_factor(rule, size / groups, FactorKind::Whole).front());
+    return factors;
+  };
+  result.of_tokens.push_back(in_groups(of_choices[batches]));
   result.of_choices = result.of_tokens;
   result.of_choices.push_back(
       add_factor(rule, of_choices[batches + 1], FactorKind::Whole));
-  result.of_experts.push_back(
-      add_factor(rule, of_experts[batches + 1], FactorKind::Whole));
+  result.of_experts.push_back(in_groups(of_experts[batches + 1]));
   result.of_experts.push_back(
       add_factor(rule, of_experts[batches + 2], FactorKind::Pass));
   result.of_tokens.push_back(result.of_experts.back());
@@ -406,21 +434,30 @@ RoutingRule routing_rule(const Shape& of_experts, const Shape& of_choices,
 ShardingRule dispatch_rule(std::span<const Shape> operands,
                            const Attributes& attributes) {
   Diagnostics none;
-  RoutingRule made =
-      routing_rule(*infer_dispatched(operands, attributes, {}, none),
-                   operands[1], FactorKind::Pass);
+  RoutingRule made = routing_rule(
+      *infer_dispatched(operands, attributes, {}, none), operands[1],
+      integer_of(attributes, "groups", 1), FactorKind::Pass);
   made.rule.operands = {made.of_tokens, made.of_choices};
   made.rule.result = made.of_experts;
   return std::move(made.rule);
 }
 
 ShardingRule combine_rule(std::span<const Shape> operands,
-                          const Attributes& /*attributes*/) {
-  RoutingRule made = routing_rule(operands[0], operands[1], FactorKind::Sum);
+                          const Attributes& attributes) {
+  RoutingRule made =
+      routing_rule(operands[0], operands[1],
+                   integer_of(attributes, "groups", 1), FactorKind::Sum);
   made.rule.operands = {made.of_experts, made.of_choices};
   if (operands.size() > 2) made.rule.operands.push_back(made.of_choices);
   made.rule.result = made.of_tokens;
   return std::move(made.rule);
+}
+
+// Groups of tokens on this device; `dims` are of [experts, batch.., places, m].
+int64_t groups_here(const std::vector<DimFactors>& dims,
+                    const RunContext& context) {
+  const DimFactors& places = dims[dims.size() - 2];
+  return places.size() < 2 ? 1 : range_of({places.front()}, context).size;
 }
 
 // Rows of [experts, batch.., capacity, m], of the experts of one device.
@@ -470,12 +507,15 @@ void for_each_row_of(const Tensor& choices, const ExpertRows& rows,
 }
 
 Tensor run_dispatch(std::span<const Tensor> operands,
-                    const Attributes& attributes, const RunContext& context) {
-  const Tensor x = contiguous(operands[0]);
-  const size_t rank = x.shape.size();
-  const DimRange experts = range_of(context.rule->result[0], context);
+                    const Attributes& /*attributes*/,
+                    const RunContext& context) {
+  const std::vector<DimFactors>& dims = context.rule->result;
+  const int64_t groups = groups_here(dims, context);
+  const Tensor x = in_groups_of_tokens(operands[0], groups);
+  const DimRange experts = range_of(dims[0], context);
+  const DimRange places = range_of(dims[dims.size() - 2], context);
   Shape shape = x.shape;
-  shape[rank - 2] = integer_of(attributes, "capacity", shape[rank - 2]);
+  shape[shape.size() - 2] = places.size / groups;
   shape.insert(shape.begin(), experts.size);
   const Tensor result = make_tensor(element_of(context.arithmetic), shape);
   const ExpertRows rows(result, experts);
@@ -483,18 +523,20 @@ Tensor run_dispatch(std::span<const Tensor> operands,
     using T = typename decltype(type)::type;
     const T* from = x.data<T>();
     T* to = result.data<T>();
-    for_each_row_of(operands[1], rows,
+    for_each_row_of(in_groups_of_tokens(operands[1], groups), rows,
                     [&](int64_t /*choice*/, int64_t token, int64_t offset) {
                       std::copy_n(from + token * rows.width(), rows.width(),
                                   to + offset);
                     });
   });
-  return result;
+  shape.erase(shape.end() - 3);
+  shape[shape.size() - 2] = places.size;
+  return reshaped(result, shape);
 }
 
 std::optional<Shape> infer_combined(std::span<const Shape> operands,
-                                    const Attributes& /*attributes*/,
-                                    Span where, Diagnostics& diags) {
+                                    const Attributes& attributes, Span where,
+                                    Diagnostics& diags) {
   const Shape& y = operands[0];
   const Shape& choices = operands[1];
   const bool fits =
@@ -506,6 +548,10 @@ std::optional<Shape> infer_combined(std::span<const Shape> operands,
                   "give [experts, .., capacity, m], then choices and perhaps "
                   "weights, both [.., length, k]");
   }
+  if (!are_grouped(attributes, choices[choices.size() - 2], y[y.size() - 2],
+                   where, diags)) {
+    return std::nullopt;
+  }
   Shape result = choices;
   result.back() = y.back();
   return countable(std::move(result), where, diags);
@@ -514,10 +560,12 @@ std::optional<Shape> infer_combined(std::span<const Shape> operands,
 Tensor run_combine(std::span<const Tensor> operands,
                    const Attributes& /*attributes*/,
                    const RunContext& context) {
-  const Tensor y = contiguous(operands[0]);
+  const std::vector<DimFactors>& dims = context.rule->operands[0];
+  const int64_t groups = groups_here(dims, context);
+  const Tensor y = in_groups_of_tokens(operands[0], groups);
   const bool weighted = operands.size() > 2;
   const Tensor weights = contiguous(operands[weighted ? 2 : 1]);
-  const ExpertRows rows(y, range_of(context.rule->operands[0][0], context));
+  const ExpertRows rows(y, range_of(dims[0], context));
   Shape shape = weights.shape;
   shape.back() = rows.width();
   const Tensor result = make_tensor(element_of(context.arithmetic), shape);
@@ -526,7 +574,7 @@ Tensor run_combine(std::span<const Tensor> operands,
     const T* from = y.data<T>();
     const T* weight = weights.data<T>();
     T* to = result.data<T>();
-    for_each_row_of(operands[1], rows,
+    for_each_row_of(in_groups_of_tokens(operands[1], groups), rows,
                     [&](int64_t choice, int64_t token, int64_t offset) {
                       const T share = weighted ? weight[choice] : T{1};
                       T* sum = to + token * rows.width();
@@ -557,6 +605,10 @@ int64_t combine_flops(std::span<const Shape> operands, const Shape& result,
                             count_of(result));
 }
 
+constexpr AttributeDef kGroups = {
+    "groups", AttributeDef::Kind::Number, false,
+    "equal parts of a sequence with places of their own; default 1"};
+
 int64_t experts_of_result(std::span<const Shape> /*operands*/,
                           const Shape& result) {
   return result[0];
@@ -584,8 +636,9 @@ OpDef dispatch_op() {
       {"experts", AttributeDef::Kind::Number, true, "how many there are"},
       {"capacity", AttributeDef::Kind::Number, false,
        "places of an expert per sequence, tokens beyond are dropped; default "
-       "L"}};
-  op.factors = "experts, .. and m";
+       "L"},
+      kGroups};
+  op.factors = "experts, .., groups and m";
   op.infer = infer_dispatched;
   op.rule = dispatch_rule;
   op.flops = flops_per_element<0>;
@@ -607,7 +660,8 @@ OpDef combine_op() {
   op.max_operands = 3;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0, 2};
-  op.factors = "experts, .. and m; experts give partial sums";
+  op.attributes = {kGroups};
+  op.factors = "experts, .., groups and m; experts give partial sums";
   op.infer = infer_combined;
   op.rule = combine_rule;
   op.flops = combine_flops;

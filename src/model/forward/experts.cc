@@ -33,6 +33,13 @@ class ExpertsWriter {
     if (out_.pass().capacity || use_.inputs_weighed) {
       places.emplace_back("capacity", number(capacity_));
     }
+    // With room for fewer, which tokens are dropped follows from the sequence.
+    GivenAttributes groups;
+    const int64_t parts = out_.pass().token_groups;
+    if (parts > 1 && out_.pass().length % parts == 0 && !out_.pass().capacity) {
+      groups = {{"groups", number(parts)}};
+    }
+    places.insert(places.end(), groups.begin(), groups.end());
     const bool separate = !has(use_.down);
     // Experts that are stacked may lie on an axis of the batch: who sends what
     // to whom follows from the weights, and no label could say both.
@@ -52,12 +59,12 @@ class ExpertsWriter {
                             : ValueLabels{}});
     const ValueLabels tokens = {"BATCH", "LENGTH", ""};
     if (!use_.inputs_weighed) {
-      out_.op("combine", {answers, choices, use_.shares}, use_.result, {},
+      out_.op("combine", {answers, choices, use_.shares}, use_.result, groups,
               tokens);
       return;
     }
     const std::string said =
-        out_.op("combine", {answers, choices}, use_.at + ".said");
+        out_.op("combine", {answers, choices}, use_.at + ".said", groups);
     const ForwardPass& pass = out_.pass();
     const std::string by_choice = out_.op(
         "reshape", {said}, use_.at + ".said:choices",

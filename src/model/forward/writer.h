@@ -43,6 +43,10 @@ struct ForwardPass {
   // Stacks of experts are cut over their experts by no axis: they are read as
   // stacks though they are stored one by one.
   bool experts_whole = false;
+  // Equal parts of each sequence that are sent to experts by themselves: as
+  // many as devices that a sequence is cut over, where experts are on a view of
+  // the mesh. A length that they do not divide is sent whole.
+  int64_t token_groups = 1;
 
   bool operator==(const ForwardPass&) const = default;
 };

@@ -217,6 +217,35 @@ TEST_CASE("a device builds its own experts' places, and adds their rows") {
   CHECK(back.rule.result == out.rule.operands[0]);
 }
 
+TEST_CASE("groups of a sequence have places of their own") {
+  // Two groups of two tokens; each expert has two places for each group.
+  const double rows[] = {1, 2, 3, 4};
+  const double which[] = {1, 1, 0, 1};
+  Attributes two = routed(2);
+  two["groups"] = 2.0;
+  for (const Arithmetic arithmetic : kArithmetics) {
+    const Element element = element_of(arithmetic);
+    const Tensor x = make_tensor(element, {4, 1}, rows);
+    const Tensor choices = make_tensor(element, {4, 1}, which);
+    const Tensor sent = run("dispatch", {x, choices}, two, arithmetic);
+    CHECK(sent.shape == Shape{2, 4, 1});
+    CHECK(values_of(sent) == std::vector<double>{0, 0, 3, 0, 1, 2, 4, 0});
+    CHECK(values_of(run("combine", {sent, choices}, {{"groups", 2.0}},
+                        arithmetic)) == std::vector<double>{1, 2, 3, 4});
+  }
+  // A device may have some of the groups.
+  const auto out = fitted("dispatch", {{2, 6, 4}, {2, 6, 3}},
+                          {{"experts", 8.0}, {"groups", 2.0}});
+  CHECK(out.rule.factors[2] == Factor{2});
+  CHECK(out.rule.operands[0] == std::vector<DimFactors>{{1}, {2, 3}, {6}});
+  CHECK(out.rule.result == std::vector<DimFactors>{{0}, {1}, {2, 5}, {6}});
+  CHECK(inferred("dispatch", {{2, 6, 4}, {2, 6, 3}},
+                 {{"experts", 8.0}, {"groups", 4.0}}) ==
+        "SP015 4 groups of 6 tokens with 6 places");
+  CHECK(inferred("combine", {{8, 2, 6, 4}, {2, 6, 3}}, {{"groups", 4.0}}) ==
+        "SP015 4 groups of 6 tokens with 6 places");
+}
+
 TEST_CASE("no capacity and no tokens have results") {
   const Tensor x = numbers(Arithmetic::F32, {3, 2}, 1);
   const Tensor choices = make_tensor(Element::F32, {3, 1});

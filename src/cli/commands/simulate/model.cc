@@ -139,8 +139,9 @@ ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh) {
   ForwardPass pass;
   pass.batch =
       multiple(shards_of("__BATCH__", rules, mesh, mode), kDefaultBatch);
-  pass.length =
-      multiple(shards_of("__LENGTH__", rules, mesh, mode), kDefaultLength);
+  const int64_t parts = shards_of("__LENGTH__", rules, mesh, mode);
+  pass.length = multiple(parts, kDefaultLength);
+  if (!mesh.views().empty()) pass.token_groups = parts;
   return pass;
 }
 

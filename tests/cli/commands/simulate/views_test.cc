@@ -75,6 +75,9 @@ const std::vector<Layouts>& meshes_and_views() {
       {"fsdp=2,dp=2,tp=2", "efsdp=2,ep=4"},
       {"dp=4,tp=4", "edp=2,ep=8"},
       {"dp=2,sp=2,tp=2", "ep=8"},
+      {"dp=2,sp=2", "ep=2,edp=2"},
+      {"dp=2,sp=4", "edp=2,ep=4"},
+      {"dp=2,sp=4", "ep=4,edp=2"},
   };
   return kAll;
 }
@@ -125,6 +128,19 @@ TEST_CASE("tokens go to experts by all-to-all, weights stay where they are") {
       CHECK((axis == "fsdp" || axis == "efsdp"));
     }
   }
+}
+
+TEST_CASE("devices that have a part of a sequence send it by themselves") {
+  // 16 experts have 8 places for each half of a sequence, of 32 numbers of 4
+  // bytes; half of them go over each of two axes, there and back.
+  const RanViews ran =
+      run_views({"--mesh", "dp=2,sp=2", "--view", "experts:ep=4"});
+  CHECK(bytes_sent(ran.report, "all-to-all") == 2 * 2 * 16 * 8 * 32 * 4 / 2);
+  // With room for fewer, which tokens are dropped follows from all of them.
+  const RanViews few = run_views(
+      {"--mesh", "dp=2,sp=2", "--view", "experts:ep=4", "--capacity", "2"});
+  CHECK(few.report.at("summary").at("verdict") == "ok");
+  CHECK(bytes_sent(few.report, "all-to-all") < 2 * 2 * 16 * 8 * 32 * 4 / 2);
 }
 
 TEST_CASE("views without common sub-axes are resolved and not run") {
