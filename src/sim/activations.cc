@@ -327,19 +327,30 @@ class Placer {
     }
     const Shape& shape = graph_.values[v].shape;
     Layout layout = layout_of(placed_.mesh, {{of_experts}}, shape.size());
-    // [experts, batch.., places, features]: a part goes to the first dimension
-    // of the batch that it divides.
+    const int64_t groups =
+        integer_of(graph_.nodes[graph_.values[v].node].attributes, "groups", 1);
+    AxisNames of_sequence;
+    for (const AxisName& axis : sequence) {
+      const AxisNames own = parts_of(placed_.mesh, axis);
+      of_sequence.insert(of_sequence.end(), own.begin(), own.end());
+    }
+    const auto cut = [&](size_t dim, int64_t size, const AxisName& part) {
+      AxisNames& axes = layout.spec.dims[dim];
+      const int64_t left = size / shard_count(placed_.mesh, axes);
+      const int64_t shards = placed_.mesh.size_of(part);
+      if (left == 0 || left % shards != 0) return false;
+      axes.push_back(part);
+      return true;
+    };
+    // [experts, batch.., places, features]: a part of the sequence cuts the
+    // groups of places, any other the first dimension of the batch that it
+    // divides.
     for (const AxisName& part : parts) {
-      for (size_t dim = 1; dim + 2 < shape.size(); ++dim) {
-        AxisNames& axes = layout.spec.dims[dim];
-        const int64_t shards = shard_count(placed_.mesh, axes);
-        const int64_t size = placed_.mesh.size_of(part);
-        if (size == 1 || shape[dim] / shards % size != 0 ||
-            shape[dim] / shards < size) {
-          continue;
-        }
-        axes.push_back(part);
-        break;
+      if (placed_.mesh.size_of(part) == 1) continue;
+      const size_t places = shape.size() - 2;
+      if (contains(of_sequence, part) && cut(places, groups, part)) continue;
+      for (size_t dim = 1; dim < places; ++dim) {
+        if (cut(dim, shape[dim], part)) break;
       }
     }
     placed_.from[v] = "view `" + view + "`";
@@ -354,8 +365,8 @@ class Placer {
   void read(ValueId v, const PartitionSpec& written, Span where,
             const std::string& from, const AxisNames& declared) {
     const Value& value = graph_.values[v];
-    const ResolvedNames names_meant =
-        vocabulary_.of(written, value.shape.size());
+    ResolvedNames names_meant = vocabulary_.of(written, value.shape.size());
+    if (from == kLabels) gather_tokens(value, names_meant.spec);
     CorrectedSpec corrected = correct(names_meant.spec, value.shape, plan_.mesh,
                                       declared, OnIndivisible::Drop);
     std::vector<Correction> all = names_meant.corrections;
@@ -374,6 +385,22 @@ class Placer {
       }
     }
     place(v, corrected.spec, from);
+  }
+
+  // Tokens are cut over an axis only where features are not: Megatron's
+  // sequence parallelism gathers them for products that are cut over the same
+  // axis.
+  void gather_tokens(const Value& value, PartitionSpec& spec) const {
+    for (size_t dim = 0; dim < value.axes.size(); ++dim) {
+      const std::string_view label = value.axes[dim];
+      if (label != "LENGTH" && label != "QUERY_LENGTH") continue;
+      std::erase_if(spec.dims[dim], [&](const AxisName& axis) {
+        return std::any_of(spec.dims.begin() + static_cast<ptrdiff_t>(dim) + 1,
+                           spec.dims.end(), [&](const AxisNames& later) {
+                             return contains(later, axis);
+                           });
+      });
+    }
   }
 
   // The same in another layer.
