@@ -140,8 +140,8 @@ void check_tensor_degree(DegreesOnMesh& of) {
     of.problems.push_back("experts are cut over 1 device or over `tp`, " +
                           std::to_string(of.tp) + ", not over " +
                           std::to_string(of.etp));
-    of.may_be(flag, common_divisors(of.tp, of.tp, 1));
-    if (of.tp > 1) of.helps.back() += " or " + std::to_string(of.tp);
+    of.helps.push_back("`" + std::string(flag) + "` may be 1" +
+                       (of.tp > 1 ? " or " + std::to_string(of.tp) : ""));
   } else if (of.region % of.etp != 0) {
     of.refuse(of.devices(), std::to_string(of.etp));
     of.may_be(flag, common_divisors(of.region, of.region, of.region));
@@ -165,8 +165,9 @@ void check_expert_degree(DegreesOnMesh& of, std::optional<int64_t> experts,
   if (!divides_experts) of.refuse(plural(*experts, "expert"), ep);
   of.may_be(of.framework.experts_flag,
             common_divisors(of.within, experts.value_or(of.within), of.within),
-            experts ? ", which divide " + plural(of.within, "device") +
-                          " and " + plural(*experts, "expert")
+            experts ? " (divisors of " + count_text(of.region) +
+                          (is_cut ? " / " + count_text(of.etp) : "") +
+                          " devices and of " + plural(*experts, "expert") + ")"
                     : "");
   if (is_cut && tensor_is_default && divides_experts &&
       of.region % of.ep == 0) {
