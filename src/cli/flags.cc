@@ -28,7 +28,8 @@ constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
     "flax-compat", "mesh", "view", "expert-model-parallel-size",
-    "expert-tensor-parallel-size", "devices", "slices", "topology", "over",
+    "expert-tensor-parallel-size", "expert-parallel-degree",
+    "expert-tensor-parallel-degree", "devices", "slices", "topology", "over",
     "axes", "plan", "architecture", "scheme", "min-size", "on-indivisible",
     "unmatched", "no-strict", "declare", "jobs", "max-memory", "shard", "why",
     "semantics", "names", "before", "after", "target", "config", "isolated",

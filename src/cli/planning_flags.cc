@@ -159,13 +159,24 @@ const std::vector<Flag>& planning_flags() {
       {"expert-model-parallel-size", Takes::Text, "N", "Inputs",
        "Megatron's degree of expert parallelism, as a view `experts`", kRuled,
        [](auto& s, auto& o, auto& d) {
-         o.planning.expert_parallel = integer_of(s, 1, kMaxDevices, d);
+         o.planning.megatron.experts = integer_of(s, 1, kMaxDevices, d);
        }},
       {"expert-tensor-parallel-size", Takes::Text, "N", "Inputs",
        "tensor parallelism of experts in it (default that of the mesh's `tp`)",
        kRuled,
        [](auto& s, auto& o, auto& d) {
-         o.planning.expert_tensor_parallel = integer_of(s, 1, kMaxDevices, d);
+         o.planning.megatron.tensor = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"expert-parallel-degree", Takes::Text, "N", "Inputs",
+       "torchtitan's degree of expert parallelism, as a view `experts`", kRuled,
+       [](auto& s, auto& o, auto& d) {
+         o.planning.torchtitan.experts = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"expert-tensor-parallel-degree", Takes::Text, "N", "Inputs",
+       "tensor parallelism of experts in it, 1 (default) or that of `tp`",
+       kRuled,
+       [](auto& s, auto& o, auto& d) {
+         o.planning.torchtitan.tensor = integer_of(s, 1, kMaxDevices, d);
        }},
       {"devices", Takes::Text, "N", "Inputs",
        "number of devices, for a size of -1 or as a check", kRuled,

@@ -13,6 +13,7 @@
 #include "evaluate/fit.h"
 #include "findings/findings.h"
 #include "memory/zero.h"
+#include "model/units.h"
 #include "serve/engine.h"
 
 namespace shardplan {
@@ -145,6 +146,70 @@ int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
 constexpr std::array<std::string_view, 3> kEngineDataAxes = {"dp", "data",
                                                              "replica"};
 
+// Axes of a view but for stages and size 1; groups of data parallelism may have
+// any of their names.
+std::vector<Axis> compared_axes(const MeshView& view, const AxisName& stages) {
+  std::vector<Axis> axes;
+  for (const Axis& axis : view.axes) {
+    if (axis.size == 1 || axis.name == stages) continue;
+    axes.push_back(axis);
+    if (is_data_axis(axis.name)) axes.back().name = "dp";
+  }
+  return axes;
+}
+
+// "`experts:ep=8`", as the engine lays it out; "" where it has no such view.
+std::string engine_view_text(const Mesh& layout, const std::string& view) {
+  if (!layout.has_view(view)) return "";
+  return in_backticks(view + ":" + axes_text(layout.axes_of(view)));
+}
+
+// Of the views of a mesh, the first that is not the engine's own.
+const MeshView* foreign_view(const Mesh& mesh, const Mesh& layout,
+                             const AxisName& stages) {
+  const auto is_foreign = [&](const MeshView& view) {
+    if (!layout.has_view(view.name)) return true;
+    const MeshView own{view.name, layout.axes_of(view.name)};
+    return compared_axes(view, stages) != compared_axes(own, "pp");
+  };
+  const auto found = std::ranges::find_if(mesh.views(), is_foreign);
+  return found == mesh.views().end() ? nullptr : &*found;
+}
+
+// A view is another way to say how the engine is to lay out experts. Reports
+// one that is not among its ways.
+std::optional<EngineMesh> with_asked_views(const ServingInput& asked,
+                                           const EngineMesh& of,
+                                           const Mesh& mesh,
+                                           Diagnostics& diags) {
+  const AxisName stages = asked.stages ? asked.stages->axis : AxisName();
+  EngineMesh dealt = of;
+  dealt.expert_parallel = true;
+  const Mesh layout = layout_of(*asked.engine, of);
+  const Mesh dealt_layout = layout_of(*asked.engine, dealt);
+  const MeshView* const foreign = foreign_view(mesh, layout, stages);
+  if (foreign == nullptr) return of;
+  if (foreign_view(mesh, dealt_layout, stages) == nullptr) return dealt;
+  const std::string title(asked.engine->title);
+  auto report =
+      diags.error(Code::Usage, {},
+                  title + " does not lay out a model as view `" +
+                      foreign->name + ":" + axes_text(foreign->axes) + "`");
+  const std::string own = engine_view_text(layout, foreign->name);
+  const std::string with = engine_view_text(dealt_layout, foreign->name);
+  if (own.empty()) {
+    report.help("leave out the view `" + foreign->name + "`");
+  } else if (own == with) {
+    report.help("write `--view " + own.substr(1));
+  } else {
+    report.fact("on " + mesh_text(mesh) + " each expert is cut: " + own);
+    report.fact("with `--expert-parallel` experts are dealt out whole: " +
+                with);
+    report.help("give `--expert-parallel` in place of the view");
+  }
+  return report;
+}
+
 // Over how many devices an engine cuts a model on this mesh.
 std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
                                       const Mesh& mesh, Diagnostics& diags) {
@@ -167,7 +232,8 @@ std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
               "dealt out over these with `--expert-parallel`");
     }
   }
-  return of;
+  if (mesh.views().empty()) return of;
+  return with_asked_views(asked, of, mesh, diags);
 }
 
 }  // namespace

@@ -114,11 +114,12 @@ UnitFacts unit_facts(const Manifest& manifest);
 //
 // A weight that such an axis shards is gathered over it before use (FSDP), and
 // sequences are dealt out over it. eformer's PartitionAxis calls them fsdp and
-// dp, levanter and t5x data; in a view for experts they are edp and efsdp
-// (Megatron, torchtitan).
+// dp, levanter and t5x data, torchtitan dp_shard and dp_replicate; in a view
+// for experts they are edp and efsdp (Megatron, torchtitan).
 
-inline constexpr std::array<std::string_view, 6> kGatheredAxes = {
-    "dp", "fsdp", "data", "replica", "edp", "efsdp"};
+inline constexpr std::array<std::string_view, 8> kGatheredAxes = {
+    "dp",  "fsdp",  "data",     "replica",
+    "edp", "efsdp", "dp_shard", "dp_replicate"};
 
 inline bool is_gathered_axis(std::string_view axis) {
   return contains(kGatheredAxes, axis);
@@ -129,8 +130,9 @@ bool is_pipeline_axis(std::string_view axis);
 
 // Axes over which devices hold copies of the model and work on other sequences
 // (data parallelism without sharding), by their usual names.
-inline constexpr std::array<std::string_view, 7> kDataAxes = {
-    "dp", "data", "replica", "batch", "data_parallel", "ddp", "edp"};
+inline constexpr std::array<std::string_view, 8> kDataAxes = {
+    "dp",  "data", "replica",     "batch", "data_parallel",
+    "ddp", "edp",  "dp_replicate"};
 
 inline bool is_data_axis(std::string_view axis) {
   return contains(kDataAxes, axis);

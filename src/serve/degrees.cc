@@ -190,57 +190,61 @@ bool keeps_latents(const Facts& facts) {
   });
 }
 
+// `all`: each of them, else the first that is found.
 std::vector<std::string> problems(const std::vector<Sample>& samples,
                                   int64_t experts, const Engine& engine,
-                                  const Degrees& degrees) {
+                                  const Mesh& layout, bool all = true) {
   std::vector<std::string> found;
   for (const Sample& sample : samples) {
-    const int64_t degree = degree_of(sample.dim.role, degrees);
+    if (!all && !found.empty()) return found;
+    const int64_t degree = degree_of(sample.dim.role, layout);
     add_once(found, problem_of(sample, engine, degree));
   }
   // Only where nothing simpler is wrong.
   if (found.empty()) {
     for (const Sample& sample : samples) {
-      const int64_t degree = degree_of(sample.dim.role, degrees);
+      const int64_t degree = degree_of(sample.dim.role, layout);
       if (found.empty()) add_once(found, block_problem(sample, degree));
     }
   }
-  add_once(found, expert_problem(experts, engine, degrees.experts));
+  add_once(found, expert_problem(experts, engine,
+                                 degree_of(DimRole::Experts, layout)));
   return found;
 }
 
 std::vector<std::string> remarks(const std::vector<Sample>& samples,
                                  int64_t experts, bool latents,
-                                 const Engine& engine, const Degrees& degrees) {
+                                 const Engine& engine, const Mesh& layout) {
   std::vector<std::string> found;
+  const int64_t heads = degree_of(DimRole::Heads, layout);
+  const int64_t ranks = degree_of(DimRole::Experts, layout);
   for (const Sample& sample : samples) {
     if (!engine.whole_tower_heads ||
-        !are_uneven_tower_heads(sample.name, sample.dim, degrees.attention)) {
+        !are_uneven_tower_heads(sample.name, sample.dim, heads)) {
       continue;
     }
     const ServedDim& dim = sample.dim;
     add_once(found, count_text(dim.count > 0 ? dim.count : dim.size) + " " +
-                        head_noun(sample) + " are" +
-                        of_ranks(degrees.attention) +
+                        head_noun(sample) + " are" + of_ranks(heads) +
                         ": every rank keeps them whole");
   }
   for (const Sample& sample : samples) {
     if (sample.dim.role != DimRole::KvHeads || sample.dim.count == 0 ||
-        are_uneven_tower_heads(sample.name, sample.dim, degrees.attention)) {
+        are_uneven_tower_heads(sample.name, sample.dim, heads)) {
       continue;
     }
-    const int64_t copies = degrees.attention / sample.dim.count;
+    const int64_t copies = heads / sample.dim.count;
     if (copies < 2) continue;
     add_once(found, count_text(sample.dim.count) + " KV heads: " +
                         count_text(copies) + " ranks keep each");
   }
-  if (latents && degrees.attention > 1) {
+  if (latents && heads > 1) {
     add_once(found, "every rank keeps the whole latent cache");
   }
-  if (experts > 0 && degrees.experts > 1 && experts % degrees.experts != 0) {
+  if (experts > 0 && ranks > 1 && experts % ranks != 0) {
     add_once(found, "the fullest rank has " +
-                        count_text(ceil_div(experts, degrees.experts)) +
-                        " of " + count_text(experts) + " experts");
+                        count_text(ceil_div(experts, ranks)) + " of " +
+                        count_text(experts) + " experts");
   }
   return found;
 }
@@ -295,7 +299,7 @@ std::vector<std::string> cut_problems(const ServedWeights& model,
                                       const EngineMesh& mesh) {
   const std::vector<Sample> samples = samples_of(model);
   return problems(samples, expert_count(model, samples), engine,
-                  degrees_of(engine, mesh));
+                  layout_of(engine, mesh));
 }
 
 std::vector<std::string> cut_remarks(const ServedWeights& model,
@@ -304,7 +308,7 @@ std::vector<std::string> cut_remarks(const ServedWeights& model,
   const std::vector<Sample> samples = samples_of(model);
   return remarks(samples, expert_count(model, samples),
                  keeps_latents(model.manifest->facts), engine,
-                 degrees_of(engine, mesh));
+                 layout_of(engine, mesh));
 }
 
 std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
@@ -314,15 +318,19 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
   const int64_t experts = expert_count(model, samples);
   const bool latents = keeps_latents(model.manifest->facts);
   std::vector<DegreeVerdict> verdicts;
-  const auto judge = [&](DegreeOf of, int64_t degree, const Degrees& degrees,
-                         bool asked) {
+  const auto judge = [&](DegreeOf of, int64_t degree, const Mesh& layout,
+                         bool asked, bool all = true) {
     DegreeVerdict verdict{of, degree, true, asked, {}};
-    verdict.reasons = problems(samples, experts, engine, degrees);
+    verdict.reasons = problems(samples, experts, engine, layout, all);
     verdict.legal = verdict.reasons.empty();
     if (verdict.legal) {
-      verdict.reasons = remarks(samples, experts, latents, engine, degrees);
+      verdict.reasons = remarks(samples, experts, latents, engine, layout);
     }
     return verdict;
+  };
+  // A mesh has no more devices.
+  const auto is_possible = [](const EngineMesh& of) {
+    return of.tp * of.dp * of.pp <= kMaxDevices;
   };
 
   std::set<int64_t> shown = common_degrees();
@@ -330,9 +338,12 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
   for (int64_t tp = 1; tp <= kLargestDegree; ++tp) {
     EngineMesh other = mesh;
     other.tp = tp;
+    if (!is_possible(other)) break;
+    const bool is_shown = shown.contains(tp);
     DegreeVerdict verdict =
-        judge(DegreeOf::Tensor, tp, degrees_of(engine, other), tp == mesh.tp);
-    if (verdict.legal || shown.contains(tp)) {
+        judge(DegreeOf::Tensor, tp, layout_of(engine, other), tp == mesh.tp,
+              is_shown);
+    if (verdict.legal || is_shown) {
       verdicts.push_back(std::move(verdict));
     }
   }
@@ -340,16 +351,15 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
   if (experts > 0) {
     EngineMesh with = mesh;
     with.expert_parallel = true;
-    const int64_t asked = degrees_of(engine, with).experts;
+    const int64_t asked = degree_of(DimRole::Experts, layout_of(engine, with));
     std::set<int64_t> degrees = powers_of_two();
     degrees.insert(asked);
     for (int64_t ep = 1; ep <= std::min(experts, kLargestDegree); ++ep) {
       if (experts % ep == 0) degrees.insert(ep);
     }
     for (const int64_t ep : degrees) {
-      Degrees cut;  // of experts alone
-      cut.experts = ep;
-      verdicts.push_back(judge(DegreeOf::Experts, ep, cut,
+      // Of experts alone.
+      verdicts.push_back(judge(DegreeOf::Experts, ep, Mesh({{"ep", ep}}),
                                mesh.expert_parallel && ep == asked));
     }
   }
@@ -359,8 +369,9 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
     for (const int64_t dp : degrees) {
       EngineMesh other = mesh;
       other.dp = dp;
+      if (!is_possible(other)) break;
       verdicts.push_back(
-          judge(DegreeOf::Data, dp, degrees_of(engine, other), dp == mesh.dp));
+          judge(DegreeOf::Data, dp, layout_of(engine, other), dp == mesh.dp));
     }
   }
   return verdicts;

@@ -16,7 +16,7 @@ std::string draft_text(const ServingInput& input) {
 }
 
 int64_t vocabulary_of(const ServedWeights& model) {
-  return step_widths(model, {}).vocab;
+  return step_widths(model, WeightsInput().layout).vocab;
 }
 
 EngineMesh draft_mesh(const ServingInput& input) {
@@ -91,7 +91,7 @@ std::optional<ServedDraft> served_draft(const ServedWeights& model,
   }
   ServedDraft draft;
   WeightsInput how;
-  how.degrees = degrees_of(*input.engine, draft_mesh(input));
+  how.layout = layout_of(*input.engine, draft_mesh(input));
   how.vocab_multiple = input.engine->vocab_multiple;
   const std::vector<bool> all(input.draft->groups.groups.size(), true);
   const auto weights = rank_weights(*input.draft, all, how);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace shardplan {
 namespace {
@@ -124,15 +125,38 @@ const Engine* find_engine(std::string_view name) {
   return found == kEngines.end() ? nullptr : &*found;
 }
 
-Degrees degrees_of(const Engine& engine, const EngineMesh& mesh) {
-  Degrees d;
-  d.attention = mesh.tp;
-  d.dense = mesh.dp_attention ? mesh.tp * mesh.dp : mesh.tp;
-  const bool all = engine.experts_over_dp || mesh.dp_attention;
-  const int64_t group = all ? mesh.tp * mesh.dp : mesh.tp;
-  d.within = mesh.expert_parallel ? 1 : group;
-  d.experts = mesh.expert_parallel ? group : 1;
-  return d;
+Mesh layout_of(const Engine& engine, const EngineMesh& mesh) {
+  const int64_t all = mesh.tp * mesh.dp;
+  std::vector<Axis> stages;
+  if (mesh.pp > 1) stages.push_back({"pp", mesh.pp});
+  std::vector<Axis> groups = stages;
+  if (mesh.dp > 1) groups.push_back({"dp", mesh.dp});
+  const auto with = [](std::vector<Axis> axes, const char* name, int64_t size) {
+    axes.push_back({name, size});
+    return axes;
+  };
+  const char* const cut = mesh.expert_parallel ? "ep" : "etp";
+  const bool shared = engine.experts_over_dp || mesh.dp_attention;
+  std::vector<MeshView> views = {{"experts", shared
+                                                 ? with(stages, cut, all)
+                                                 : with(groups, cut, mesh.tp)}};
+  if (mesh.dp_attention) {
+    views.push_back({"dense", with(stages, "dense_tp", all)});
+  }
+  return Mesh(with(groups, "tp", mesh.tp), std::move(views));
+}
+
+std::vector<MeshView> other_views(const Mesh& layout, bool has_experts) {
+  std::vector<MeshView> views;
+  for (const MeshView& view : layout.views()) {
+    const Axis& own = view.axes.back();
+    const bool as_mesh = own.size == layout.axes().back().size &&
+                         (own.name != "ep" || own.size == 1);
+    if (!as_mesh && (has_experts || view.name != "experts")) {
+      views.push_back(view);
+    }
+  }
+  return views;
 }
 
 }  // namespace shardplan

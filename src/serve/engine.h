@@ -12,6 +12,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "core/mesh.h"
 
 namespace shardplan {
 
@@ -31,8 +34,8 @@ enum class PoolKind : uint8_t {
   Tokens,  // a pool of tokens for each kind of layer, in fixed ratios
 };
 
-// How an engine lays out a model over devices. Tensor-parallel ranks of
-// attention times data-parallel groups times stages are all devices.
+// How an engine is asked to lay out a model. Tensor-parallel ranks of attention
+// times data-parallel groups times stages are all devices.
 struct EngineMesh {
   int64_t tp = 1;
   int64_t dp = 1;
@@ -42,16 +45,6 @@ struct EngineMesh {
   bool dp_attention = false;
 
   bool operator==(const EngineMesh&) const = default;
-};
-
-// Over how many devices of a stage each part of a layer is cut.
-struct Degrees {
-  int64_t attention = 1;
-  int64_t dense = 1;    // the MLP of layers without experts, the vocabulary
-  int64_t within = 1;   // the width of each expert
-  int64_t experts = 1;  // whole experts
-
-  bool operator==(const Degrees&) const = default;
 };
 
 // Sequences that SGLang runs at once by default, where its cache holds no more.
@@ -99,6 +92,12 @@ struct Engine {
 std::span<const Engine> engines();
 const Engine* find_engine(std::string_view name);
 
-Degrees degrees_of(const Engine& engine, const EngineMesh& mesh);
+// The same as a mesh with views: attention is cut over `tp` of the mesh. The
+// view `experts` deals experts out over `ep` or cuts each over `etp`; the view
+// `dense`, which is there under dp attention, cuts MLPs and the vocabulary over
+// `dense_tp`. REQUIRES: at most kMaxDevices.
+Mesh layout_of(const Engine& engine, const EngineMesh& mesh);
+// The views in which a model is cut otherwise than in the mesh itself.
+std::vector<MeshView> other_views(const Mesh& layout, bool has_experts);
 
 }  // namespace shardplan

@@ -66,7 +66,7 @@ Bracket operator+(const Bracket& a, const Bracket& b) {
           capped(Int128{a.upper} + b.upper)};
 }
 
-StepWidths step_widths(const ServedWeights& model, const Degrees& degrees) {
+StepWidths step_widths(const ServedWeights& model, const Mesh& layout) {
   StepWidths widths;
   // Of each module of a layer, what its matrices give.
   std::map<std::string, int64_t> attention;
@@ -85,8 +85,7 @@ StepWidths step_widths(const ServedWeights& model, const Degrees& degrees) {
       for (const ServedDim& dim : served_dims(kind[d], type.shape[d], expert)) {
         // Weights stand [out, in]; stacked ones either way round.
         const bool gives = rank > 2 || d == 0;
-        const int64_t held =
-            held_elements(dim, degree_of(dim.role, degrees), 1);
+        const int64_t held = held_elements(dim, degree_of(dim.role, layout), 1);
         if (dim.role == DimRole::Vocabulary) {
           widths.vocab = std::max(widths.vocab, dim.size);
           const int64_t other = type.shape[rank - 1 - d];

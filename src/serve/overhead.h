@@ -51,7 +51,7 @@ struct StepWidths {
   int64_t expert_mlp = 0;  // the same of one expert
   int64_t experts = 0;     // 0: none
 };
-StepWidths step_widths(const ServedWeights& model, const Degrees& degrees);
+StepWidths step_widths(const ServedWeights& model, const Mesh& layout);
 
 std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                                 const EngineDefaults& settings, int64_t ranks);

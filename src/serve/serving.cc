@@ -195,7 +195,7 @@ std::optional<Serving> serve(const ServedWeights& model,
   Serving answer;
   answer.engine = input.engine;
   answer.mesh = input.mesh;
-  answer.degrees = degrees_of(engine, input.mesh);
+  answer.layout = layout_of(engine, input.mesh);
   answer.device = input.device;
   answer.seq = input.seq;
   answer.batch = input.batch;
@@ -203,9 +203,8 @@ std::optional<Serving> serve(const ServedWeights& model,
   answer.settings = engine.defaults(defaults_input(manifest, input));
   answer.share_is_default = !input.share;
   if (input.share) answer.settings.share = *input.share;
-  const int64_t ranks = input.mesh.tp * input.mesh.dp * input.mesh.pp;
-  answer.overheads = overheads(engine, step_widths(model, answer.degrees),
-                               answer.settings, ranks);
+  answer.overheads = overheads(engine, step_widths(model, answer.layout),
+                               answer.settings, answer.layout.devices());
   const Bracket outside = sum_of(answer.overheads, Taken::Before);
   const Bracket inside = sum_of(answer.overheads, Taken::InShare);
   answer.share_bytes =
@@ -223,7 +222,7 @@ std::optional<Serving> serve(const ServedWeights& model,
   const auto ranges = ranges_of(model, input, diags);
   if (!ranges) return std::nullopt;
   WeightsInput weights_input;
-  weights_input.degrees = answer.degrees;
+  weights_input.layout = answer.layout;
   weights_input.vocab_multiple = engine.vocab_multiple;
   weights_input.whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1;
   weights_input.dtype = input.weight_dtype;

@@ -67,7 +67,7 @@ struct ServedStage {
 struct Serving {
   const Engine* engine = nullptr;
   EngineMesh mesh;
-  Degrees degrees;
+  Mesh layout = Mesh({{"tp", 1}});
   DeviceLimit device;
   EngineDefaults settings;  // as asked for, or by default
   bool share_is_default = false;

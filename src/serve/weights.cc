@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/words.h"
+#include "core/plan.h"
 #include "memory/divisions.h"
 #include "model/tensor_name.h"
 
@@ -118,7 +119,7 @@ Local local_shape(const ServedWeights& model, const ParameterClass& c,
     int64_t shared = 0;
     int64_t plain = 0;
     for (const ServedDim& part : dims[i]) {
-      const int64_t degree = degree_of(part.role, in.degrees);
+      const int64_t degree = degree_of(part.role, in.layout);
       if (in.whole_tower_heads && are_uneven_tower_heads(name, part, degree)) {
         size += part.size;
         shared += part.size;
@@ -263,19 +264,23 @@ std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
   return dims;
 }
 
-int64_t degree_of(DimRole role, const Degrees& degrees) {
+int64_t degree_of(DimRole role, const Mesh& layout) {
+  static const AxisName kTp = "tp";
+  static const AxisName kDenseTp = "dense_tp";
+  static const AxisName kEtp = "etp";
+  static const AxisName kEp = "ep";
   switch (role) {
     case DimRole::Heads:
     case DimRole::KvHeads:
     case DimRole::StateGroups:
-      return degrees.attention;
+      return layout.size_of(kTp);
     case DimRole::Vocabulary:
     case DimRole::Dense:
-      return degrees.dense;
+      return layout.size_of(layout.has_view("dense") ? kDenseTp : kTp);
     case DimRole::Width:
-      return degrees.within;
+      return layout.size_of(kEtp);
     case DimRole::Experts:
-      return degrees.experts;
+      return layout.size_of(kEp);
     case DimRole::Whole:
       break;
   }
@@ -388,7 +393,10 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
       const bool dealt =
           is_single_expert(model.folding->folded_names[c.folded]);
       const int64_t count =
-          dealt ? ceil_div(member.count, input.degrees.experts) : member.count;
+          dealt ? most_dealt({"ep", degree_of(DimRole::Experts, input.layout),
+                              member.count},
+                             member.count)
+                : member.count;
       const Int128 bytes = Int128{one->bytes} * count;
       total += bytes;
       logical += stored;

@@ -63,7 +63,8 @@ std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
                                                      const Shape& shape,
                                                      bool expert, bool grouped);
 
-int64_t degree_of(DimRole role, const Degrees& degrees);
+// Over how many devices of a layout (layout_of) it is cut.
+int64_t degree_of(DimRole role, const Mesh& layout);
 // Heads of a tower beside the language model (model/tensor_name.h), which are
 // not divisible by the degree.
 bool are_uneven_tower_heads(std::string_view folded, const ServedDim& dim,
@@ -118,7 +119,7 @@ struct ServedWeights {
 std::optional<ServedWeights> served_weights(const Model& of);
 
 struct WeightsInput {
-  Degrees degrees;
+  Mesh layout = Mesh({{"tp", 1}});
   int64_t vocab_multiple = 1;
   // The token embedding is whole on every rank (SGLang's dp attention).
   bool whole_embedding = false;

@@ -187,7 +187,7 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
 
 bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
   const auto& [planning, memory, workload, engine] = question;
-  return check_engine_request(engine, memory, planning.mode, diags) &&
+  return check_engine_request(engine, memory, planning, diags) &&
          check_memory_request(memory, planning.mode, diags) &&
          check_step_request(planning, memory, workload, diags);
 }

@@ -109,6 +109,35 @@ bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
          });
 }
 
+bool has_expert_flags(const PlanRequest& planning) {
+  return planning.megatron.given() || planning.torchtitan.given();
+}
+
+// The flags of a framework that mean the view `experts` of the mesh; empty
+// where it refuses them there. REQUIRES: such flags are given.
+std::optional<std::string> expert_flags(const PlanRequest& planning,
+                                        const Mesh& mesh,
+                                        std::optional<int64_t> experts) {
+  const bool titan = planning.torchtitan.given();
+  const int64_t ep = mesh.size_of("ep");
+  const int64_t etp = mesh.size_of("etp");
+  PlanRequest request;
+  (titan ? request.torchtitan : request.megatron) = {ep, etp};
+  const Mesh own(mesh.axes());
+  Diagnostics quiet;
+  const auto view = expert_view(request, own, experts, quiet);
+  if (!view || view->axes.empty()) return std::nullopt;
+  const auto viewed = add_view(own, *view, quiet);
+  if (!viewed || !mesh.has_view(view->name) ||
+      viewed->axes_of(view->name) != mesh.axes_of(view->name)) {
+    return std::nullopt;
+  }
+  const std::string kind = titan ? "degree " : "size ";
+  return std::string("--expert-") + (titan ? "" : "model-") + "parallel-" +
+         kind + std::to_string(ep) + " --expert-tensor-parallel-" + kind +
+         std::to_string(etp);
+}
+
 }  // namespace
 
 std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
@@ -133,10 +162,18 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
       }
     }
   }
+  std::optional<int64_t> experts;
+  if (has_expert_flags(planning)) {
+    experts = session.model.units(session.folding).facts.experts;
+  }
   std::vector<OtherMesh> meshes;
   const auto add = [&](bool more_devices, int64_t factor,
                        std::optional<Mesh> other) {
     if (!other) return;
+    if (has_expert_flags(planning) &&
+        !expert_flags(planning, *other, experts)) {
+      return;
+    }
     const auto of_kind =
         std::ranges::count(meshes, more_devices, &OtherMesh::more_devices);
     const bool adds = other->axes().size() > mesh.axes().size();
@@ -172,9 +209,13 @@ std::string mesh_flags(const PlanRequest& planning, const Mesh& asked,
                        const Mesh& mesh) {
   std::string flags;
   if (mesh.axes() != asked.axes()) flags = "--mesh " + mesh_text(mesh);
+  std::optional<std::string> degrees;
+  if (has_expert_flags(planning)) degrees = expert_flags(planning, mesh, {});
+  if (degrees) flags += (flags.empty() ? "" : " ") + *degrees;
   for (const MeshView& view : mesh.views()) {
     // The others stay as they are given.
     if (contains(asked.views(), view)) continue;
+    if (degrees && view.name == "experts") continue;
     flags += (flags.empty() ? "--view " : " --view ") + view.name + ":" +
              axes_text(view.axes);
   }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/plan_request.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "base/checked.h"
 #include "base/text.h"
 #include "core/mesh.h"
+#include "evaluate/step.h"
+#include "findings/findings.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -25,44 +29,232 @@ RuleReading rule_reading(const PlanRequest& request) {
   return reading;
 }
 
-bool asks_for_expert_view(const PlanRequest& request) {
-  return request.expert_parallel || request.expert_tensor_parallel;
+namespace {
+
+constexpr const char* kExpertView = "experts";
+
+// How a framework calls its degrees, and numbers its devices.
+struct ExpertFramework {
+  std::string_view title;
+  std::string_view experts_flag;
+  std::string_view tensor_flag;
+  std::string_view axes;    // major to minor
+  std::string_view region;  // the devices that the degrees divide
+};
+constexpr ExpertFramework kMegatron = {
+    "Megatron", "--expert-model-parallel-size", "--expert-tensor-parallel-size",
+    "pp, dp, cp and tp", "of a stage"};
+constexpr ExpertFramework kTorchtitan = {
+    "torchtitan", "--expert-parallel-degree", "--expert-tensor-parallel-degree",
+    "pp, dp_replicate, dp_shard, cp and tp", "along dp_shard x cp x tp"};
+
+// In both frameworks' order of axes, major to minor.
+enum class AxisPlace : uint8_t { Stages, Copies, Storage, Tokens, Tensor };
+
+std::optional<AxisPlace> place_of_axis(const AxisName& axis) {
+  if (is_pipeline_axis(axis)) return AxisPlace::Stages;
+  if (is_data_axis(axis)) return AxisPlace::Copies;
+  if (is_gathered_axis(axis)) return AxisPlace::Storage;
+  if (axis == "cp" || axis == "sp") return AxisPlace::Tokens;
+  if (is_tensor_axis(axis)) return AxisPlace::Tensor;
+  return std::nullopt;
+}
+
+// The axes of the mesh that are larger than 1, each with its place. Empty, with
+// the reason reported, where they are not the framework's.
+std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
+    const ExpertFramework& framework, const Mesh& mesh, Diagnostics& diags) {
+  std::vector<std::pair<AxisPlace, Axis>> placed;
+  const std::string title(framework.title);
+  const std::string axes(framework.axes);
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.size == 1) continue;
+    const auto place = place_of_axis(axis.name);
+    if (!place) {
+      return diags
+          .error(
+              Code::Usage, {},
+              title + " has no axis `" + axis.name + "`: its axes are " + axes)
+          .fact("the mesh is " + mesh_text(mesh))
+          .help(
+              "leave out its flags and name the axes of experts with `--view "
+              "experts:..`");
+    }
+    placed.emplace_back(*place, axis);
+  }
+  const auto by_place = [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  };
+  if (std::ranges::is_sorted(placed, by_place)) return placed;
+  std::ranges::stable_sort(placed, by_place);
+  std::vector<Axis> sorted;
+  for (const auto& [place, axis] : placed) sorted.push_back(axis);
+  return diags
+      .error(Code::Usage, {},
+             title + " numbers devices by " + axes + ", and the mesh is " +
+                 mesh_text(mesh))
+      .help("write `--mesh " + axes_text(sorted) + "`");
+}
+
+// "`--expert-parallel-degree 8` and `--expert-tensor-parallel-degree 2`"
+std::string flags_text(const ExpertFramework& framework,
+                       const ExpertDegrees& degrees) {
+  std::vector<std::string> flags;
+  const auto add = [&](std::string_view flag, std::optional<int64_t> degree) {
+    if (!degree) return;
+    flags.push_back(std::string(flag) + " " + std::to_string(*degree));
+  };
+  add(framework.experts_flag, degrees.experts);
+  add(framework.tensor_flag, degrees.tensor);
+  return quoted_names(flags);
+}
+
+// The degrees on a mesh, and what is wrong with them.
+struct DegreesOnMesh {
+  const ExpertFramework& framework;
+  int64_t ep = 1;
+  int64_t etp = 1;
+  int64_t tp = 1;      // of the mesh
+  int64_t region = 1;  // devices that both divide
+  int64_t within = 1;  // of these, what is left for ep
+  std::vector<std::string> problems = {};
+  std::vector<std::string> helps = {};
+
+  std::string devices() const {
+    return plural(region, "device") + " " + std::string(framework.region);
+  }
+  void refuse(std::string what, const std::string& by) {
+    problems.push_back(std::move(what) + " are not divisible by " + by);
+  }
+  void may_be(std::string_view flag, const std::vector<int64_t>& legal,
+              const std::string& why = "") {
+    helps.push_back("`" + std::string(flag) + "` may be " +
+                    list_text(legal, legal.size()) + why);
+  }
+};
+
+void check_tensor_degree(DegreesOnMesh& of) {
+  of.within = of.region;
+  const std::string_view flag = of.framework.tensor_flag;
+  if (&of.framework == &kTorchtitan && of.etp != 1 && of.etp != of.tp) {
+    of.problems.push_back("experts are cut over 1 device or over `tp`, " +
+                          std::to_string(of.tp) + ", not over " +
+                          std::to_string(of.etp));
+    of.helps.push_back("`" + std::string(flag) + "` may be 1" +
+                       (of.tp > 1 ? " or " + std::to_string(of.tp) : ""));
+  } else if (of.region % of.etp != 0) {
+    of.refuse(of.devices(), std::to_string(of.etp));
+    of.may_be(flag, common_divisors(of.region, of.region, of.region));
+  } else {
+    of.within /= of.etp;
+  }
+}
+
+void check_expert_degree(DegreesOnMesh& of, std::optional<int64_t> experts,
+                         bool tensor_is_default) {
+  const bool divides_devices = of.within % of.ep == 0;
+  const bool divides_experts = !experts || *experts % of.ep == 0;
+  if (divides_devices && divides_experts) return;
+  const std::string ep = std::to_string(of.ep);
+  const bool is_cut = of.within != of.region;
+  if (!divides_devices) {
+    of.refuse(
+        of.devices(),
+        is_cut ? ep + " x " + std::to_string(of.etp) + " (ep x etp)" : ep);
+  }
+  if (!divides_experts) of.refuse(plural(*experts, "expert"), ep);
+  of.may_be(of.framework.experts_flag,
+            common_divisors(of.within, experts.value_or(of.within), of.within),
+            experts ? " (divisors of " + count_text(of.region) +
+                          (is_cut ? " / " + count_text(of.etp) : "") +
+                          " devices and of " + plural(*experts, "expert") + ")"
+                    : "");
+  if (is_cut && tensor_is_default && divides_experts &&
+      of.region % of.ep == 0) {
+    of.helps.push_back("or add `" + std::string(of.framework.tensor_flag) +
+                       " 1`: without it experts are cut over `tp`, too");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> asked_views(const PlanRequest& request) {
+  std::vector<std::string> names;
+  for (const SourcePtr& text : request.views) {
+    const std::string_view view = text->text();
+    names.emplace_back(view.substr(0, view.find(':')));
+  }
+  const bool titan = request.torchtitan.experts.value_or(1) > 1;
+  if (request.megatron.given() || titan) names.emplace_back(kExpertView);
+  return names;
 }
 
 std::optional<ViewRequest> expert_view(const PlanRequest& request,
-                                       const Mesh& mesh, Diagnostics& diags) {
-  ViewRequest view{"experts", {}, {}, {}};
-  if (!asks_for_expert_view(request)) return view;
-  const int64_t ep = request.expert_parallel.value_or(1);
-  const int64_t etp =
-      request.expert_tensor_parallel.value_or(mesh.size_of("tp"));
-  int64_t devices = mesh.devices();
-  const Axis& first = mesh.axes().front();
+                                       const Mesh& mesh,
+                                       std::optional<int64_t> experts,
+                                       Diagnostics& diags) {
+  ViewRequest view{kExpertView, {}, {}, {}};
+  const bool titan = request.torchtitan.given();
+  if (!titan && !request.megatron.given()) return view;
+  if (titan && request.megatron.given()) {
+    return diags
+        .error(Code::Usage, {},
+               "degrees of expert parallelism are given in flags of Megatron "
+               "and of torchtitan")
+        .fact(flags_text(kMegatron, request.megatron))
+        .fact(flags_text(kTorchtitan, request.torchtitan))
+        .help("give those of one framework");
+  }
+  const ExpertFramework& framework = titan ? kTorchtitan : kMegatron;
+  const ExpertDegrees& asked = titan ? request.torchtitan : request.megatron;
+  DegreesOnMesh of{framework, asked.experts.value_or(1)};
+  if (titan && of.ep == 1) {
+    if (asked.tensor.value_or(1) == 1) return view;
+    return diags
+        .error(Code::Usage, {},
+               "torchtitan passes over " + flags_text(kTorchtitan, asked) +
+                   " without expert parallelism")
+        .help("give `--expert-parallel-degree` as well");
+  }
+  const auto placed = placed_axes(framework, mesh, diags);
+  if (!placed) return std::nullopt;
   const auto add = [&](const AxisName& name, int64_t size) {
     view.axes.push_back({name, size, {}, {}, {}});
   };
-  if (is_pipeline_axis(first.name)) {
-    add(first.name, first.size);
-    devices /= first.size;
+  std::string copies;  // an axis that may not be meant to be dp_replicate
+  for (const auto& [place, axis] : *placed) {
+    const bool is_replicated = titan && place == AxisPlace::Copies;
+    if (place == AxisPlace::Stages || is_replicated) {
+      add(axis.name, axis.size);
+    } else {
+      of.region *= axis.size;
+    }
+    if (place == AxisPlace::Tensor) of.tp *= axis.size;
+    if (is_replicated && axis.name != "dp_replicate") copies = axis.name;
   }
-  const auto both = checked_mul(ep, etp);
-  if (!both || devices % *both != 0) {
-    return diags
-        .error(Code::Usage, {},
-               "expert parallelism of " + std::to_string(ep) +
-                   " and tensor parallelism of experts of " +
-                   std::to_string(etp) + " do not divide the " +
-                   plural(devices, "device") + " of a stage")
-        .fact("the mesh is " + mesh_text(mesh))
-        .help(
-            "choose `--expert-model-parallel-size` and "
-            "`--expert-tensor-parallel-size` such that their product divides "
-            "it; without the latter it is the size of `tp`");
+  of.etp = asked.tensor.value_or(titan ? 1 : of.tp);
+  check_tensor_degree(of);
+  check_expert_degree(of, experts, !asked.tensor);
+  if (of.problems.empty()) {
+    add(titan ? "efsdp" : "edp", of.within / of.ep);
+    add("ep", of.ep);
+    if (!titan || of.etp > 1) add("etp", of.etp);
+    return view;
   }
-  add("edp", devices / *both);
-  add("ep", ep);
-  add("etp", etp);
-  return view;
+  if (!copies.empty() && of.within % of.ep != 0) {
+    of.helps.push_back(
+        "`" + copies +
+        "` counts as dp_replicate, which holds copies: call it `fsdp` or "
+        "`dp_shard` where weights are sharded over it");
+  }
+  auto report = diags.error(Code::Usage, {},
+                            std::string(framework.title) + " refuses " +
+                                flags_text(framework, asked) + ": " +
+                                of.problems.front());
+  for (size_t i = 1; i < of.problems.size(); ++i) report.fact(of.problems[i]);
+  report.fact("the mesh is " + mesh_text(mesh));
+  for (std::string& help : of.helps) report.help(std::move(help));
+  return report;
 }
 
 NameReading name_reading(const PlanRequest& request) {

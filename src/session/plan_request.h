@@ -27,6 +27,14 @@ namespace shardplan {
 // they are to be replicated or placed by their size.
 enum class Unmatched : uint8_t { Error, Replicate, Auto };
 
+// Degrees of expert parallelism, by the flags of one framework.
+struct ExpertDegrees {
+  std::optional<int64_t> experts;  // ranks among which experts are dealt out
+  std::optional<int64_t> tensor;   // ranks that each expert is cut over
+
+  bool given() const { return experts || tensor; }
+};
+
 struct PlanRequest {
   std::string model;                   // a path, or "-"
   LoadOptions reading;                 // --architecture
@@ -45,9 +53,10 @@ struct PlanRequest {
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
   SourcePtr mesh;                // --mesh, as text named "--mesh"
   std::vector<SourcePtr> views;  // --view, each as text named "--view"
-  // --expert-model-parallel-size and --expert-tensor-parallel-size
-  std::optional<int64_t> expert_parallel;
-  std::optional<int64_t> expert_tensor_parallel;
+  // --expert-model-parallel-size, --expert-tensor-parallel-size
+  ExpertDegrees megatron;
+  // --expert-parallel-degree, --expert-tensor-parallel-degree
+  ExpertDegrees torchtitan;
   std::optional<NamedTopology> topology;  // --topology
   // --devices and --slices, or what the topology says of them.
   std::optional<int64_t> devices;
@@ -70,17 +79,26 @@ struct PlanRequest {
   bool fixes_together = false;
 };
 
-// The view that Megatron's degrees of expert parallelism stand for: the stages
-// of the mesh, then `edp`, `ep` and `etp`, as Megatron numbers its ranks
-// (parallel_state.py: "etp-ep-edp-pp", minor to major). Experts have as much
-// tensor parallelism as the mesh's axis `tp`, where no other degree is given,
-// as there. A view without axes where no degree is given. Empty, with the
-// reason reported (SP010), where the degrees do not divide the devices of a
-// stage.
+// The view that a framework's degrees of expert parallelism stand for: the
+// pipeline's axis of the mesh and, major to minor,
+//
+//   Megatron     edp, ep, etp                parallel_state.py: tp-cp-ep-dp-pp
+//   torchtitan   its axes of dp_replicate, efsdp, ep, etp     parallel_dims.py
+//
+// Megatron cuts experts over as many devices as the mesh's tensor parallelism
+// where no other degree is given, torchtitan not at all; its main branch has no
+// such degree since April 2026. Without degrees, or with torchtitan's ep of 1,
+// which turns expert parallelism off, the view has no axes.
+//
+// `experts`: those of a layer, where that is known. Empty, with the reason
+// reported (SP010): degrees that do not divide what they must, a mesh with
+// other axes or in another order than the framework's, flags of both.
 std::optional<ViewRequest> expert_view(const PlanRequest& request,
-                                       const Mesh& mesh, Diagnostics& diags);
-// Whether a degree of it is given.
-bool asks_for_expert_view(const PlanRequest& request);
+                                       const Mesh& mesh,
+                                       std::optional<int64_t> experts,
+                                       Diagnostics& diags);
+// Whether flags ask for any view, and the names of these.
+std::vector<std::string> asked_views(const PlanRequest& request);
 
 // How rule files are read, but for what they say themselves.
 RuleReading rule_reading(const PlanRequest& request);

@@ -65,12 +65,12 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
 }  // namespace
 
 bool check_engine_request(const EngineRequest& engine,
-                          const MemoryRequest& memory, Mode mode,
-                          Diagnostics& diags) {
+                          const MemoryRequest& memory,
+                          const PlanRequest& planning, Diagnostics& diags) {
   if (!engine.name) return check_without_engine(engine, diags);
   const Engine& row = *find_engine(*engine.name);
   const std::string given = "`--engine " + *engine.name + "`";
-  if (mode != Mode::Decode) {
+  if (planning.mode != Mode::Decode) {
     return refuse(diags, given + " serves, which is `--mode decode`",
                   "add `--mode decode`");
   }
@@ -84,6 +84,15 @@ bool check_engine_request(const EngineRequest& engine,
                   "add `--hardware` or `--memory`");
   }
   bool good = check_beside_engine(row, memory, diags);
+  if (planning.megatron.given() || planning.torchtitan.given()) {
+    good = refuse(
+        diags,
+        "degrees of expert parallelism are given in flags of " +
+            std::string(planning.megatron.given() ? "Megatron" : "torchtitan") +
+            ", and " + std::string(row.title) + " serves the model",
+        "give `--expert-parallel` in place of them: it deals out "
+        "experts over all ranks that have some");
+  }
   if (engine.share && engine.share_flag != row.share_flag) {
     good = refuse(diags,
                   "`--" + engine.share_flag + "` is not what " +

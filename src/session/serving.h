@@ -28,10 +28,11 @@ struct EngineRequest {
   std::optional<std::string> draft;       // --draft, a model
 };
 
-// The engine against mode and memory flags (SP010); true without one.
+// The engine against mode, memory flags and degrees of frameworks (SP010); true
+// without one.
 bool check_engine_request(const EngineRequest& engine,
-                          const MemoryRequest& memory, Mode mode,
-                          Diagnostics& diags);
+                          const MemoryRequest& memory,
+                          const PlanRequest& planning, Diagnostics& diags);
 
 // What an engine stores otherwise than a checkpoint does, declared, so that
 // the plan is judged as the engine has it. Nothing without an engine.

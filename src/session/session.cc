@@ -96,12 +96,8 @@ bool reads_stdin_twice(const PlanRequest& request) {
 void settle_asked_views(const PlanRequest& request, RuleSet& rules,
                         Diagnostics& diags) {
   std::set<std::string> asked = {""};
-  if (asks_for_expert_view(request)) asked.insert("experts");
+  for (std::string& view : asked_views(request)) asked.insert(std::move(view));
   for (const ViewRequest& view : rules.views) asked.insert(view.name);
-  for (const SourcePtr& text : request.views) {
-    const std::string_view view = text->text();
-    asked.emplace(view.substr(0, view.find(':')));
-  }
   if (asked.size() == 1) drop_shipped_views(rules);
   const auto report = [&](const auto& rule, Span where) {
     if (rule.shipped || !asked.insert(rule.view).second) return;
@@ -384,8 +380,9 @@ RuleSet views_of_saved(const Mesh& mesh) {
 // With --mesh or --view, the plan that the saved one's requests make there; it
 // keeps the views that are not given anew.
 std::optional<Made> read_saved_plan(const PlanRequest& request,
-                                    const Manifest& manifest, Host& host,
+                                    const Model& model, Host& host,
                                     Diagnostics& diags) {
+  const Manifest& manifest = model.manifest;
   const std::string& path = *request.saved_plan;
   SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return std::nullopt;
@@ -393,7 +390,7 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   if (!saved) return std::nullopt;
   auto plan = plan_for(manifest, std::move(*saved), path, diags);
   if (!plan) return std::nullopt;
-  if (request.mesh == nullptr && request.views.empty()) {
+  if (request.mesh == nullptr && asked_views(request).empty()) {
     auto slices = slices_of_saved(request, plan->mesh, diags);
     if (!slices) return std::nullopt;
     return Made{*std::move(plan), *std::move(slices)};
@@ -404,8 +401,8 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   } else if (auto slices = slices_of_saved(request, plan->mesh, diags)) {
     mesh = SlicedMesh{Mesh(plan->mesh.axes()), *std::move(slices)};
   }
-  if (!mesh ||
-      !add_views(request, views_of_saved(plan->mesh), mesh->mesh, diags)) {
+  if (!mesh || !add_views(request, views_of_saved(plan->mesh), model,
+                          mesh->mesh, diags)) {
     return std::nullopt;
   }
   auto converted = convert_plan(
@@ -451,7 +448,7 @@ std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
   if (!rules) return std::nullopt;
   declare_axes(request, *rules);
   auto mesh = read_mesh(request, *rules, inputs.model.manifest, diags);
-  if (!mesh || !add_views(request, *rules, mesh->mesh, diags)) {
+  if (!mesh || !add_views(request, *rules, inputs.model, mesh->mesh, diags)) {
     return std::nullopt;
   }
   settle_views(*rules, mesh->mesh);
@@ -540,7 +537,7 @@ std::optional<Session> open_session(const PlanRequest& request,
   std::optional<RuleSet>& rules = inputs.rules;
   progress.stage("matching rules");
   std::optional<Made> made =
-      request.saved_plan ? read_saved_plan(request, manifest, host, diags)
+      request.saved_plan ? read_saved_plan(request, inputs.model, host, diags)
                          : make_plan(request, inputs, host, diags);
   if (!made) return std::nullopt;
   Plan& plan = made->plan;
@@ -653,8 +650,8 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
   return made_mesh(*axes, {}, devices, request, whole(*text), diags);
 }
 
-bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
-               Diagnostics& diags) {
+bool add_views(const PlanRequest& request, const RuleSet& rules,
+               const Model& model, Mesh& mesh, Diagnostics& diags) {
   std::vector<ViewRequest> views;
   for (const SourcePtr& text : request.views) {
     diags.keep(text);
@@ -662,7 +659,11 @@ bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
     if (!view) return false;
     views.push_back(*std::move(view));
   }
-  auto experts = expert_view(request, mesh, diags);
+  const bool asks_experts =
+      request.megatron.given() || request.torchtitan.given();
+  auto experts = expert_view(
+      request, mesh, asks_experts ? model.units().facts.experts : std::nullopt,
+      diags);
   if (!experts) return false;
   if (!experts->axes.empty()) views.push_back(*std::move(experts));
   const std::vector<std::string> asked = all_names(views);

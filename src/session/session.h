@@ -118,9 +118,9 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                                        Diagnostics& diags);
 
 // Adds the views that are asked for, and those of the rules that have other
-// names.
-bool add_views(const PlanRequest& request, const RuleSet& rules, Mesh& mesh,
-               Diagnostics& diags);
+// names. Degrees of expert parallelism divide the experts of the model.
+bool add_views(const PlanRequest& request, const RuleSet& rules,
+               const Model& model, Mesh& mesh, Diagnostics& diags);
 
 // REQUIRES: the rules have a mesh.
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,

@@ -459,7 +459,8 @@ class ServingTrial {
       }
       ServingInput input = input_;
       input.mesh.tp = verdict.degree;
-      auto tried = one(input, mesh_flag(verdict.degree));
+      auto tried =
+          one(input, mesh_flag(verdict.degree) + view_flags(input.mesh));
       if (!tried || !tried->starts) continue;
       if (!best || !best->fit.surely()) best = std::move(tried);
       // Of smaller degrees the largest that fits, next to what is asked for.
@@ -474,7 +475,19 @@ class ServingTrial {
     if (input_.mesh.expert_parallel || !asked_.has_experts()) return;
     ServingInput input = input_;
     input.mesh.expert_parallel = true;
-    keep(one(input, "--expert-parallel"));
+    const std::string views = view_flags(input.mesh);
+    keep(one(input, views.empty() ? "--expert-parallel" : views.substr(1)));
+  }
+
+  // Where views were asked for, those that the mesh has then.
+  std::string view_flags(const EngineMesh& mesh) const {
+    std::string text;
+    if (input_.devices->views().empty()) return text;
+    for (const MeshView& view :
+         other_views(layout_of(*input_.engine, mesh), true)) {
+      text += " --view " + view.name + ":" + axes_text(view.axes);
+    }
+    return text;
   }
 
   std::string mesh_flag(int64_t degree) const {

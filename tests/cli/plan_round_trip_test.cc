@@ -46,6 +46,8 @@ const std::vector<Change>& changes() {
       {"slices", {"2"}},
       {"expert-model-parallel-size", {"1", "2", "3"}},
       {"expert-tensor-parallel-size", {"1", "2", "3"}},
+      {"expert-parallel-degree", {"1", "2", "3", "4"}},
+      {"expert-tensor-parallel-degree", {"1", "2"}},
       {"view", {"experts:xp=-1", "experts:xp=2,yp=-1", "other:vp=1,wp=-1"}},
   };
   return kChanges;

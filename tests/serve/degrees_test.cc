@@ -110,7 +110,7 @@ TEST_CASE("stacked experts of four bits are cut, though no label says so") {
   const std::vector<bool> all(model->groups.groups.size(), true);
   const auto bytes_at = [&](int64_t tp) {
     WeightsInput input;
-    input.degrees = {tp, tp, tp, 1};
+    input.layout = layout_of(*find_engine("vllm"), {.tp = tp});
     const auto weights = rank_weights(*model, all, input);
     REQUIRE(weights);
     return weights->bytes[static_cast<size_t>(WeightPart::Experts)];

@@ -2,6 +2,8 @@
 // Engines as a table, and what follows from a row.
 #include "serve/engine.h"
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -63,19 +65,63 @@ TEST_CASE("SGLang's share leaves room for chunks and graphs") {
   CHECK(defaults(large).share < wide.share);
 }
 
-TEST_CASE("what is cut over how many devices") {
+TEST_CASE("a layout is a mesh, with views for what is cut otherwise") {
   const Engine& vllm = *find_engine("vllm");
   const Engine& sglang = *find_engine("sglang");
-  EngineMesh mesh;
-  mesh.tp = 4;
-  mesh.dp = 2;
-  CHECK(degrees_of(vllm, mesh) == Degrees{4, 4, 8, 1});
-  CHECK(degrees_of(sglang, mesh) == Degrees{4, 4, 4, 1});
-  mesh.expert_parallel = true;
-  CHECK(degrees_of(vllm, mesh) == Degrees{4, 4, 1, 8});
-  CHECK(degrees_of(sglang, mesh) == Degrees{4, 4, 1, 4});
-  mesh.dp_attention = true;
-  CHECK(degrees_of(sglang, mesh) == Degrees{4, 8, 1, 8});
+  struct Row {
+    const Engine& engine;
+    EngineMesh mesh;
+    // Of heads, MLPs, the width of experts and experts.
+    std::array<int64_t, 4> degrees;
+    const char* views;  // of a model with experts
+  };
+  const Row rows[] = {
+      {vllm, {}, {1, 1, 1, 1}, ""},
+      {vllm, {.tp = 4}, {4, 4, 4, 1}, ""},
+      {vllm, {.tp = 4, .dp = 2}, {4, 4, 8, 1}, "experts:etp=8 "},
+      {sglang, {.tp = 4, .dp = 2}, {4, 4, 4, 1}, ""},
+      {vllm,
+       {.tp = 4, .dp = 2, .expert_parallel = true},
+       {4, 4, 1, 8},
+       "experts:ep=8 "},
+      {vllm,
+       {.tp = 2, .dp = 2, .pp = 3, .expert_parallel = true},
+       {2, 2, 1, 4},
+       "experts:pp=3,ep=4 "},
+      {sglang,
+       {.tp = 4, .dp = 2, .expert_parallel = true},
+       {4, 4, 1, 4},
+       "experts:dp=2,ep=4 "},
+      {sglang,
+       {.tp = 4, .dp = 2, .dp_attention = true},
+       {4, 8, 8, 1},
+       "experts:etp=8 dense:dense_tp=8 "},
+      {sglang,
+       {.tp = 4, .dp = 2, .expert_parallel = true, .dp_attention = true},
+       {4, 8, 1, 8},
+       "experts:ep=8 dense:dense_tp=8 "},
+      {sglang, {.tp = 1, .expert_parallel = true}, {1, 1, 1, 1}, ""},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.engine.name);
+    CAPTURE(row.views);
+    const Mesh layout = layout_of(row.engine, row.mesh);
+    CHECK(layout.devices() == row.mesh.tp * row.mesh.dp * row.mesh.pp);
+    CHECK(degree_of(DimRole::KvHeads, layout) == row.degrees[0]);
+    CHECK(degree_of(DimRole::Vocabulary, layout) == row.degrees[1]);
+    CHECK(degree_of(DimRole::Dense, layout) == row.degrees[1]);
+    CHECK(degree_of(DimRole::Width, layout) == row.degrees[2]);
+    CHECK(degree_of(DimRole::Experts, layout) == row.degrees[3]);
+    std::string views;
+    for (const MeshView& view : other_views(layout, true)) {
+      views += view.name + ":" + axes_text(view.axes) + " ";
+    }
+    CHECK(views == row.views);
+    // A dense model has no view of experts.
+    for (const MeshView& view : other_views(layout, false)) {
+      CHECK(view.name == "dense");
+    }
+  }
 }
 
 }  // namespace shardplan

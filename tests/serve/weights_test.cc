@@ -18,14 +18,14 @@ using testing::served_llama;
 using testing::served_mixtral;
 using testing::synthesize;
 
-RankWeights weights_of(const Json& config, const Degrees& degrees,
+RankWeights weights_of(const Json& config, const EngineMesh& mesh,
                        int64_t multiple = 64) {
   const auto made = synthesize(config);
   const Model of(made->good());
   const auto model = served_weights(of);
   REQUIRE(model);
   WeightsInput input;
-  input.degrees = degrees;
+  input.layout = layout_of(*find_engine("vllm"), mesh);
   input.vocab_multiple = multiple;
   const std::vector<bool> all(model->groups.groups.size(), true);
   const auto weights = rank_weights(*model, all, input);
@@ -51,7 +51,7 @@ TEST_CASE("one rank has the model, with the vocabulary padded") {
 }
 
 TEST_CASE("heads, MLP and vocabulary are cut, KV heads kept whole") {
-  const RankWeights w = weights_of(served_llama(), {4, 4, 4, 1});
+  const RankWeights w = weights_of(served_llama(), {.tp = 4});
   CHECK(part(w, WeightPart::Vocabulary) == 2 * 256 * 256 * 2);
   CHECK(w.vocab_padding == 2 * 6 * 256 * 2);
   // q and o of two heads; k and v of one KV head, which two ranks have.
@@ -65,12 +65,14 @@ TEST_CASE("heads, MLP and vocabulary are cut, KV heads kept whole") {
 
 TEST_CASE("experts are cut, or dealt out") {
   constexpr int64_t kExpert = 3 * 512 * 256 * 2;
-  const RankWeights cut = weights_of(served_mixtral(), {2, 2, 2, 1});
-  const RankWeights dealt = weights_of(served_mixtral(), {2, 2, 1, 2});
+  const RankWeights cut = weights_of(served_mixtral(), {.tp = 2});
+  const RankWeights dealt =
+      weights_of(served_mixtral(), {.tp = 2, .expert_parallel = true});
   CHECK(part(cut, WeightPart::Experts) == 2 * 4 * kExpert / 2);
   CHECK(part(dealt, WeightPart::Experts) == 2 * 2 * kExpert);
   // The fullest of three ranks has two of four.
-  const RankWeights uneven = weights_of(served_mixtral(), {1, 1, 1, 3});
+  const RankWeights uneven =
+      weights_of(served_mixtral(), {.dp = 3, .expert_parallel = true});
   CHECK(part(uneven, WeightPart::Experts) == 2 * 2 * kExpert);
   // All that is not of experts is as before.
   CHECK(part(cut, WeightPart::Attention) == part(dealt, WeightPart::Attention));
@@ -102,7 +104,7 @@ TEST_CASE("latents are whole on every rank, and their projection twice") {
     "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
     "vocab_size": 1024, "tie_word_embeddings": false,
     "num_nextn_predict_layers": 1})");
-  const RankWeights w = weights_of(config, {4, 4, 4, 1});
+  const RankWeights w = weights_of(config, {.tp = 4});
   // kv_b of two heads: 2 * (32 + 32) rows of 128, in each of three layers.
   CHECK(part(w, WeightPart::Absorbed) == 3 * 2 * 64 * 128 * 2);
   CHECK(weights_of(config, {}).kv_copies == 0);

@@ -264,9 +264,7 @@ void set_rules_aside(Report& report) {
 }
 
 void add_serving(Report& report, const Serving& serving) {
-  for (auto& entry : engine_summary(serving)) {
-    report.summary.push_back(std::move(entry));
-  }
+  add_engine_summary(serving, report.summary);
   for (Table& table : engine_tables(serving)) {
     report.tables.push_back(std::move(table));
   }

@@ -87,9 +87,7 @@ void add_checked_budget(const Context& context, const MemoryAnswer& answer,
 }
 
 void add_checked_serving(const Serving& serving, Report& report) {
-  for (auto& entry : engine_summary(serving)) {
-    report.summary.push_back(std::move(entry));
-  }
+  add_engine_summary(serving, report.summary);
   for (std::string& line : engine_notes(serving)) {
     report.notes.push_back(std::move(line));
   }

@@ -287,7 +287,8 @@ Exit diff_semantics(Context& context) {
   std::optional<Inputs> inputs = read_inputs(
       context.options.planning, context.host, context.diags, context.progress);
   if (!inputs) return Exit::CouldNotRun;
-  if (!context.options.planning.views.empty() || !inputs->rules.views.empty()) {
+  if (!asked_views(context.options.planning).empty() ||
+      !inputs->rules.views.empty()) {
     context.diags
         .error(Code::Usage, {},
                "`--semantics` compares how frameworks read a spec on one mesh, "

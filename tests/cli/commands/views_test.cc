@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/words.h"
 
@@ -163,7 +164,7 @@ std::vector<Words> suggested(const std::string& text) {
     const std::string quoted = text.substr(at + 1, end - at - 1);
     at = end + 1;
     if (!quoted.starts_with("--mesh ") && !quoted.starts_with("--view ") &&
-        !quoted.starts_with("--zero ")) {
+        !quoted.starts_with("--zero ") && !quoted.starts_with("--expert-")) {
       continue;
     }
     Words words;
@@ -216,6 +217,276 @@ TEST_CASE("suggestions keep the views, and can be typed") {
   CHECK(any_mesh);
   CHECK(any_view);
   CHECK(any_zero);
+}
+
+// Two layers of eight experts, each of three matrices of 64 x 32.
+constexpr const char* kMoeConfig = R"({"model_type": "qwen3_moe",
+  "architectures": ["Qwen3MoeForCausalLM"], "dtype": "bfloat16",
+  "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 32,
+  "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
+  "head_dim": 8, "num_experts": 8, "num_experts_per_tok": 2,
+  "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": true,
+  "vocab_size": 1024, "tie_word_embeddings": false})";
+
+// What a command says of it; JSON where it could run.
+std::pair<int, std::string> run_moe(const char* command, const Words& more) {
+  MemoryHost host;
+  host.files["config.json"] = kMoeConfig;
+  Words words = {command, "config.json", "--json", "--exit-zero"};
+  words.insert(words.end(), more.begin(), more.end());
+  const int code = run(words, host);
+  return {code, host.out + host.err};
+}
+
+TEST_CASE("degrees of frameworks place experts as the view does") {
+  struct Row {
+    const char* mesh;
+    Words flags;
+    const char* view;
+    int64_t ranks;  // that share out the experts' bytes
+  };
+  const Row rows[] = {
+      {"dp=4,tp=2",
+       {"--expert-model-parallel-size", "4"},
+       "experts:edp=1,ep=4,etp=2",
+       8},
+      {"pp=2,dp=4,tp=2",
+       {"--expert-model-parallel-size", "4", "--expert-tensor-parallel-size",
+        "1"},
+       "experts:pp=2,edp=2,ep=4,etp=1",
+       4},
+      {"fsdp=4,tp=2",
+       {"--expert-parallel-degree", "4"},
+       "experts:efsdp=2,ep=4",
+       8},
+      {"dp_replicate=2,fsdp=4,tp=2",
+       {"--expert-parallel-degree", "2", "--expert-tensor-parallel-degree",
+        "2"},
+       "experts:dp_replicate=2,efsdp=2,ep=2,etp=2",
+       8},
+  };
+  constexpr int64_t kBytes = int64_t{2} * 8 * 3 * 64 * 32 * 2;
+  for (const Row& row : rows) {
+    for (const Words& scheme : {Words{}, Words{"--scheme", "transformers-5"}}) {
+      CAPTURE(row.view);
+      Words by_flags = {"-r", "@qwen3_moe", "-m", row.mesh};
+      by_flags.insert(by_flags.end(), scheme.begin(), scheme.end());
+      Words by_view = by_flags;
+      by_view.insert(by_view.end(), {"--view", row.view});
+      by_flags.insert(by_flags.end(), row.flags.begin(), row.flags.end());
+      const auto flags = run_moe("resolve", by_flags);
+      CAPTURE(flags.second);
+      REQUIRE(flags.first == 0);
+      CHECK(flags == run_moe("resolve", by_view));
+      // Each rank has as many bytes of experts as the others.
+      std::map<int64_t, int64_t> held;  // by rank; -1: all have them
+      const ViewsJson report = ViewsJson::parse(flags.second);
+      for (const ViewsJson& placed : report.at("tables").at("placements")) {
+        const std::string name = placed.at("parameter");
+        if (!has_text(name, "experts")) continue;
+        CHECK(placed.at("view") == "experts");
+        const bool dealt = !placed.at("dealt").is_null();
+        held[dealt ? placed.at("dealt").at("rank").get<int64_t>() : -1] +=
+            placed.at("bytes_per_device").get<int64_t>();
+      }
+      for (const auto& [rank, bytes] : held) {
+        CAPTURE(rank);
+        CHECK(bytes == kBytes / row.ranks);
+      }
+    }
+  }
+}
+
+TEST_CASE("sweeps leave out meshes whose degrees a framework refuses") {
+  const auto swept =
+      run_moe("sweep", {"-r", "@qwen3_moe", "-m", "fsdp=2,3,4,tp=2",
+                        "--expert-parallel-degree", "4"});
+  REQUIRE(swept.first == 0);
+  const ViewsJson report = ViewsJson::parse(swept.second);
+  CHECK(report.at("tables").at("points").size() == 2);
+  CHECK(has_text(swept.second,
+                 "on mesh fsdp=3,tp=2 torchtitan refuses "
+                 "`--expert-parallel-degree 4`: 6 devices along dp_shard x cp "
+                 "x tp are not divisible by 4"));
+}
+
+TEST_CASE("a saved plan takes degrees of expert parallelism") {
+  MemoryHost host;
+  host.files["config.json"] = kMoeConfig;
+  REQUIRE(run({"resolve", "config.json", "-r", "@qwen3_moe", "-m", "dp=4,tp=2",
+               "--expert-model-parallel-size", "2", "-o", "p.plan.json",
+               "--exit-zero"},
+              host) == 0);
+  host.out.clear();
+  REQUIRE(run({"resolve", "config.json", "--plan", "p.plan.json",
+               "--expert-model-parallel-size", "4", "--json", "--exit-zero"},
+              host) == 0);
+  CHECK(ViewsJson::parse(host.out).at("summary").at("views").dump() ==
+        R"({"experts":{"edp":1,"ep":4,"etp":2}})");
+}
+
+TEST_CASE("suggestions keep the flags of a framework, and can be typed") {
+  const Words asked = {"--optimizer", "adamw", "-r", "@qwen3_moe"};
+  const auto ran = [&](const std::map<std::string, std::string>& flags) {
+    Words words = asked;
+    for (const auto& [flag, value] : flags) {
+      words.insert(words.end(), {flag, value});
+    }
+    return run_moe("check", words);
+  };
+  const std::map<std::string, std::string> given[] = {
+      {{"--memory", "1MiB"},
+       {"--mesh", "dp=2,tp=2"},
+       {"--expert-model-parallel-size", "2"}},
+      {{"--memory", "900KiB"},
+       {"--mesh", "fsdp=2,tp=2"},
+       {"--expert-parallel-degree", "2"}}};
+  for (const auto& start : given) {
+    const auto first = ran(start);
+    CAPTURE(first.second);
+    REQUIRE(first.first == 0);
+    int degrees = 0;
+    for (const Words& words : suggested(first.second)) {
+      std::map<std::string, std::string> flags = start;
+      for (size_t i = 0; i + 1 < words.size(); i += 2) {
+        flags[words[i]] = words[i + 1];
+        degrees += has_text(words[i], "--expert-") ? 1 : 0;
+      }
+      CHECK_FALSE(flags.contains("--view"));
+      const auto again = ran(flags);
+      CAPTURE(again.second);
+      CHECK(again.first == 0);
+    }
+    CHECK(degrees > 0);
+  }
+}
+
+TEST_CASE("an engine's way with experts is a view of it") {
+  struct Row {
+    Words engine;
+    Words flags;
+    const char* view;
+    const char* views;
+  };
+  const Row rows[] = {
+      {{"vllm", "-m", "dp=2,tp=4"},
+       {"--expert-parallel"},
+       "experts:ep=8",
+       R"({"experts":{"ep":8}})"},
+      {{"vllm", "-m", "dp=2,tp=4"},
+       {},
+       "experts:etp=8",
+       R"({"experts":{"etp":8}})"},
+      {{"vllm", "-m", "tp=4"},
+       {"--expert-parallel"},
+       "experts:ep=4",
+       R"({"experts":{"ep":4}})"},
+      {{"vllm", "-m", "tp=4"}, {}, "experts:etp=4", "{}"},
+      {{"vllm", "-m", "pp=2,data=2,model=2", "--stages", "pp"},
+       {"--expert-parallel"},
+       "experts:pp=2,ep=4",
+       R"({"experts":{"ep":4,"pp":2}})"},
+      {{"sglang", "-m", "dp=2,tp=4"},
+       {"--expert-parallel"},
+       "experts:edp=2,ep=4",
+       R"({"experts":{"dp":2,"ep":4}})"},
+      {{"sglang", "-m", "dp=2,tp=4", "--dp-attention"},
+       {"--expert-parallel"},
+       "experts:ep=8",
+       R"({"dense":{"dense_tp":8},"experts":{"ep":8}})"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.view);
+    Words words = {"--mode",     "decode", "--seq",    "1024",
+                   "--hardware", "l40s",   "--engine", row.engine.front()};
+    words.insert(words.end(), row.engine.begin() + 1, row.engine.end());
+    Words by_view = words;
+    by_view.insert(by_view.end(), {"--view", row.view});
+    words.insert(words.end(), row.flags.begin(), row.flags.end());
+    for (const char* command : {"analyze", "check"}) {
+      const auto flags = run_moe(command, words);
+      const auto viewed = run_moe(command, by_view);
+      CAPTURE(viewed.second);
+      REQUIRE(flags.first == 0);
+      REQUIRE(viewed.first == 0);
+      const ViewsJson by_flags = ViewsJson::parse(flags.second);
+      const ViewsJson with_view = ViewsJson::parse(viewed.second);
+      CHECK(by_flags.at("summary").at("views").dump() == row.views);
+      int same = 0;
+      for (const char* part : {"summary", "tables"}) {
+        for (const auto& [key, value] : by_flags.at(part).items()) {
+          if (!key.starts_with("engine") && key != "views") continue;
+          CAPTURE(key);
+          CHECK(with_view.at(part).at(key) == value);
+          ++same;
+        }
+      }
+      CHECK(same >= 9);
+    }
+  }
+}
+
+TEST_CASE("what an engine does not do with experts is refused") {
+  struct Row {
+    Words flags;
+    std::vector<const char*> says;
+  };
+  const Row rows[] = {
+      {{"--view", "experts:ep=4,edp=2"},
+       {"vLLM does not lay out a model as view `experts:ep=4,edp=2`",
+        "on dp=2,tp=4 each expert is cut: `experts:etp=8`",
+        "dealt out whole: `experts:ep=8`", "give `--expert-parallel`"}},
+      {{"--view", "experts:etp=8", "--expert-parallel"},
+       {"as view `experts:etp=8`", "write `--view experts:ep=8`"}},
+      {{"--view", "other:x=8"},
+       {"as view `other:x=8`", "leave out the view `other`"}},
+      {{"--expert-model-parallel-size", "2"},
+       {"flags of Megatron, and vLLM serves the model",
+        "give `--expert-parallel`"}},
+      {{"--expert-tensor-parallel-size", "1"},
+       {"flags of Megatron, and vLLM serves the model"}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.says.front());
+    Words words = {"--mode", "decode",   "--seq", "1024", "--hardware",
+                   "l40s",   "--engine", "vllm",  "-m",   "dp=2,tp=4"};
+    words.insert(words.end(), row.flags.begin(), row.flags.end());
+    const auto refused = run_moe("check", words);
+    CAPTURE(refused.second);
+    CHECK(refused.first == 2);
+    CHECK(has_text(refused.second, "SP010"));
+    for (const char* text : row.says) {
+      CAPTURE(text);
+      CHECK(has_text(refused.second, text));
+    }
+  }
+}
+
+TEST_CASE("suggestions for an engine keep its views, and can be typed") {
+  const auto ran = [](const Words& mesh) {
+    MemoryHost host;
+    host.files["config.json"] =
+        shardplan::testing::sample_config("qwen3-30b-a3b").dump();
+    Words words = {"check",    "config.json", "--mode",   "decode",
+                   "--seq",    "8192",        "--batch",  "64",
+                   "--memory", "33GiB",       "--engine", "vllm"};
+    words.insert(words.end(), mesh.begin(), mesh.end());
+    const int code = run(words, host);
+    return std::pair(code, host.out + host.err);
+  };
+  const auto found = ran({"-m", "tp=2", "--view", "experts:ep=2"});
+  CAPTURE(found.second);
+  REQUIRE(found.first == 1);
+  int meshes = 0;
+  for (const Words& words : suggested(found.second)) {
+    if (words.front() != "--mesh") continue;
+    const auto again = ran(words);
+    CAPTURE(again.second);
+    CHECK(again.first == 0);
+    CHECK(has_text(again.second, "experts ep="));
+    ++meshes;
+  }
+  CHECK(meshes > 0);
 }
 
 }  // namespace

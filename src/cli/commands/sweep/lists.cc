@@ -222,7 +222,7 @@ std::vector<std::vector<SourcePtr>> view_combinations(
 
 std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
                                        const PlanRequest& planning,
-                                       const RuleSet& rules,
+                                       const RuleSet& rules, const Model& model,
                                        Diagnostics& diags) {
   const auto views = listed_views(planning, diags);
   if (!views) return std::nullopt;
@@ -243,7 +243,7 @@ std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
       request.views = combination;
       Mesh viewed = mesh;
       Diagnostics found = diags.fresh();
-      if (add_views(request, rules, viewed, found)) {
+      if (add_views(request, rules, model, viewed, found)) {
         add_once(std::move(viewed), result.meshes);
         continue;
       }

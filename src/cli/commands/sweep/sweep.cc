@@ -336,8 +336,8 @@ std::optional<Sweep> run(Context& context) {
   const auto listed = sweep_meshes(options.sweep, options.planning,
                                    inputs->rules, context.diags);
   if (!listed) return std::nullopt;
-  auto viewed =
-      with_views(*listed, options.planning, inputs->rules, context.diags);
+  auto viewed = with_views(*listed, options.planning, inputs->rules,
+                           inputs->model, context.diags);
   if (!viewed) return std::nullopt;
   const std::vector<Mesh>& meshes = viewed->meshes;
   // The views have the same names on all of them.

@@ -54,7 +54,7 @@ struct ViewedMeshes {
 // reported, where none of them go together, or a view cannot be read.
 std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
                                        const PlanRequest& planning,
-                                       const RuleSet& rules,
+                                       const RuleSet& rules, const Model& model,
                                        Diagnostics& diags);
 // All pairs of --batch (default 1) and --seq; none without --seq.
 std::vector<Workload> sweep_workloads(const SweepRequest& sweep);

@@ -2,6 +2,7 @@
 #include "cli/views/engine/tables.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -241,6 +242,16 @@ std::string waiting_line(const Serving& serving) {
       count_text(most));
 }
 
+// Those in which this model is cut otherwise than attention is.
+std::vector<MeshView> views_of(const Serving& serving) {
+  constexpr auto kOfExperts = static_cast<size_t>(WeightPart::Experts);
+  const bool has_experts =
+      std::ranges::any_of(serving.stages, [](const ServedStage& stage) {
+        return stage.weights.bytes[kOfExperts] > 0;
+      });
+  return other_views(serving.layout, has_experts);
+}
+
 std::string settings_line(const Serving& serving) {
   const EngineDefaults& s = serving.settings;
   std::string line =
@@ -254,6 +265,9 @@ std::string settings_line(const Serving& serving) {
   if (pool && pool->block > 1) {
     line += fmt::format(", pages of {} tokens", count_text(pool->block));
   }
+  for (const MeshView& view : views_of(serving)) {
+    line += ", " + view.name + " " + axes_text(view.axes);
+  }
   return line;
 }
 
@@ -265,7 +279,7 @@ std::vector<Table> engine_tables(const Serving& serving) {
           shown_degrees_table(serving),   degrees_table(serving)};
 }
 
-SummaryEntries engine_summary(const Serving& serving) {
+void add_engine_summary(const Serving& serving, SummaryEntries& summary) {
   const ServedStage& stage = serving.stage();
   const auto& pool = stage.pools[1];
   const bool runs = pool && serving.problems.empty();
@@ -273,15 +287,20 @@ SummaryEntries engine_summary(const Serving& serving) {
   for (const DegreeVerdict& v : serving.verdicts) {
     if (v.of == DegreeOf::Tensor && v.legal) legal.push_back(v.degree);
   }
-  return {{"engine", std::string(serving.engine->name)},
-          {"engine_version", std::string(serving.engine->version)},
-          {"engine_starts",
-           YesNo{serving.problems.empty() && serving.missing_at_start == 0}},
-          {"engine_weights", ByteSize{stage.weights.total}},
-          {"engine_cache", ByteSize{stage.available.estimate}},
-          {"engine_tokens", runs ? Cell(Count{pool->tokens}) : Cell()},
-          {"engine_sequences", runs ? Cell(Ratio{pool->sequences}) : Cell()},
-          {"engine_tp_degrees", Numbers{legal}}};
+  SummaryEntries entries = {
+      {"engine", std::string(serving.engine->name)},
+      {"engine_version", std::string(serving.engine->version)},
+      {"engine_starts",
+       YesNo{serving.problems.empty() && serving.missing_at_start == 0}},
+      {"engine_weights", ByteSize{stage.weights.total}},
+      {"engine_cache", ByteSize{stage.available.estimate}},
+      {"engine_tokens", runs ? Cell(Count{pool->tokens}) : Cell()},
+      {"engine_sequences", runs ? Cell(Ratio{pool->sequences}) : Cell()},
+      {"engine_tp_degrees", Numbers{legal}}};
+  std::ranges::move(entries, std::back_inserter(summary));
+  for (auto& [key, value] : summary) {
+    if (key == "views") value = ViewsCell{views_of(serving)};
+  }
 }
 
 std::vector<std::string> engine_notes(const Serving& serving) {

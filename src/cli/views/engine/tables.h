@@ -17,7 +17,8 @@ namespace shardplan::cli {
 std::vector<Table> engine_tables(const Serving& serving);
 
 using SummaryEntries = std::vector<std::pair<std::string, Cell>>;
-SummaryEntries engine_summary(const Serving& serving);
+// Adds what the engine does; the views are then those of its layout.
+void add_engine_summary(const Serving& serving, SummaryEntries& summary);
 std::vector<std::string> engine_notes(const Serving& serving);
 
 }  // namespace shardplan::cli
