@@ -95,13 +95,15 @@ bool reads_stdin_twice(const PlanRequest& request) {
 // are named, once for each view.
 void settle_asked_views(const PlanRequest& request, RuleSet& rules,
                         Diagnostics& diags) {
-  if (request.views.empty() && rules.views.empty()) drop_shipped_views(rules);
-  std::set<std::string> asked = {""};
+  const bool experts =
+      request.expert_parallel || request.expert_tensor_parallel;
+  std::set<std::string> asked = {"", experts ? "experts" : ""};
   for (const ViewRequest& view : rules.views) asked.insert(view.name);
   for (const SourcePtr& text : request.views) {
     const std::string_view view = text->text();
     asked.emplace(view.substr(0, view.find(':')));
   }
+  if (asked.size() == 1) drop_shipped_views(rules);
   const auto report = [&](const auto& rule, Span where) {
     if (rule.shipped || !asked.insert(rule.view).second) return;
     diags
