@@ -18,10 +18,10 @@
 namespace shardplan {
 
 std::span<const ExportTarget> export_targets() {
-  static const std::array<ExportTarget, 9> kTargets = {
-      kYamlTarget,     kJsonTarget,    kPythonTarget,
-      kJaxTarget,      kFlaxTarget,    kMaxTextTarget,
-      kHfTpPlanTarget, kDtensorTarget, kShardyTarget,
+  static const std::array<ExportTarget, 10> kTargets = {
+      kYamlTarget,   kJsonTarget,     kPythonTarget,   kJaxTarget,
+      kFlaxTarget,   kMaxTextTarget,  kHfTpPlanTarget, kDtensorTarget,
+      kShardyTarget, kMegatronTarget,
   };
   return kTargets;
 }
