@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -11,14 +13,15 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "core/partition_axis.h"
+#include "core/views.h"
 
 namespace shardplan {
 
 std::span<const ExportTarget> export_targets() {
-  static const std::array<ExportTarget, 9> kTargets = {
-      kYamlTarget,     kJsonTarget,    kPythonTarget,
-      kJaxTarget,      kFlaxTarget,    kMaxTextTarget,
-      kHfTpPlanTarget, kDtensorTarget, kShardyTarget,
+  static const std::array<ExportTarget, 10> kTargets = {
+      kYamlTarget,   kJsonTarget,     kPythonTarget,   kJaxTarget,
+      kFlaxTarget,   kMaxTextTarget,  kHfTpPlanTarget, kDtensorTarget,
+      kShardyTarget, kMegatronTarget,
   };
   return kTargets;
 }
@@ -66,24 +69,14 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
   for (const Placement& placement : input.plan.placements) {
     why.push_back(reason(placement));
   }
-  std::vector<std::string> names;
-  size_t first = 0;
+  std::vector<size_t> parameters;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
-    if (why[input.plan.placement_of[i]].empty()) continue;
-    if (names.empty()) first = i;
-    names.emplace_back(input.manifest.name(i));
+    if (!why[input.plan.placement_of[i]].empty()) parameters.push_back(i);
   }
-  if (names.empty()) return true;
-  std::string who = in_backticks(names.front());
-  if (names.size() > 1) {
-    who += " and " + count_text(std::ssize(names) - 1) + " more";
-  }
-  diags
-      .error(Code::Inexpressible, input.manifest.where(first),
-             message + " " + who)
-      .fact(why[input.plan.placement_of[first]])
-      .help(help)
-      .parameters(std::move(names));
+  if (parameters.empty()) return true;
+  report_inexpressible(input, parameters, message,
+                       why[input.plan.placement_of[parameters.front()]], help,
+                       diags);
   return false;
 }
 
@@ -153,6 +146,24 @@ bool policy_decides(const Plan& plan) {
 
 }  // namespace
 
+void report_inexpressible(const ExportInput& input,
+                          const std::vector<size_t>& parameters,
+                          const std::string& message, const std::string& why,
+                          const std::string& help, Diagnostics& diags) {
+  std::vector<std::string> names;
+  for (const size_t i : parameters) names.emplace_back(input.manifest.name(i));
+  std::string who = in_backticks(names.front());
+  if (names.size() > 1) {
+    who += " and " + count_text(std::ssize(names) - 1) + " more";
+  }
+  diags
+      .error(Code::Inexpressible, input.manifest.where(parameters.front()),
+             message + " " + who)
+      .fact(why)
+      .help(help)
+      .parameters(std::move(names));
+}
+
 bool specs_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags) {
   const std::string cannot = "`" + std::string(target) + "` cannot say ";
@@ -183,35 +194,6 @@ bool specs_are_expressible(const ExportInput& input, std::string_view target,
              cannot + "UNCONSTRAINED, which is asked for",
              "write None, or the axes that are meant", diags) &&
          good;
-}
-
-bool views_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags) {
-  const bool good = report_those_with(
-      input,
-      [&](const Placement& p) {
-        return p.view.empty()
-                   ? ""
-                   : "its axes are those of view `" + p.view + "`, " +
-                         axes_text(input.plan.mesh.axes_of(p.view)) +
-                         "; the mesh is " + mesh_text(input.plan.mesh);
-      },
-      "`" + std::string(target) + "` has one mesh, and no view of it for",
-      "`--to yaml` and `--to json` write views", diags);
-  return deals_are_expressible(input, target, diags) && good;
-}
-
-bool deals_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags) {
-  return report_those_with(
-      input,
-      [](const Placement& p) {
-        return p.dealt ? "each expert is whole on one rank of `" +
-                             p.dealt->axis + "`"
-                       : "";
-      },
-      "`" + std::string(target) + "` cannot deal out experts such as",
-      "`--to yaml` and `--to json` write `deal:`", diags);
 }
 
 bool names_are_expressible(const ExportInput& input, std::string_view target,
@@ -471,6 +453,246 @@ ResolvedTable resolved_table(const ExportInput& input) {
                              dealt_over(input.plan.of(i))});
   }
   return table;
+}
+
+// One mesh: a plan and its rules on the sub-axes of its mesh and of the views
+// that parameters are placed on.
+
+namespace {
+
+bool deals_are_expressible(const ExportInput& input, const std::string& target,
+                           Diagnostics& diags) {
+  return report_those_with(
+      input,
+      [](const Placement& p) {
+        return p.dealt ? "each expert is whole on one rank of `" +
+                             p.dealt->axis + "`"
+                       : "";
+      },
+      target + " cannot deal out experts such as",
+      "use `--to yaml` or `--to json`, which write `deal:`, or a checkpoint "
+      "whose experts are stacked in one tensor",
+      diags);
+}
+
+// Whether the mesh or a rule is of views, which other tools do not have.
+bool has_views(const ExportInput& input) {
+  const auto is_of_view = [](const auto& rule) { return !rule.view.empty(); };
+  return !input.plan.mesh.views().empty() ||
+         (input.rules != nullptr &&
+          (std::ranges::any_of(input.rules->rules, is_of_view) ||
+           std::ranges::any_of(input.rules->logical_rules, is_of_view)));
+}
+
+struct SubAxes {
+  Mesh before;  // with the views that parameters are placed on
+  Mesh mesh;    // of sub-axes, without views
+  std::map<AxisName, AxisNames> parts;  // of each axis
+  AxisNames absent;  // what rules declare and the mesh lacks: of size 1
+
+  AxisNames of(const AxisNames& axes) const {
+    AxisNames result;
+    for (const AxisName& axis : axes) {
+      const auto found = parts.find(axis);
+      if (found == parts.end()) {
+        result.push_back(axis);
+      } else {
+        result.insert(result.end(), found->second.begin(), found->second.end());
+      }
+    }
+    return result;
+  }
+  // In a rule of a view: none where no parameter is placed on it.
+  AxisNames of(AxisNames axes, std::string_view view) const {
+    if (!before.has_view(view)) return {};
+    std::erase_if(axes, [&](const AxisName& axis) {
+      return contains(absent, axis) && !before.has(view, axis);
+    });
+    return of(axes);
+  }
+  PartitionSpec of(const PartitionSpec& spec, std::string_view view) const {
+    PartitionSpec result;
+    for (const AxisNames& axes : spec.dims) {
+      result.dims.push_back(of(axes, view));
+    }
+    return result;
+  }
+};
+
+// The part `tp:(1)2` of an axis is called `tp_1x2`, since other tools take no
+// other signs.
+std::string part_name(std::string name, const ExportInput& input) {
+  const size_t at = name.find(":(");
+  if (at == std::string::npos) return name;
+  name.replace(at, 2, "_").replace(name.find(')'), 1, "x");
+  const auto is_taken = [&] {
+    return input.plan.mesh.find(name) ||
+           (input.rules != nullptr &&
+            (contains(input.rules->declared_axes, AxisName(name)) ||
+             is_logical_name(name, *input.rules)));
+  };
+  while (is_taken()) name += "_";
+  return name;
+}
+
+// Empty where there are none.
+std::optional<SubAxes> find_sub_axes(const ExportInput& input) {
+  std::vector<MeshView> views = input.plan.mesh.views();
+  std::erase_if(views, [&](const MeshView& view) {
+    return std::ranges::find(input.plan.placements, view.name,
+                             &Placement::view) == input.plan.placements.end();
+  });
+  const Mesh before(input.plan.mesh.axes(), std::move(views));
+  const std::optional<Mesh> mesh = sub_axes(before);
+  if (!mesh) return std::nullopt;
+  std::vector<Axis> axes = mesh->axes();
+  for (Axis& axis : axes) axis.name = part_name(axis.name, input);
+  SubAxes result{before, Mesh(std::move(axes)), {}, {}};
+  for (const Axis& axis : before.all_axes()) {
+    AxisNames& parts = result.parts[axis.name];
+    parts = parts_of(*mesh, axis.name);
+    for (AxisName& part : parts) part = part_name(part, input);
+  }
+  if (input.rules == nullptr) return result;
+  result.absent = input.rules->declared_axes;
+  std::erase_if(result.absent,
+                [&](const AxisName& axis) { return before.has({}, axis); });
+  return result;
+}
+
+Plan on_sub_axes(const Plan& plan, const SubAxes& sub) {
+  Plan result = plan;
+  result.mesh = sub.mesh;
+  for (Placement& placement : result.placements) {
+    placement.spec = sub.of(placement.spec, placement.view);
+    placement.view.clear();
+    for (Correction& c : placement.corrections) c.dropped = sub.of(c.dropped);
+  }
+  return result;
+}
+
+// Without the rules of views that the mesh lacks, which decide nothing. Empty
+// where an axis crosses slices within one of its parts.
+std::optional<RuleSet> on_sub_axes(const RuleSet& rules, const Mesh& mesh,
+                                   const SubAxes& sub) {
+  RuleSet result = rules;
+  std::erase_if(result.rules,
+                [&](const Rule& rule) { return !mesh.has_view(rule.view); });
+  std::erase_if(result.logical_rules, [&](const LogicalRule& rule) {
+    return !sub.before.has_view(rule.view);
+  });
+  for (Rule& rule : result.rules) {
+    rule.spec = sub.of(rule.spec, rule.view);
+    rule.view.clear();
+  }
+  for (LogicalRule& rule : result.logical_rules) {
+    rule.axes = sub.of(std::move(rule.axes), rule.view);
+    rule.view.clear();
+  }
+  // Slices cut an axis along its first parts.
+  result.dcn_mesh.clear();
+  for (const AxisRequest& axis : rules.dcn_mesh) {
+    AxisRequest part = axis;
+    int64_t left = std::max<int64_t>(axis.size, 1);
+    for (const AxisName& name : sub.of(AxisNames{axis.name})) {
+      const int64_t size = sub.mesh.size_of(name);
+      part.name = name;
+      part.size = std::gcd(left, size);
+      if (part.size != std::min(left, size)) return std::nullopt;
+      left /= part.size;
+      result.dcn_mesh.push_back(part);
+    }
+  }
+  return result;
+}
+
+// "views: experts ep=4,etp=2 of mesh dp=2,tp=4", and the axes that are cut.
+std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
+  if (sub.before.views().empty()) return {};
+  std::vector<std::string> lines = {"views: " +
+                                    joined_of(sub.before.views(), ", ",
+                                              [](const MeshView& view) {
+                                                return view.name + " " +
+                                                       axes_text(view.axes);
+                                              }) +
+                                    " of mesh " + mesh_text(sub.before)};
+  std::string cut;
+  for (const Axis& axis : sub.before.all_axes()) {
+    const AxisNames& parts = sub.parts.at(axis.name);
+    if (parts.empty() || parts == AxisNames{axis.name}) continue;
+    cut += (cut.empty() ? "sub-axes: " : "; ") + axis.name + " is " +
+           joined(texts_of(parts), ",");
+  }
+  if (!cut.empty()) lines.push_back(cut);
+  return lines;
+}
+
+// Views that have no parts in common with the mesh, and rows that torch.chunk,
+// which cuts axis by axis, does not put on the same devices part by part.
+bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
+                   const std::string& target, Diagnostics& diags) {
+  const bool chunks = input.plan.on_indivisible == OnIndivisible::Chunk;
+  return report_those_with(
+      input,
+      [&](const Placement& p) -> std::string {
+        if (!sub) {
+          return p.view.empty()
+                     ? ""
+                     : "its axes are those of view `" + p.view + "`, " +
+                           axes_text(input.plan.mesh.axes_of(p.view)) +
+                           "; no axes are parts of both these and " +
+                           mesh_text(input.plan.mesh);
+        }
+        if (!chunks) return "";
+        Placement split = p;
+        for (AxisNames& axes : split.spec.dims) {
+          if (std::ranges::none_of(axes, [&](const AxisName& axis) {
+                return sub->parts.at(axis).size() > 1;
+              })) {
+            axes.clear();
+          }
+        }
+        return uneven_text(input.plan, split);
+      },
+      target + (sub ? " cannot chunk over parts of axes"
+                    : " has one mesh, and no view of it for"),
+      sub ? "pad the dimension, or export with `--on-indivisible drop`"
+          : "`--to yaml`, `--to json` and `--to jax` write views",
+      diags);
+}
+
+}  // namespace
+
+std::optional<std::string> export_text(const ExportTarget& target,
+                                       const ExportInput& input,
+                                       Diagnostics& diags) {
+  const std::string name = "`" + std::string(target.name) + "`";
+  if (target.views != ExportViews::Deals &&
+      !deals_are_expressible(input, name, diags)) {
+    return std::nullopt;
+  }
+  if (target.views != ExportViews::None || !has_views(input)) {
+    return target.write(input, diags);
+  }
+  const std::optional<SubAxes> sub = find_sub_axes(input);
+  if (!fits_one_mesh(input, sub, name, diags)) return std::nullopt;
+  const Plan plan = on_sub_axes(input.plan, *sub);
+  std::optional<RuleSet> rules;
+  if (input.rules != nullptr)
+    rules = on_sub_axes(*input.rules, input.plan.mesh, *sub);
+  ExportInput one{
+      input.manifest, plan, nullptr, input.no_rules, input.replicate_unmatched,
+      input.origin};
+  if (rules && (!input.suffice || input.suffice(*rules, plan))) {
+    one.rules = &*rules;
+  } else if (input.rules != nullptr) {
+    one.no_rules = rules ? "on sub-axes the rules would make another plan"
+                         : "slices do not cut axes along their sub-axes";
+  }
+  for (std::string& line : sub_axes_lines(*sub)) {
+    one.origin.push_back(std::move(line));
+  }
+  return target.write(one, diags);
 }
 
 }  // namespace shardplan

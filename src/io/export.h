@@ -6,9 +6,14 @@
 // entry per parameter or per layer. What it cannot say is SP014, never an
 // approximation. Reading back what was written, on the same mesh and without
 // further flags, gives the same plan.
+//
+// Most targets have one mesh. For these a plan with views is written on the
+// sub-axes of its mesh and views (core/views.h), where every device holds what
+// it holds in the plan, and is read back on the mesh of these.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,17 +40,33 @@ struct ExportInput {
   // What the plan was made of, as the user named it, a line each:
   // "rules: rules.yaml".
   std::vector<std::string> origin = {};
+  // Whether rules alone make a plan of this model. It is asked about rules on
+  // sub-axes; empty: they do.
+  std::function<bool(const RuleSet&, const Plan&)> suffice = {};
+};
+
+// What a target can say beyond specs on one mesh.
+enum class ExportViews : uint8_t {
+  None,   // it is given the plan on sub-axes
+  Views,  // of the mesh
+  Deals,  // these, and experts that are dealt out whole
 };
 
 struct ExportTarget {
   std::string_view name;  // as --to takes it
   std::string_view summary;
-  // The whole text. Empty, with every reason reported, when anything cannot be
-  // said.
+  // For export_text, which gives it only what its `views` allow.
   std::optional<std::string> (*write)(const ExportInput&, Diagnostics&);
+  ExportViews views = ExportViews::None;
 };
 std::span<const ExportTarget> export_targets();
 const ExportTarget* find_export_target(std::string_view name);
+
+// The whole text. Empty, with every reason reported, when anything cannot be
+// said.
+std::optional<std::string> export_text(const ExportTarget& target,
+                                       const ExportInput& input,
+                                       Diagnostics& diags);
 
 // The targets of `export`, one file each, as io/export.cc lists them.
 
@@ -64,21 +85,22 @@ extern const ExportTarget kMaxTextTarget;
 extern const ExportTarget kHfTpPlanTarget;
 extern const ExportTarget kDtensorTarget;
 extern const ExportTarget kShardyTarget;
+// Of Megatron-LM.
+extern const ExportTarget kMegatronTarget;
 
 // What a target of `export` cannot say (SP014), and the comment that stands
 // above what it does say.
+
+// One diagnostic: `message`, followed by the name of the first parameter.
+void report_inexpressible(const ExportInput& input,
+                          const std::vector<size_t>& parameters,
+                          const std::string& message, const std::string& why,
+                          const std::string& help, Diagnostics& diags);
 
 // What no spec says: dimensions that are stored differently (`--declare`), that
 // axes do not divide (`pad`, `chunk`), or that are left to the compiler
 // (UNCONSTRAINED). Reports one diagnostic per kind, with all its parameters.
 bool specs_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags);
-
-// Views of the mesh, for targets that have one mesh, and experts that are dealt
-// out whole over an axis. One diagnostic of each, as above.
-bool views_are_expressible(const ExportInput& input, std::string_view target,
-                           Diagnostics& diags);
-bool deals_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags);
 
 // Patterns end in `$`, which is also found before a newline that ends a name.

@@ -131,7 +131,7 @@ ExportInput input_of(const Exported& model, bool with_rules) {
 
 std::string written(const char* target, const ExportInput& input) {
   Diagnostics diags;
-  const auto text = find_export_target(target)->write(input, diags);
+  const auto text = export_text(*find_export_target(target), input, diags);
   ENSURE(text.has_value());
   ENSURE(diags.all().empty());
   return *text;

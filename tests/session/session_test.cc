@@ -56,33 +56,6 @@ TEST_CASE("the rules' own mesh serves, and --mesh wins over it") {
   CHECK(flag.at("summary").at("mesh").dump() == R"({"tp":2})");
 }
 
-TEST_CASE("a degree of expert parallelism is the view that it stands for") {
-  const char* config = R"({
-    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
-    "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
-    "num_experts": 16, "num_experts_per_tok": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 4, "head_dim": 8, "num_hidden_layers": 1,
-    "vocab_size": 64, "decoder_sparse_step": 1, "mlp_only_layers": [],
-    "norm_topk_prob": true, "hidden_act": "silu", "tie_word_embeddings": false,
-    "torch_dtype": "float32", "rms_norm_eps": 1e-6,
-    "max_position_embeddings": 64})";
-  for (const char* rules : {"@qwen3_moe", "@all_models"}) {
-    CAPTURE(rules);
-    const auto placements = [&](std::vector<std::string> words) {
-      MemoryHost host;
-      host.files["c.json"] = config;
-      words.insert(words.begin(), {"resolve", "c.json", "--rules", rules,
-                                   "--mesh", "dp=4,tp=2", "--json"});
-      cli::run(words, host);
-      return nlohmann::json::parse(host.out).at("tables").at("placements");
-    };
-    const auto of_degrees = placements({"--expert-model-parallel-size", "4",
-                                        "--expert-tensor-parallel-size", "1"});
-    CHECK(of_degrees == placements({"--view", "experts:edp=2,ep=4,etp=1"}));
-    CHECK(of_degrees.dump().find("\"axis\":\"ep\"") != std::string::npos);
-  }
-}
-
 TEST_CASE("the mesh of a dump serves where nobody gives another") {
   MemoryHost host = planning_host();
   host.files["d/named_shardings.json"] = R"({".params/['w']": {

@@ -31,7 +31,7 @@ inline std::string exported(const char* target, const Exporting& what) {
     input.rules = &what.rules;
   }
   input.origin = {"model: m.json"};
-  const auto text = find_export_target(target)->write(input, diags);
+  const auto text = export_text(*find_export_target(target), input, diags);
   return text.value_or("") + messages(diags);
 }
 

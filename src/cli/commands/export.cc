@@ -23,8 +23,8 @@ namespace {
 
 // Whether the rules give this plan again when they are read without any flag
 // but the mesh.
-bool rules_suffice(const Context& context, const Session& session) {
-  const Plan& plan = session.plan;
+bool rules_suffice(const Context& context, const Manifest& manifest,
+                   const RuleSet& rules, const Plan& plan) {
   if (context.options.planning.unmatched != Unmatched::Error &&
       std::ranges::any_of(plan.placements, [&](const Placement& p) {
         return plan.is_unmatched(p);
@@ -35,10 +35,8 @@ bool rules_suffice(const Context& context, const Session& session) {
   plain.on_indivisible = plan.on_indivisible;
   plain.jobs = std::max(1, context.options.planning.jobs);
   Diagnostics unused = context.diags.fresh();
-  const auto again =
-      resolve(session.model.manifest, *session.rules, plan.mesh, plain, unused);
-  return again && fingerprint(session.model.manifest, *again) ==
-                      fingerprint(session.model.manifest, plan);
+  const auto again = resolve(manifest, rules, plan.mesh, plain, unused);
+  return again && fingerprint(manifest, *again) == fingerprint(manifest, plan);
 }
 
 // "--min-size 100 --no-strict": what else the plan was made with.
@@ -117,17 +115,20 @@ Exit run_export(Context& context) {
                    context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
   ExportInput input{session->model.manifest, session->plan};
+  input.suffice = [&](const RuleSet& rules, const Plan& plan) {
+    return rules_suffice(context, session->model.manifest, rules, plan);
+  };
   input.replicate_unmatched =
       context.options.planning.unmatched != Unmatched::Error;
   input.origin = origin_of(context.options.planning, *session);
   if (!session->rules) {
     input.no_rules = "a saved plan has no rules";
-  } else if (rules_suffice(context, *session)) {
+  } else if (input.suffice(*session->rules, session->plan)) {
     input.rules = &*session->rules;
   } else {
     input.no_rules = "flags had a part in this plan, and rules have no flags";
   }
-  const auto text = target->write(input, context.diags);
+  const auto text = export_text(*target, input, context.diags);
   if (!text) return Exit::CouldNotRun;
   note_hooks(input, target->name, context.diags);
   return finish_with(context,

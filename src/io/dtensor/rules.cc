@@ -540,7 +540,6 @@ std::string placements_text(const PartitionSpec& spec, const Mesh& mesh) {
 }
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  if (!views_are_expressible(input, "dtensor", diags)) return std::nullopt;
   const Plan& plan = input.plan;
   std::vector<std::string> texts;  // per placement; empty: refused
   for (const Placement& placement : plan.placements) {

@@ -242,7 +242,6 @@ class Writer {
 };
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  if (!views_are_expressible(input, "hf-tp-plan", diags)) return std::nullopt;
   Writer before(input, DigitFolding::EveryRun);
   if (before.run()) return before.text();
   Writer since(input, DigitFolding::WholeParts);

@@ -244,8 +244,7 @@ int64_t slices_of(const Axis& axis, const RuleSet& rules) {
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   const RuleSet* rules = logical_rules_of(input, kName, diags);
-  const bool one_mesh = views_are_expressible(input, kName, diags);
-  const bool good = specs_are_expressible(input, kName, diags) && one_mesh;
+  const bool good = specs_are_expressible(input, kName, diags);
   if (rules == nullptr || !good || !keeps_prefixes(input, diags) ||
       !names_are_given(*rules, diags)) {
     return std::nullopt;

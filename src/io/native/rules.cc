@@ -462,11 +462,13 @@ const ExportTarget kYamlTarget = {
     kYaml.target, "rules and mesh as this program reads them",
     [](const ExportInput& input, Diagnostics& diags) {
       return write(input, diags, kYaml);
-    }};
+    },
+    ExportViews::Deals};
 const ExportTarget kJsonTarget = {
     kJson.target, "the same as JSON",
     [](const ExportInput& input, Diagnostics& diags) {
       return write(input, diags, kJson);
-    }};
+    },
+    ExportViews::Deals};
 
 }  // namespace shardplan

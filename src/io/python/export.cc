@@ -44,6 +44,9 @@ bool names_mesh_axes_only(const RuleSet& rules, const Mesh& mesh) {
 std::string why_resolved(const ExportInput& input) {
   std::string why = why_no_rules(input);
   if (!why.empty()) return why;
+  for (const Rule& rule : input.rules->rules) {
+    if (!rule.deal.empty()) return "a rule deals experts out whole";
+  }
   if (!names_mesh_axes_only(*input.rules, input.plan.mesh)) {
     return "the rules name axes that the mesh lacks";
   }
@@ -74,10 +77,7 @@ std::string entry_text(const std::string& pattern, const PartitionSpec& spec) {
 }
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  const bool one_mesh = views_are_expressible(input, kName, diags);
-  if (!specs_are_expressible(input, kName, diags) || !one_mesh) {
-    return std::nullopt;
-  }
+  if (!specs_are_expressible(input, kName, diags)) return std::nullopt;
   const std::string why = why_resolved(input);
   std::string entries;
   std::vector<std::string> lines;
@@ -206,10 +206,7 @@ std::string views_text(const ExportInput& input) {
 
 std::optional<std::string> write_jax(const ExportInput& input,
                                      Diagnostics& diags) {
-  const bool none_dealt = deals_are_expressible(input, kJaxName, diags);
-  if (!specs_are_expressible(input, kJaxName, diags) || !none_dealt) {
-    return std::nullopt;
-  }
+  if (!specs_are_expressible(input, kJaxName, diags)) return std::nullopt;
   std::string entries;
   int64_t left_out = 0;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
@@ -244,7 +241,7 @@ std::optional<std::string> write_jax(const ExportInput& input,
 
 const ExportTarget kJaxTarget = {
     kJaxName, "a Python module: a PartitionSpec per parameter, and the mesh",
-    write_jax};
+    write_jax, ExportViews::Views};
 
 // Logical axis rules of flax, and the logical axes of the parameters. JAX
 // refuses what does not divide, so such a plan cannot be said.
@@ -301,8 +298,7 @@ std::string axes_text_of(const ExportInput& input, int64_t& without) {
 std::optional<std::string> write_flax(const ExportInput& input,
                                       Diagnostics& diags) {
   const RuleSet* rules = logical_rules_of(input, kFlaxName, diags);
-  const bool one_mesh = views_are_expressible(input, kFlaxName, diags);
-  const bool good = specs_are_expressible(input, kFlaxName, diags) && one_mesh;
+  const bool good = specs_are_expressible(input, kFlaxName, diags);
   if (rules == nullptr || !good || !divides_everything(input, diags)) {
     return std::nullopt;
   }

@@ -320,7 +320,6 @@ std::string problem_of(std::string_view name, const Placement& placement,
 }
 
 std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
-  if (!views_are_expressible(input, "shardy", diags)) return std::nullopt;
   const Plan& plan = input.plan;
   const std::string mesh =
       joined_of(plan.mesh.axes(), ", ", [&](const Axis& axis) {

@@ -267,9 +267,11 @@ TEST_CASE("degrees of frameworks place experts as the view does") {
   };
   constexpr int64_t kBytes = int64_t{2} * 8 * 3 * 64 * 32 * 2;
   for (const Row& row : rows) {
-    for (const Words& scheme : {Words{}, Words{"--scheme", "transformers-5"}}) {
+    for (const Words& scheme :
+         {Words{"-r", "@qwen3_moe"}, Words{"-r", "@all_models"},
+          Words{"-r", "@qwen3_moe", "--scheme", "transformers-5"}}) {
       CAPTURE(row.view);
-      Words by_flags = {"-r", "@qwen3_moe", "-m", row.mesh};
+      Words by_flags = {"-m", row.mesh};
       by_flags.insert(by_flags.end(), scheme.begin(), scheme.end());
       Words by_view = by_flags;
       by_view.insert(by_view.end(), {"--view", row.view});

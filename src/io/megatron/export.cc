@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// The degrees of parallelism at which Megatron-LM places a model as the plan
+// does, as arguments of its training command (docs/formats/export.md).
+//
+// Source: NVIDIA/Megatron-LM. Ranks are in the order tp-cp-ep-dp-pp, innermost
+// first, and those of experts have no cp (megatron/core/parallel_state.py,
+// initialize_model_parallel). What is cut is that of GPT models with
+// Transformer Engine (megatron/core/models/gpt/gpt_layer_specs.py and
+// megatron/core/transformer).
+#include "io/export.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "core/fold.h"
+#include "model/architecture/axis_labels.h"
+#include "model/tensor_name.h"
+#include "model/units.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kName = "megatron";
+
+enum class Role : uint8_t { Pipeline, Data, Expert, Context, Tensor };
+
+// An axis of another name is that of tensor parallelism, which the parameters
+// then show.
+Role role_of_axis(std::string_view axis) {
+  constexpr std::array<std::string_view, 4> kExpert = {"ep", "exp", "expert",
+                                                       "experts"};
+  constexpr std::array<std::string_view, 6> kContext = {
+      "cp", "context", "context_parallel", "sp", "seq", "sequence"};
+  if (is_pipeline_axis(axis)) return Role::Pipeline;
+  if (is_gathered_axis(axis) || is_data_axis(axis)) return Role::Data;
+  if (contains(kExpert, axis)) return Role::Expert;
+  return contains(kContext, axis) ? Role::Context : Role::Tensor;
+}
+
+// The axes of a mesh or view by what they are to Megatron; without a name: of
+// size 1.
+struct Ranks {
+  std::string view;
+  Axis stages;
+  Axis around;  // tensor parallelism: cp, or ep of experts
+  Axis tensor;
+  bool stages_inside = false;  // data parallelism
+
+  int64_t data(int64_t devices) const {
+    return devices / (stages.size * around.size * tensor.size);
+  }
+};
+
+// Why they are not in Megatron's order; empty where they are.
+std::string order_problem(const Mesh& mesh, Ranks& ranks) {
+  const auto apart = [&](const Axis& axis) {
+    return mesh.stride(*mesh.find(axis.name));
+  };
+  int64_t inner = 1;
+  for (const Axis& axis : {ranks.tensor, ranks.around}) {
+    if (axis.size > 1 && apart(axis) != inner) {
+      return "neighbours along `" + axis.name + "` are " +
+             plural(apart(axis), "device") + " apart, in Megatron's order " +
+             count_text(inner);
+    }
+    inner *= axis.size;
+  }
+  const Axis& stages = ranks.stages;
+  if (stages.size == 1) return "";
+  ranks.stages_inside = apart(stages) * stages.size != mesh.devices();
+  return ranks.stages_inside && apart(stages) != inner
+             ? "stages are neither the outermost axis nor inside data "
+               "parallelism"
+             : "";
+}
+
+std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
+                                Role around, Diagnostics& diags) {
+  Ranks ranks{view, {}, {}, {}};
+  std::vector<std::pair<Role, Axis>> axes;
+  std::string problem;
+  for (const Axis& axis : mesh.axes_of(view)) {
+    if (axis.size == 1) continue;
+    Role role = role_of_axis(axis.name);
+    if ((role == Role::Expert || role == Role::Context) && role != around) {
+      role = Role::Data;
+    }
+    axes.emplace_back(role, axis);
+    if (role == Role::Data) continue;
+    Axis& place = role == Role::Pipeline ? ranks.stages
+                  : role == Role::Tensor ? ranks.tensor
+                                         : ranks.around;
+    if (place.size > 1) {
+      problem =
+          "`" + place.name + "` and `" + axis.name + "` would have one degree";
+    }
+    place = axis;
+  }
+  if (problem.empty()) problem = order_problem(mesh, ranks);
+  if (problem.empty()) return ranks;
+  std::ranges::stable_sort(axes, {}, &std::pair<Role, Axis>::first);
+  const std::string ordered =
+      joined_of(axes, ",", [](const std::pair<Role, Axis>& axis) {
+        return axis.second.name + "=" + std::to_string(axis.second.size);
+      });
+  diags
+      .error(Code::Inexpressible, {},
+             "`megatron` does not order ranks as " +
+                 (view.empty() ? "the mesh " : "view `" + view + "`, ") +
+                 axes_text(mesh.axes_of(view)))
+      .fact(problem)
+      .help("write one axis for each degree in Megatron's order, `" +
+            (view.empty() ? "--mesh " : "--view " + view + ":") + ordered +
+            "`");
+  return std::nullopt;
+}
+
+// Sizes that tensor parallelism cuts, by label, and those that nothing cuts.
+constexpr std::array<std::string_view, 6> kCut = {
+    "vocab", kHeadsLabel, kKvHeadsLabel, "mlp", "expert_mlp", "shared_mlp"};
+constexpr std::array<std::string_view, 11> kWhole = {
+    "",        "hidden",   "norm",          "router",    "vector",     "q_rank",
+    "kv_rank", "head_dim", "packed_inputs", "positions", "token_types"};
+// Of tensors side by side each rank has its part of every one.
+constexpr std::array<std::string_view, 5> kParts = {"q", "k", "v", "gate",
+                                                    "up"};
+
+bool is_packed(const DimKind& dim) { return dim.axis == "packed"; }
+
+bool is_cut_by_tensor(const DimKind& dim) {
+  return is_packed(dim)
+             ? std::ranges::all_of(dim.parts,
+                                   [](const DimPart& part) {
+                                     return contains(kParts, part.name);
+                                   })
+             : contains(kCut, dim.axis);
+}
+
+bool is_never_cut(const DimKind& dim) {
+  return is_packed(dim) ? dim.parts.front().label.ends_with("_rank")
+                        : contains(kWhole, dim.axis);
+}
+
+bool counts_experts(const DimKind& dim) { return dim.axis == kExpertsLabel; }
+
+// Why a parameter is placed otherwise, and what to type.
+struct Problem {
+  std::string why;
+  std::string help;
+};
+
+class Reading {
+ public:
+  Reading(const ExportInput& input, const Ranks& ranks)
+      : input_(input), ranks_(ranks) {}
+
+  // What the architecture says; null where none does.
+  const ParameterKind* kind_of(size_t parameter) const {
+    const Manifest& manifest = input_.manifest;
+    if (manifest.kinds == nullptr) return nullptr;
+    const auto found =
+        manifest.kinds->find({folded_name(manifest.name(parameter)),
+                              manifest.type(parameter).shape});
+    return found == manifest.kinds->end() ? nullptr : &found->second;
+  }
+
+  bool is_expert(size_t parameter) const {
+    const ParameterKind* kind = kind_of(parameter);
+    return kind != nullptr &&
+           (expert_name(input_.manifest.name(parameter)).number ||
+            (kind->size() > 1 && std::ranges::any_of(*kind, counts_experts)));
+  }
+
+  // False, with the reasons reported, where parameters are placed otherwise.
+  bool agrees(Diagnostics& diags) {
+    std::map<std::string, std::pair<std::string, std::vector<size_t>>> found;
+    for (size_t i = 0; i < input_.manifest.size(); ++i) {
+      const Problem problem = problem_of(i);
+      if (problem.why.empty()) continue;
+      auto& [help, parameters] = found[problem.why];
+      help = problem.help;
+      parameters.push_back(i);
+    }
+    for (const auto& [why, reported] : found) {
+      const auto& [help, parameters] = reported;
+      report_inexpressible(input_, parameters,
+                           "`megatron` has other places for", why, help, diags);
+    }
+    return found.empty();
+  }
+
+  std::optional<Ranks> experts;
+  int64_t vocab = 0;  // as stored; 0: no parameter has it
+
+ private:
+  Problem problem_of(size_t parameter) {
+    const ParameterKind* kind = kind_of(parameter);
+    const Placement& placement = input_.plan.of(parameter);
+    if (kind == nullptr) {
+      return {"no architecture says what its dimensions are",
+              "give the model with its config.json"};
+    }
+    if (placement.requested &&
+        contains(axes_in(placement.asked()), AxisName(kUnconstrained))) {
+      return {"its rule leaves a dimension to the compiler (UNCONSTRAINED)",
+              "write the axes that are meant, or null"};
+    }
+    const bool expert = is_expert(parameter);
+    const Ranks& ranks = expert ? *experts : ranks_;
+    const Axis& ep = ranks.around;
+    const bool dealt = placement.dealt && placement.dealt->size > 1;
+    const bool deals =
+        expert && ep.size > 1 && std::ranges::none_of(*kind, counts_experts);
+    if (dealt != deals || (dealt && placement.dealt->axis != ep.name)) {
+      return {dealt ? "it is dealt out over `" + placement.dealt->axis + "`"
+                    : "it is not dealt out over `" + ep.name + "`",
+              "deal all experts out over one axis, with `deal: ep`"};
+    }
+    if (dealt && !is_dealt_evenly(*placement.dealt)) {
+      return {plural(placement.dealt->experts, "expert") +
+                  " are dealt out unevenly over `" + ep.name + "`",
+              "choose a degree that divides their number"};
+    }
+    for (size_t i = 0; i < kind->size(); ++i) {
+      const DimKind& dim = (*kind)[i];
+      const std::string which =
+          "dimension " +
+          (dim.axis.empty() ? std::to_string(i) : "`" + dim.axis + "`");
+      // Multi-token prediction has a column parallel product of two streams.
+      const bool joins =
+          dim.axis == "hidden_out" && !kind->back().parts.empty();
+      const bool cut = is_cut_by_tensor(dim) || joins;
+      const bool blocks = expert && counts_experts(dim);
+      // Of a part such as a vision tower, a label has the part in front.
+      const bool known =
+          !contains(dim.label, '.') && (cut || blocks || is_never_cut(dim));
+      if (!known && ranks.tensor.size > 1) {
+        return {which + " is none that Megatron's GPT models have",
+                "without tensor parallelism it is whole; `--to yaml` writes "
+                "every plan"};
+      }
+      const Axis degree = cut ? ranks.tensor : blocks ? ep : Axis();
+      Problem problem = problem_of_dim(placement, i, dim, degree);
+      if (!problem.why.empty()) {
+        problem.why = which + " " + problem.why;
+        return problem;
+      }
+    }
+    return {};
+  }
+
+  Problem problem_of_dim(const Placement& placement, size_t at,
+                         const DimKind& dim, const Axis& degree) {
+    AxisNames axes;
+    if (at < placement.spec.dims.size()) axes = placement.spec.dims[at];
+    std::erase_if(axes, [&](const AxisName& axis) {
+      return input_.plan.mesh.size_of(axis) == 1;
+    });
+    const AxisNames wanted =
+        degree.size == 1 ? AxisNames() : AxisNames{degree.name};
+    if (axes != wanted) {
+      return {(axes.empty() ? "is whole" : "is cut over " + axes_text(axes)) +
+                  ", and Megatron " +
+                  (wanted.empty() ? "leaves it whole"
+                                  : "cuts it over " + degree.name),
+              wanted.empty() ? "leave it whole: over data parallelism Megatron "
+                               "shards optimizer state, not weights"
+              : dim.axis == "vocab"
+                  ? "shard it over `" + degree.name +
+                        "`; `--declare pad-vocab=128` makes it divisible"
+                  : "shard it over `" + degree.name + "`"};
+    }
+    const int64_t size = stored_shape(placement)[at];
+    const int64_t units = dim.count > 0 ? dim.count : size;
+    const auto stored = std::ranges::find(
+        placement.stored_dims, static_cast<int>(at), &StoredDim::dim);
+    const bool declared = stored != placement.stored_dims.end();
+    if (dim.axis == "vocab") {
+      if (vocab == 0) vocab = size;
+      if (vocab != size) {
+        return {"is " + count_text(size) + ", and " + count_text(vocab) +
+                    " elsewhere",
+                "give all of them one size, with `--declare pad-vocab`"};
+      }
+    } else if (declared && size != placement.type.shape[at]) {
+      return {"is stored by " + stored->why, "export without this `--declare`"};
+    }
+    if (size % degree.size != 0 ||
+        (dim.axis != "vocab" && units % degree.size != 0)) {
+      return {"consists of " + count_text(units) + " parts, which " +
+                  degree.name + "=" + std::to_string(degree.size) +
+                  " does not divide",
+              "choose a degree that divides them"};
+    }
+    if (degree.size > 1 && is_packed(dim) && !declared) {
+      return {"is cut as a whole, and Megatron cuts each of its parts",
+              "`--declare interleave-gate-up` and `--declare interleave-qkv` "
+              "say that it is stored so"};
+    }
+    return {};
+  }
+
+  const ExportInput& input_;
+  const Ranks& ranks_;
+};
+
+// Megatron trains experts at both degrees only so.
+bool needs_sequence_parallel(const Ranks& ranks,
+                             const std::optional<Ranks>& experts) {
+  return experts && experts->around.size > 1 && ranks.tensor.size > 1;
+}
+
+std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
+                                  const std::optional<Ranks>& experts) {
+  const int64_t devices = input.plan.mesh.devices();
+  std::vector<std::string> lines =
+      header_lines(input, "Arguments of Megatron-LM", kName);
+  std::string sizes = plural(devices, "rank") + ": data-parallel size " +
+                      count_text(ranks.data(devices));
+  if (experts) {
+    if (!experts->view.empty()) {
+      lines.push_back("view " + experts->view + ": " +
+                      axes_text(input.plan.mesh.axes_of(experts->view)));
+    }
+    sizes +=
+        ", expert data-parallel size " + count_text(experts->data(devices));
+  }
+  lines.push_back(sizes);
+  lines.push_back(
+      "a plan does not say, so left out: batch, precision, recomputation, "
+      "--use-distributed-optimizer" +
+      std::string(needs_sequence_parallel(ranks, experts)
+                      ? ""
+                      : ", --sequence-parallel"));
+  const int64_t layers = input.manifest.facts.layers.value_or(0);
+  if (layers % ranks.stages.size != 0) {
+    lines.push_back(count_text(ranks.stages.size) + " stages do not divide " +
+                    plural(layers, "layer") +
+                    ": add --pipeline-model-parallel-layout");
+  }
+  return lines;
+}
+
+std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const auto ranks = read_ranks(mesh, "", Role::Context, diags);
+  if (!ranks) return std::nullopt;
+  Reading reading(input, *ranks);
+  std::optional<std::string> view;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (reading.is_expert(i) && view.value_or("").empty()) {
+      view = input.plan.of(i).view;
+    }
+  }
+  if (view) {
+    reading.experts = read_ranks(mesh, *view, Role::Expert, diags);
+    if (!reading.experts) return std::nullopt;
+    if (reading.experts->stages != ranks->stages) {
+      return diags
+          .error(Code::Inexpressible, {},
+                 "view `" + *view + "` has other stages than the mesh")
+          .help("start both with the axis of the pipeline");
+    }
+  }
+  if (!reading.agrees(diags)) return std::nullopt;
+  std::string text = comment_text(comments(input, *ranks, reading.experts));
+  const auto add = [&](std::string_view argument, int64_t value) {
+    text += "--" + std::string(argument) + " " + std::to_string(value) + "\n";
+  };
+  add("tensor-model-parallel-size", ranks->tensor.size);
+  add("pipeline-model-parallel-size", ranks->stages.size);
+  add("context-parallel-size", ranks->around.size);
+  if (reading.experts) {
+    add("expert-model-parallel-size", reading.experts->around.size);
+    add("expert-tensor-parallel-size", reading.experts->tensor.size);
+  }
+  if (needs_sequence_parallel(*ranks, reading.experts)) {
+    text += "--sequence-parallel\n";
+  }
+  if (ranks->stages_inside) text += "--use-tp-pp-dp-mapping\n";
+  // The tokenizer's vocabulary is padded to a multiple of this and tp.
+  if (reading.vocab > 0) {
+    add("make-vocab-size-divisible-by", reading.vocab / ranks->tensor.size);
+  }
+  return text;
+}
+
+}  // namespace
+
+const ExportTarget kMegatronTarget = {
+    kName, "degrees of parallelism, as arguments of Megatron-LM", write,
+    ExportViews::Deals};
+
+}  // namespace shardplan
