@@ -242,9 +242,14 @@ class Chooser {
     }
   }
 
-  // Groups of tokens that are sent to experts each by itself.
-  bool are_token_groups(const DimFactors& dim) const {
-    return node_.op->exchange != TokenExchange::None && dim.size() > 1;
+  // Whether a dimension, the last but one, begins with groups of tokens that
+  // are sent to experts each by itself.
+  bool are_token_groups(const std::vector<DimFactors>& dims, size_t dim) const {
+    if (node_.op->exchange == TokenExchange::None || dim + 2 != dims.size()) {
+      return false;
+    }
+    const auto major = static_cast<size_t>(dims[dim].front());
+    return node_.rule.factors[major].kind == FactorKind::Pass;
   }
 
   // A batch factor keeps the axes that it has, where operands agree on them.
@@ -257,7 +262,8 @@ class Chooser {
       for (size_t dim = 0; dim < operands_[i].batch.size(); ++dim) {
         const DimFactors& factors = node_.rule.operands[i][dim];
         if (factors.empty() ||
-            !(operands_[i].batch[dim] || are_token_groups(factors))) {
+            !(operands_[i].batch[dim] ||
+              are_token_groups(node_.rule.operands[i], dim))) {
           continue;
         }
         const auto f = static_cast<size_t>(factors[0]);

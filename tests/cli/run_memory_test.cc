@@ -140,7 +140,7 @@ TEST_CASE("memory: any allocation may fail, and nothing else does") {
       check_honest(got, want);
       if (!failed) CHECK(got.exit == want.exit);
     }
-    CHECK(refused > 20);
+    CHECK(refused > 10);
   }
 }
 

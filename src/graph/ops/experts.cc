@@ -416,8 +416,8 @@ RoutingRule routing_rule(const Shape& of_experts, const Shape& of_choices,
       groups > 1 ? add_factor(rule, groups, FactorKind::Pass) : DimFactors();
   const auto in_groups = [&](int64_t size) {
     DimFactors factors = group;
-    factors.push_back(
-        add_factor(rule, size / groups, FactorKind::Whole).front());
+    const DimFactors rest = add_factor(rule, size / groups, FactorKind::Whole);
+    factors.insert(factors.end(), rest.begin(), rest.end());
     return factors;
   };
   result.of_tokens.push_back(in_groups(of_choices[batches]));
@@ -457,7 +457,11 @@ ShardingRule combine_rule(std::span<const Shape> operands,
 int64_t groups_here(const std::vector<DimFactors>& dims,
                     const RunContext& context) {
   const DimFactors& places = dims[dims.size() - 2];
-  return places.size() < 2 ? 1 : range_of({places.front()}, context).size;
+  if (places.empty()) return 1;
+  const auto major = static_cast<size_t>(places.front());
+  return context.rule->factors[major].kind == FactorKind::Pass
+             ? range_of({places.front()}, context).size
+             : 1;
 }
 
 // Rows of [experts, batch.., capacity, m], of the experts of one device.

@@ -136,6 +136,10 @@ TEST_CASE("devices that have a part of a sequence send it by themselves") {
   const RanViews ran =
       run_views({"--mesh", "dp=2,sp=2", "--view", "experts:ep=4"});
   CHECK(bytes_sent(ran.report, "all-to-all") == 2 * 2 * 16 * 8 * 32 * 4 / 2);
+  // One token on each device, as where one is decoded.
+  const RanViews one = run_views(
+      {"--mesh", "dp=2,sp=2", "--view", "experts:ep=4", "--tokens", "2x2"});
+  CHECK(bytes_sent(one.report, "all-to-all") == 2 * 2 * 16 * 1 * 32 * 4 / 2);
   // With room for fewer, which tokens are dropped follows from all of them.
   const RanViews few = run_views(
       {"--mesh", "dp=2,sp=2", "--view", "experts:ep=4", "--capacity", "2"});
