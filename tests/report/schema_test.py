@@ -392,9 +392,10 @@ def with_change(report, path, change):
 
 
 def is_free(path):
-    """Objects whose keys are axes."""
-    return bool(path) and path[-1] in ("mesh", "mesh_before", "mesh_after",
-                                       "slices")
+    """Objects whose keys are axes, or names of views."""
+    return bool(path) and (path[-1] in ("mesh", "mesh_before", "mesh_after",
+                                        "slices", "views")
+                           or path[-2:-1] == ("views",))
 
 
 def mutation_mistakes(strict, published, report):
