@@ -451,16 +451,18 @@ def forms():
     ]
 
 
-# Of two workloads, and how much more than the second the first may take.
+# Of two workloads, and how much more than the second the first may take. Both
+# start the program: where that gets cheaper, ratios rise.
 RATIOS = [
-    *((f"one model: {what}", "one model: a manifest", 1.5)
-      for what in ("a header", "a shuffled header", "160 shards", "GGUF")),
+    *((f"one model: {what}", "one model: a manifest", most)
+      for what, most in (("a header", 1.5), ("a shuffled header", 1.5),
+                         ("160 shards", 1.55), ("GGUF", 1.5))),
     ("one model: a config", "one model: a manifest of the config", 1.5),
     *((f"one model: {what}", "one model: seven rules", most)
       for what, most in (("a catch-all", 1.5),
                          ("a catch-all behind an unused rule", 1.55))),
     *((f"one model: a catch-all, {command}",
-       f"one model: seven rules, {command}", 1.5)
+       f"one model: seven rules, {command}", 1.55)
       for command in ("analyze", "export", "diff"))]
 
 
