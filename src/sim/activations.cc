@@ -366,7 +366,7 @@ class Placer {
             const std::string& from, const AxisNames& declared) {
     const Value& value = graph_.values[v];
     ResolvedNames names_meant = vocabulary_.of(written, value.shape.size());
-    if (from == kLabels) gather_tokens(value, names_meant.spec);
+    if (from == kLabels && !where) gather_tokens(value, names_meant.spec);
     CorrectedSpec corrected = correct(names_meant.spec, value.shape, plan_.mesh,
                                       declared, OnIndivisible::Drop);
     std::vector<Correction> all = names_meant.corrections;
@@ -389,9 +389,10 @@ class Placer {
 
   // Tokens are cut over an axis only where features are not: Megatron's
   // sequence parallelism gathers them for products that are cut over the same
-  // axis.
-  void gather_tokens(const Value& value, PartitionSpec& spec) const {
-    for (size_t dim = 0; dim < value.axes.size(); ++dim) {
+  // axis. In a user's graph such labels contradict one another.
+  static void gather_tokens(const Value& value, PartitionSpec& spec) {
+    const size_t rank = std::min(value.axes.size(), spec.dims.size());
+    for (size_t dim = 0; dim < rank; ++dim) {
       const std::string_view label = value.axes[dim];
       if (label != "LENGTH" && label != "QUERY_LENGTH") continue;
       std::erase_if(spec.dims[dim], [&](const AxisName& axis) {
