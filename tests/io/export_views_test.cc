@@ -197,7 +197,9 @@ TEST_CASE(
     "logical rules of views, read back on sub-axes, place the same rows") {
   const std::pair<const char*, const RuleDialect*> rows[] = {
       {"flax", &kPythonRules}, {"maxtext", &kMaxText}};
-  for (const auto& [target, dialect] : rows) {
+  for (const auto& row : rows) {
+    const char* const target = row.first;
+    const RuleDialect* const dialect = row.second;
     int on_views = 0;
     CHECK(holds(target, [&] {
       testing::ViewedAxes axes = testing::draw_viewed_axes(false);
