@@ -291,9 +291,9 @@ TEST_CASE("degrees of frameworks place experts as the view does") {
         held[dealt ? placed.at("dealt").at("rank").get<int64_t>() : -1] +=
             placed.at("bytes_per_device").get<int64_t>();
       }
-      for (const auto& [rank, bytes] : held) {
-        CAPTURE(rank);
-        CHECK(bytes == kBytes / row.ranks);
+      for (const auto& each : held) {
+        CAPTURE(each.first);
+        CHECK(each.second == kBytes / row.ranks);
       }
     }
   }
@@ -416,10 +416,11 @@ TEST_CASE("an engine's way with experts is a view of it") {
       CHECK(by_flags.at("summary").at("views").dump() == row.views);
       int same = 0;
       for (const char* part : {"summary", "tables"}) {
-        for (const auto& [key, value] : by_flags.at(part).items()) {
+        for (const auto& each : by_flags.at(part).items()) {
+          const std::string& key = each.key();
           if (!key.starts_with("engine") && key != "views") continue;
           CAPTURE(key);
-          CHECK(with_view.at(part).at(key) == value);
+          CHECK(with_view.at(part).at(key) == each.value());
           ++same;
         }
       }
