@@ -20,7 +20,10 @@ add_library(shardplan_hardening INTERFACE)
 if(SHARDPLAN_RELEASE)
   target_compile_options(shardplan_options INTERFACE -fPIE)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-    target_compile_options(shardplan_options INTERFACE -march=x86-64-v2)
+    # g++ 12 moves integers through registers of MMX where others are taken, and
+    # does not clear the state that `long double` shares with them.
+    target_compile_options(shardplan_options INTERFACE
+      -march=x86-64-v2 -mno-mmx)
     target_compile_options(shardplan_hardening INTERFACE -fcf-protection)
   endif()
   target_compile_options(shardplan_hardening INTERFACE
