@@ -164,7 +164,7 @@ std::string engine_view_text(const Mesh& layout, const std::string& view) {
   return in_backticks(view + ":" + axes_text(layout.axes_of(view)));
 }
 
-// Of the views of a mesh, the first that is not the engine's own.
+// The first view of the mesh that the engine does not have itself.
 const MeshView* foreign_view(const Mesh& mesh, const Mesh& layout,
                              const AxisName& stages) {
   const auto is_foreign = [&](const MeshView& view) {

@@ -85,7 +85,7 @@ extern const ExportTarget kMaxTextTarget;
 extern const ExportTarget kHfTpPlanTarget;
 extern const ExportTarget kDtensorTarget;
 extern const ExportTarget kShardyTarget;
-// Of Megatron-LM.
+// Arguments of Megatron-LM.
 extern const ExportTarget kMegatronTarget;
 
 // What a target of `export` cannot say (SP014), and the comment that stands

@@ -358,7 +358,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
       if (experts % ep == 0) degrees.insert(ep);
     }
     for (const int64_t ep : degrees) {
-      // Of experts alone.
+      // Only the degree of experts is judged.
       verdicts.push_back(judge(DegreeOf::Experts, ep, Mesh({{"ep", ep}}),
                                mesh.expert_parallel && ep == asked));
     }

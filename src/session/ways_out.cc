@@ -479,7 +479,7 @@ class ServingTrial {
     keep(one(input, views.empty() ? "--expert-parallel" : views.substr(1)));
   }
 
-  // Where views were asked for, those that the mesh has then.
+  // Flags for the views of the suggested mesh, if the user gave views.
   std::string view_flags(const EngineMesh& mesh) const {
     std::string text;
     if (input_.devices->views().empty()) return text;

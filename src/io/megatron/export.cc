@@ -129,7 +129,8 @@ constexpr std::array<std::string_view, 6> kCut = {
 constexpr std::array<std::string_view, 11> kWhole = {
     "",        "hidden",   "norm",          "router",    "vector",     "q_rank",
     "kv_rank", "head_dim", "packed_inputs", "positions", "token_types"};
-// Of tensors side by side each rank has its part of every one.
+// Packed tensors that Megatron splits one by one: each rank holds a part of
+// each.
 constexpr std::array<std::string_view, 5> kParts = {"q", "k", "v", "gate",
                                                     "up"};
 
@@ -239,7 +240,7 @@ class Reading {
           dim.axis == "hidden_out" && !kind->back().parts.empty();
       const bool cut = is_cut_by_tensor(dim) || joins;
       const bool blocks = expert && counts_experts(dim);
-      // Of a part such as a vision tower, a label has the part in front.
+      // Labels of a vision tower, for example, start with its name and a dot.
       const bool known =
           !contains(dim.label, '.') && (cut || blocks || is_never_cut(dim));
       if (!known && ranks.tensor.size > 1) {

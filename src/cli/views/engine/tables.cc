@@ -242,7 +242,7 @@ std::string waiting_line(const Serving& serving) {
       count_text(most));
 }
 
-// Those in which this model is cut otherwise than attention is.
+// The views in which the engine cuts this model differently from attention.
 std::vector<MeshView> views_of(const Serving& serving) {
   constexpr auto kOfExperts = static_cast<size_t>(WeightPart::Experts);
   const bool has_experts =
