@@ -115,7 +115,8 @@ Evidence collect(const Manifest& manifest, const Folding& folding) {
     const Shape& shape = manifest.type(first).shape;
     if (is_attention(tail.parent)) {
       if (!in_other_tower(name)) note_attention(tail, shape, seen);
-    } else if (contains(name, "expert") || contains(name, "MoeBlock")) {
+    } else if (contains(name, "expert") || contains(name, "MoeBlock") ||
+               contains(name, "moe_block")) {
       const ExpertName expert = expert_name(name);
       note_stacked_experts(name, expert, shape, seen);
       places[number] = number_place(name, expert);

@@ -129,6 +129,18 @@ std::optional<TensorKind> tensor_kind(const TensorName& name) {
   return std::nullopt;
 }
 
+namespace {
+
+// Whether this name below a block of MaxText's is one of its stacked experts,
+// and neither the router nor what it has beside them.
+bool holds_experts(std::string_view block, std::string_view below) {
+  if (block.starts_with("MoeBlock")) return below != "gate";
+  return (block == "moe_block" || block == "routed_experts") &&
+         (below == "wi_0" || below == "wi_1" || below == "wo");
+}
+
+}  // namespace
+
 ExpertName expert_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
   if (module.starts_with("ffn_") && module.ends_with("_exps")) {
@@ -137,8 +149,7 @@ ExpertName expert_name(std::string_view name) {
   while (!name.empty()) {
     const std::string_view after = pop_component(name);
     const std::string_view last = name.substr(last_separator(name) + 1);
-    if (last != "experts" && last != "expert" &&
-        !last.starts_with("MoeBlock")) {
+    if (last != "experts" && last != "expert" && !holds_experts(last, after)) {
       continue;
     }
     if (after.find_first_not_of("0123456789") != std::string_view::npos) {

@@ -62,8 +62,8 @@ enum class TensorKind : uint8_t { Weight, Kernel, Bias };
 std::optional<TensorKind> tensor_kind(const TensorName& name);
 
 // `experts/gate_proj/kernel` and llama.cpp's `ffn_gate_exps.weight` are
-// stacked, `experts.3.w1.weight` is number 3; shared experts and dense layers
-// are neither.
+// stacked, `experts.3.w1.weight` is number 3; shared experts, routers and dense
+// layers are neither.
 struct ExpertName {
   bool stacked = false;
   std::optional<int64_t> number;

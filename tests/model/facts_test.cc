@@ -107,6 +107,11 @@ TEST_CASE("experts are counted by their stack or their numbers") {
         "experts 12");
   CHECK(inferred({{"layers.0.mlp.shared_experts.up_proj.weight",
                    "bf16[8, 8]"}}) == "");
+  // MaxText's, and its router of scanned layers, which begins with a width.
+  CHECK(inferred({{"layers_0/moe_block/wi_0", "bf16[8, 64, 128]"}}) ==
+        "experts 8");
+  CHECK(inferred({{"layers/MoeBlock_0/gate/kernel", "bf16[64, 4, 8]"},
+                  {"layers/MoeBlock_0/wi_0", "bf16[8, 4, 64, 128]"}}) == "");
   // Two stacks of different height: no common number.
   CHECK(inferred({{"layers.0.mlp.experts.up_proj", "bf16[16, 8, 8]"},
                   {"layers.1.mlp.experts.up_proj", "bf16[32, 8, 8]"}}) == "");
