@@ -23,14 +23,14 @@ constexpr auto kThen = FlaxVersion::March2024;
 using Label = std::optional<std::string>;
 
 // A name and its axes, in the notation of a spec's entry.
-struct NamedAxes {
+struct AxesOfName {
   Label name;
   const char* axes;
 };
 
-std::vector<LogicalRule> rules_of(const std::vector<NamedAxes>& entries) {
+std::vector<LogicalRule> rules_of(const std::vector<AxesOfName>& entries) {
   std::vector<LogicalRule> rules;
-  for (const NamedAxes& entry : entries) {
+  for (const AxesOfName& entry : entries) {
     rules.push_back(
         {entry.name, testing::spec(entry.axes).dims.front(), {}, {}});
   }
@@ -38,7 +38,7 @@ std::vector<LogicalRule> rules_of(const std::vector<NamedAxes>& entries) {
 }
 
 std::string mapped(const AxisLabels& labels,
-                   const std::vector<NamedAxes>& entries,
+                   const std::vector<AxesOfName>& entries,
                    FlaxVersion version = kNow) {
   const LogicalMapping mapping =
       map_logical_axes(labels, rules_of(entries), version);
@@ -94,11 +94,11 @@ TEST_CASE("labels given twice are reported in the order of the first of each") {
 
 TEST_CASE("flax of March 2024 differs where labels or axes are special") {
   const AxisLabels labels = {"a", std::nullopt, std::nullopt};
-  const std::vector<NamedAxes> rules = {{"a", "x"}, {std::nullopt, "y"}};
+  const std::vector<AxesOfName> rules = {{"a", "x"}, {std::nullopt, "y"}};
   CHECK(mapped(labels, rules, kNow) == "P(x, None, None)");
   CHECK(mapped(labels, rules, kThen) == "P(x, y, None)");
   // UNCONSTRAINED as the axes of two rules.
-  const std::vector<NamedAxes> open = {{"a", "?"}, {"b", "?"}};
+  const std::vector<AxesOfName> open = {{"a", "?"}, {"b", "?"}};
   CHECK(mapped({"a", "b"}, open, kNow) == "P(?, ?)");
   CHECK(mapped({"a", "b"}, open, kThen) == "P(?, None)");
   // As a label.
