@@ -68,6 +68,63 @@ struct LinkTier {
   std::optional<Sourced<int64_t>> wrap_multiple;  // absent: no axis closes
 };
 
+// A quantity that was measured on a grid of points. Between points it is
+// interpolated in the logarithms of the coordinates and of the quantity
+// (cost/kernels.h). Invariant: `values` has one value per point, row-major.
+struct MeasuredGrid {
+  std::vector<std::vector<double>> axes;  // ascending, positive
+  std::vector<double> values;             // positive; 0: nobody measured it
+  size_t source = 0;                      // into HardwareProfile::sources
+  std::string note;                       // what was run; may be empty
+};
+
+// Products of matrices: FLOP/s by rows of the left one, columns of the right
+// one, and what is summed over.
+struct MeasuredProducts {
+  Precision precision = Precision::BF16;
+  MeasuredGrid rate;
+};
+
+// One kernel of attention over equally long queries and keys, causal: FLOP/s of
+// the products that are not hidden, by length and size of a head. Backward
+// makes five products where forward makes two.
+struct MeasuredAttention {
+  std::string kernel;  // "flash", "cudnn"
+  bool backward = false;
+  MeasuredGrid rate;
+};
+
+// A collective within one domain of the fastest link: seconds by ranks and by
+// bytes of the payload (comm/collective.h, least_copies).
+inline constexpr std::array<std::string_view, 4> kMeasuredCollectives = {
+    "all-gather", "reduce-scatter", "all-reduce", "all-to-all"};
+struct MeasuredCollective {
+  std::string kind;  // one of them, as comm/collective.h names it
+  MeasuredGrid seconds;
+};
+
+// What was measured on a card, for the time of a step (cost/). Invariant: no
+// rate of arithmetic is above flops_per_second of its precision (attention:
+// bf16), and the largest point of `memory` not above hbm_bytes_per_second.
+struct MeasuredTables {
+  std::vector<MeasuredProducts> products;
+  std::vector<MeasuredAttention> attention;
+  // Bytes per second by bytes that a kernel reads and writes, together.
+  std::optional<MeasuredGrid> memory;
+  std::vector<MeasuredCollective> collectives;
+  // Of all that a step's products reach together for minutes, against the best
+  // run of each shape alone: 0.9.
+  std::optional<Sourced<double>> sustained;
+  // From one kernel's start to the next one's, at least, where work is queued.
+  std::optional<Sourced<double>> kernel_seconds;
+  // The same where a program in Python starts each of them.
+  std::optional<Sourced<double>> eager_launch_seconds;
+  // Between host memory and the device, in one direction.
+  std::optional<Sourced<double>> host_bytes_per_second;
+  // Out of one device over the network, as collectives of many nodes reach it.
+  std::optional<Sourced<double>> network_bytes_per_second;
+};
+
 struct HardwareProfile {
   std::string name;   // "h100-sxm", as --hardware takes it
   std::string title;  // "NVIDIA H100 SXM5 80GB"
@@ -80,8 +137,12 @@ struct HardwareProfile {
   // What a program can allocate, as seen on real devices; <= hbm_bytes.
   std::optional<Sourced<int64_t>> hbm_usable_bytes;
   std::optional<Sourced<double>> hbm_bytes_per_second;
+  // What the largest on-chip memory that all cores share holds: traffic of
+  // data that fits may never reach the HBM.
+  std::optional<Sourced<int64_t>> cache_bytes;
   std::vector<std::pair<Precision, Sourced<double>>> flops_per_second;
   std::vector<LinkTier> links;  // fastest first, then ever farther
+  MeasuredTables measured;      // empty where nothing was, or nobody asked
 };
 
 }  // namespace shardplan

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "base/checked.h"
@@ -56,25 +57,29 @@ bool is_hardware_path(std::string_view name_or_path) {
 }
 
 std::optional<HardwareProfile> read_hardware(SourcePtr source,
-                                             Diagnostics& diags) {
+                                             Diagnostics& diags,
+                                             Tables tables) {
   const auto document = parse_document(std::move(source), diags);
   if (!document) return std::nullopt;
-  return read_hardware_node(document->root(), diags);
+  return read_hardware_node(document->root(), diags, tables);
 }
 
 std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
-                                             Host& host, Diagnostics& diags) {
+                                             Host& host, Diagnostics& diags,
+                                             Tables tables) {
   if (is_hardware_path(name_or_path)) {
     SourcePtr file = read_source(name_or_path, kWholeFile, host, diags);
     if (file == nullptr) return std::nullopt;
     diags.keep(file);
     if (refuse_other_hardware(*file, diags)) return std::nullopt;
-    return read_hardware(std::move(file), diags);
+    return read_hardware(std::move(file), diags, tables);
   }
   // People write L40S and H100-SXM; names of profiles are in lower case.
   SourcePtr shipped =
       find_shipped(kHardwareFolder, lower_case(name_or_path), diags);
-  if (shipped != nullptr) return read_hardware(std::move(shipped), diags);
+  if (shipped != nullptr) {
+    return read_hardware(std::move(shipped), diags, tables);
+  }
   report_unknown(name_or_path, host, diags);
   return std::nullopt;
 }
@@ -86,6 +91,9 @@ constexpr std::string_view kNumberForm =
     "what ID is";
 constexpr int64_t kMaxCount = int64_t{1} << 40U;
 constexpr size_t kMaxNameLength = 64;
+// Of a table, and of one kind of tables: more are of no use.
+constexpr size_t kMaxPoints = size_t{1} << 14U;
+constexpr size_t kMaxTables = 64;
 
 bool is_name(std::string_view text) {
   constexpr std::string_view kLegal =
@@ -160,20 +168,22 @@ std::optional<std::vector<int64_t>> to_extents(const Node& node,
 
 class Reader {
  public:
-  explicit Reader(Diagnostics& diags) : diags_(diags) {}
+  Reader(Diagnostics& diags, Tables tables) : diags_(diags), tables_(tables) {}
 
   std::optional<HardwareProfile> read(const Node& root) {
-    static const std::array<std::string, 11> kKeys = {"name",
-                                                      "title",
-                                                      "vendor",
-                                                      "sources",
-                                                      "devices_per_chip",
-                                                      "devices_per_host",
-                                                      "hbm_bytes",
-                                                      "hbm_usable_bytes",
-                                                      "hbm_bytes_per_second",
-                                                      "flops_per_second",
-                                                      "links"};
+    static const std::vector<std::string> kKeys = {"name",
+                                                   "title",
+                                                   "vendor",
+                                                   "sources",
+                                                   "devices_per_chip",
+                                                   "devices_per_host",
+                                                   "hbm_bytes",
+                                                   "hbm_usable_bytes",
+                                                   "hbm_bytes_per_second",
+                                                   "cache_bytes",
+                                                   "flops_per_second",
+                                                   "links",
+                                                   "measured"};
     if (!check_map(root, "a hardware profile", kKeys)) return std::nullopt;
     // An unknown key may be a misspelt one that is then missing, too.
     profile_.name = read_name(root);
@@ -184,6 +194,7 @@ class Reader {
     read_numbers(root);
     read_flops(root);
     read_links(root);
+    if (tables_ == Tables::Read) read_measured(root);
     if (!good_) return std::nullopt;
     return std::move(profile_);
   }
@@ -194,9 +205,15 @@ class Reader {
     return diags_.error(Code::MalformedDocument, where, std::move(message));
   }
 
+  bool check_kind(const Node& node, NodeKind kind, std::string_view what) {
+    const bool fine = require(node, kind, what, diags_).has_value();
+    good_ = good_ && fine;
+    return fine;
+  }
+
   bool check_map(const Node& node, std::string_view what,
                  std::span<const std::string> keys) {
-    const bool fine = require(node, NodeKind::Map, what, diags_) &&
+    const bool fine = check_kind(node, NodeKind::Map, what) &&
                       reject_unknown_keys(node, keys, diags_);
     good_ = good_ && fine;
     return fine;
@@ -209,9 +226,7 @@ class Reader {
   }
 
   std::string text_of(const Node& node, std::string_view key) {
-    if (!require(node, NodeKind::String, key, diags_)) {
-      good_ = false;
-    } else if (node.text().empty()) {
+    if (check_kind(node, NodeKind::String, key) && node.text().empty()) {
       fail(node.span(), "`" + std::string(key) + "` is empty");
     }
     return std::string(node.text());
@@ -255,10 +270,7 @@ class Reader {
   void read_sources(const Node& root) {
     const auto sources = need(root, "sources");
     if (!sources) return;
-    if (!require(*sources, NodeKind::Map, "sources", diags_)) {
-      good_ = false;
-      return;
-    }
+    if (!check_kind(*sources, NodeKind::Map, "sources")) return;
     static const std::array<std::string, 3> kKeys = {"title", "url", "read"};
     for (size_t i = 0; i < sources->size(); ++i) {
       const Node node = sources->item(i);
@@ -314,9 +326,7 @@ class Reader {
         value ? convert(*value, key, diags_) : std::optional<T>();
     const auto source = find_source(*node, key);
     if (const auto estimated = node->find("estimated")) {
-      if (!require(*estimated, NodeKind::Bool, "estimated", diags_)) {
-        good_ = false;
-      }
+      check_kind(*estimated, NodeKind::Bool, "estimated");
       number.estimated = estimated->boolean().value_or(false);
     }
     number.note = read_optional_text(*node, "note");
@@ -343,6 +353,7 @@ class Reader {
         read_number(root, "hbm_usable_bytes", &to_bytes);
     profile_.hbm_bytes_per_second =
         read_number(root, "hbm_bytes_per_second", &to_rate);
+    profile_.cache_bytes = read_number(root, "cache_bytes", &to_bytes);
     check_usable(root);
   }
 
@@ -377,10 +388,7 @@ class Reader {
   void read_links(const Node& root) {
     const auto links = root.find("links");
     if (!links) return;
-    if (!require(*links, NodeKind::List, "links", diags_)) {
-      good_ = false;
-      return;
-    }
+    if (!check_kind(*links, NodeKind::List, "links")) return;
     for (size_t i = 0; i < links->size(); ++i) read_link(links->item(i));
   }
 
@@ -424,7 +432,256 @@ class Reader {
     }
   }
 
+  // --- What was measured
+
+  // A list of numbers, or a text of them with blanks between.
+  std::vector<double> read_series(const Node& map, std::string_view key) {
+    std::vector<double> numbers;
+    const auto node = need(map, key);
+    if (!node) return numbers;
+    const auto add = [&](std::optional<double> number, const Node& at,
+                         std::string_view text) {
+      if (number && std::isfinite(*number) && *number >= 0) {
+        numbers.push_back(*number);
+      } else {
+        fail(at.span(), "`" + std::string(key) + "` has " + in_backticks(text) +
+                            ", which is no number of at least 0");
+      }
+      return good_;
+    };
+    const auto full = [&] {
+      if (numbers.size() == kMaxPoints) {
+        fail(node->span(), "`" + std::string(key) + "` has more than " +
+                               count_text(kMaxPoints) + " numbers");
+      }
+      return !good_;
+    };
+    if (node->is_list()) {
+      for (size_t i = 0; i < node->size() && !full(); ++i) {
+        const Node item = node->item(i);
+        const bool scalar = !item.is_list() && !item.is_map();
+        if (!add(item.number(), item,
+                 scalar ? item.text() : kind_name(item.kind()))) {
+          break;
+        }
+      }
+    } else if (node->is_map() || node->is_null()) {
+      fail(node->span(), "`" + std::string(key) +
+                             "` must be a list of numbers, or a text of them");
+    } else {
+      constexpr std::string_view kBlanks = " \t\r\n";
+      std::string_view rest = node->text();
+      while (true) {
+        rest.remove_prefix(
+            std::min(rest.find_first_not_of(kBlanks), rest.size()));
+        if (rest.empty() || full()) break;
+        const std::string_view word =
+            rest.substr(0, rest.find_first_of(kBlanks));
+        rest.remove_prefix(word.size());
+        if (!add(parse_real(word), *node, word)) break;
+      }
+    }
+    return numbers;
+  }
+
+  // `unit`: what one of the values is in the units of the profile.
+  MeasuredGrid read_grid(const Node& node,
+                         std::span<const std::string_view> axes,
+                         std::string_view values, double unit) {
+    MeasuredGrid grid;
+    size_t points = 1;
+    for (const std::string_view key : axes) {
+      grid.axes.push_back(read_series(node, key));
+      if (!good_) return grid;
+      const std::vector<double>& axis = grid.axes.back();
+      const bool ascends =
+          std::ranges::adjacent_find(axis, std::greater_equal()) == axis.end();
+      if (axis.empty() || axis.front() <= 0 || !ascends) {
+        fail(node.find(key)->span(),
+             "`" + std::string(key) + "` must ascend from above 0");
+        return grid;
+      }
+      // Three axes of at most 2^14 each.
+      points *= axis.size();
+    }
+    grid.values = read_series(node, values);
+    if (good_ && grid.values.size() != points) {
+      auto problem = fail(node.find(values)->span(),
+                          "`" + std::string(values) + "` has " +
+                              std::to_string(grid.values.size()) + " of " +
+                              std::to_string(points) + " values");
+      problem.help(
+          "one for each combination of the axes, the last varies "
+          "fastest; 0 where nothing was measured");
+    }
+    for (double& value : grid.values) value *= unit;
+    grid.source = find_source(node, values).value_or(0);
+    grid.note = read_optional_text(node, "note");
+    return grid;
+  }
+
+  // Above the peak a table has the wrong unit, or the peak is none.
+  void check_peak(const Node& where, double rate, std::string_view key,
+                  std::optional<double> peak) {
+    if (good_ && (!peak || rate > *peak)) {
+      fail(where.span(), "more than `" + std::string(key) +
+                             (peak ? "` states" : "`, which is missing"))
+          .help("`" + std::string(key) +
+                "` is what no run exceeds; or the table has another unit");
+    }
+  }
+
+  void check_flops(const Node& where, const MeasuredGrid& grid,
+                   Precision precision) {
+    std::optional<double> peak;
+    for (const auto& rate : profile_.flops_per_second) {
+      if (rate.first == precision) peak = rate.second.value;
+    }
+    if (!good_) return;
+    check_peak(where, *std::ranges::max_element(grid.values),
+               "flops_per_second." +
+                   std::string(kPrecisionNames[static_cast<size_t>(precision)]),
+               peak);
+  }
+
+  // The tables of one kind, each read by `read`.
+  template <typename Read>
+  void read_tables(const Node& measured, std::string_view key,
+                   std::span<const std::string> keys, const Read& read) {
+    const auto list = measured.find(key);
+    if (!list) return;
+    if (!check_kind(*list, NodeKind::List, key)) return;
+    if (list->size() > kMaxTables) {
+      fail(list->span(), "`" + std::string(key) + "` has more than " +
+                             count_text(kMaxTables) + " tables");
+      return;
+    }
+    for (size_t i = 0; i < list->size(); ++i) {
+      const Node node = list->item(i);
+      if (check_map(node, "a table", keys)) read(node);
+    }
+  }
+
+  void read_products(const Node& measured) {
+    static const std::array<std::string, 7> kKeys = {
+        "precision", "m", "n", "k", "teraflops", "source", "note"};
+    static constexpr std::array<std::string_view, 3> kAxes = {"m", "n", "k"};
+    auto& tables = profile_.measured.products;
+    read_tables(measured, "products", kKeys, [&](const Node& node) {
+      const auto name = need(node, "precision");
+      if (!name) return;
+      const auto choice = read_choice(*name, "precision", kPrecisionNames);
+      if (!choice) return;
+      MeasuredProducts table;
+      table.precision = static_cast<Precision>(*choice);
+      table.rate = read_grid(node, kAxes, "teraflops", 1e12);
+      check_flops(node, table.rate, table.precision);
+      check_once(node, tables, [&](const MeasuredProducts& other) {
+        return other.precision == table.precision;
+      });
+      tables.push_back(std::move(table));
+    });
+  }
+
+  void read_attention(const Node& measured) {
+    static const std::array<std::string, 7> kKeys = {
+        "kernel",    "backward", "length", "head_dim",
+        "teraflops", "source",   "note"};
+    static constexpr std::array<std::string_view, 2> kAxes = {"length",
+                                                              "head_dim"};
+    auto& tables = profile_.measured.attention;
+    read_tables(measured, "attention", kKeys, [&](const Node& node) {
+      MeasuredAttention table;
+      table.kernel = read_text(node, "kernel");
+      const auto backward = need(node, "backward");
+      if (!backward || !check_kind(*backward, NodeKind::Bool, "backward")) {
+        return;
+      }
+      table.backward = backward->boolean().value_or(false);
+      table.rate = read_grid(node, kAxes, "teraflops", 1e12);
+      check_flops(node, table.rate, Precision::BF16);
+      check_once(node, tables, [&](const MeasuredAttention& other) {
+        return other.kernel == table.kernel && other.backward == table.backward;
+      });
+      tables.push_back(std::move(table));
+    });
+  }
+
+  void read_collectives(const Node& measured) {
+    static const std::array<std::string, 6> kKeys = {
+        "kind", "ranks", "bytes", "microseconds", "source", "note"};
+    static constexpr std::array<std::string_view, 2> kAxes = {"ranks", "bytes"};
+    auto& tables = profile_.measured.collectives;
+    read_tables(measured, "collectives", kKeys, [&](const Node& node) {
+      const auto name = need(node, "kind");
+      if (!name) return;
+      const auto choice = read_choice(*name, "kind", kMeasuredCollectives);
+      if (!choice) return;
+      MeasuredCollective table;
+      table.kind = kMeasuredCollectives[*choice];
+      table.seconds = read_grid(node, kAxes, "microseconds", 1e-6);
+      check_once(node, tables, [&](const MeasuredCollective& other) {
+        return other.kind == table.kind;
+      });
+      tables.push_back(std::move(table));
+    });
+  }
+
+  template <typename Table, typename Same>
+  void check_once(const Node& node, const std::vector<Table>& tables,
+                  const Same& same) {
+    if (std::ranges::any_of(tables, same)) {
+      fail(node.span(), "there is a table of this before");
+    }
+  }
+
+  void read_measured(const Node& root) {
+    const auto node = root.find("measured");
+    if (!node) return;
+    static const std::vector<std::string> kKeys = {"products",
+                                                   "attention",
+                                                   "memory",
+                                                   "collectives",
+                                                   "sustained",
+                                                   "kernel_seconds",
+                                                   "eager_launch_seconds",
+                                                   "host_bytes_per_second",
+                                                   "network_bytes_per_second"};
+    if (!check_map(*node, "measured", kKeys)) return;
+    read_products(*node);
+    read_attention(*node);
+    read_collectives(*node);
+    MeasuredTables& measured = profile_.measured;
+    if (const auto memory = node->find("memory")) {
+      static const std::array<std::string, 4> kMemoryKeys = {
+          "bytes", "gigabytes_per_second", "source", "note"};
+      static constexpr std::array<std::string_view, 1> kAxes = {"bytes"};
+      if (check_map(*memory, "memory", kMemoryKeys)) {
+        measured.memory =
+            read_grid(*memory, kAxes, "gigabytes_per_second", 1e9);
+        const auto& peak = profile_.hbm_bytes_per_second;
+        if (good_) {
+          check_peak(*memory, measured.memory->values.back(),
+                     "hbm_bytes_per_second",
+                     peak ? std::optional(peak->value) : std::nullopt);
+        }
+      }
+    }
+    using Number = std::optional<Sourced<double>> MeasuredTables::*;
+    static constexpr std::pair<std::string_view, Number> kNumbers[] = {
+        {"sustained", &MeasuredTables::sustained},
+        {"kernel_seconds", &MeasuredTables::kernel_seconds},
+        {"eager_launch_seconds", &MeasuredTables::eager_launch_seconds},
+        {"host_bytes_per_second", &MeasuredTables::host_bytes_per_second},
+        {"network_bytes_per_second",
+         &MeasuredTables::network_bytes_per_second}};
+    for (const auto& number : kNumbers) {
+      measured.*number.second = read_number(*node, number.first, &to_rate);
+    }
+  }
+
   Diagnostics& diags_;
+  Tables tables_;
   HardwareProfile profile_;
   bool good_ = true;
 };
@@ -432,8 +689,9 @@ class Reader {
 }  // namespace
 
 std::optional<HardwareProfile> read_hardware_node(const Node& root,
-                                                  Diagnostics& diags) {
-  return Reader(diags).read(root);
+                                                  Diagnostics& diags,
+                                                  Tables tables) {
+  return Reader(diags, tables).read(root);
 }
 
 }  // namespace shardplan

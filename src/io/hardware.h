@@ -3,6 +3,7 @@
 // same form (docs/formats/hardware.md).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ namespace shardplan {
 // The folder of shipped profiles (base/shipped.h).
 inline constexpr std::string_view kHardwareFolder = "hardware";
 
+// The section `measured` is thousands of numbers, of use where a time is asked
+// for. Skipped, nothing is said of its mistakes either.
+enum class Tables : uint8_t { Skip, Read };
+
 // A path has a `/` or a `.`; anything else is the name of a shipped profile.
 bool is_hardware_path(std::string_view name_or_path);
 
@@ -26,19 +31,22 @@ bool is_hardware_path(std::string_view name_or_path);
 // file is none: every number must have a source, and every source a title and
 // the day on which it was read (SP002, SP004).
 std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
-                                             Host& host, Diagnostics& diags);
+                                             Host& host, Diagnostics& diags,
+                                             Tables tables = Tables::Skip);
 
-// All shipped profiles, by name.
+// All shipped profiles, by name, without what was measured.
 std::vector<HardwareProfile> shipped_hardware();
 
 // The profile that a text describes.
 std::optional<HardwareProfile> read_hardware(SourcePtr source,
-                                             Diagnostics& diags);
+                                             Diagnostics& diags,
+                                             Tables tables = Tables::Skip);
 
 // The keys of a hardware profile, from a tree of nodes (io/hardware.h).
 
 // Reports everything that is wrong, not only the first.
 std::optional<HardwareProfile> read_hardware_node(const Node& root,
-                                                  Diagnostics& diags);
+                                                  Diagnostics& diags,
+                                                  Tables tables = Tables::Skip);
 
 }  // namespace shardplan

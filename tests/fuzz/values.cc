@@ -247,6 +247,25 @@ void check_rate(const HardwareProfile& profile, const Sourced<double>& rate) {
                            "rates are positive and finite");
 }
 
+// One value per point, none of which is a nonsense.
+void check_grid(const HardwareProfile& profile,
+                const shardplan::MeasuredGrid& grid) {
+  using shardplan::fuzz::require;
+  require(grid.source < profile.sources.size(), "every table has its source");
+  size_t points = 1;
+  for (const std::vector<double>& axis : grid.axes) {
+    require(!axis.empty() && axis.front() > 0, "axes begin above 0");
+    for (size_t i = 1; i < axis.size(); ++i) {
+      require(axis[i - 1] < axis[i], "axes ascend");
+    }
+    points *= axis.size();
+  }
+  require(grid.values.size() == points, "every point has a value");
+  for (const double value : grid.values) {
+    require(std::isfinite(value) && value >= 0, "values are finite");
+  }
+}
+
 void check_profile(const HardwareProfile& profile) {
   using shardplan::fuzz::require;
   check(profile, profile.devices_per_chip);
@@ -269,6 +288,13 @@ void check_profile(const HardwareProfile& profile) {
     require(link.topology == shardplan::Topology::Torus || !link.extents,
             "only a torus has extents");
   }
+  const shardplan::MeasuredTables& measured = profile.measured;
+  for (const auto& table : measured.products) check_grid(profile, table.rate);
+  for (const auto& table : measured.attention) check_grid(profile, table.rate);
+  for (const auto& table : measured.collectives) {
+    check_grid(profile, table.seconds);
+  }
+  if (measured.memory) check_grid(profile, *measured.memory);
 }
 
 }  // namespace
@@ -279,7 +305,7 @@ FUZZ_TARGET(hardware) {
   auto source = std::make_shared<SourceFile>(
       "hw.yaml", std::string(fuzz::text_of(data, size)));
   diags.keep(source);
-  const auto profile = read_hardware(source, diags);
+  const auto profile = read_hardware(source, diags, Tables::Read);
   fuzz::require(profile.has_value() == !diags.has_errors(),
                 "a refusal has a reason, and only a refusal");
   if (profile) check_profile(*profile);

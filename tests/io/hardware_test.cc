@@ -21,7 +21,7 @@ using testing::MemoryHost;
 HardwareProfile shipped(const std::string& name) {
   MemoryHost host;
   Diagnostics diags;
-  const auto profile = load_hardware(name, host, diags);
+  const auto profile = load_hardware(name, host, diags, Tables::Read);
   CHECK(testing::messages(diags).empty());
   REQUIRE(profile);
   return *profile;
@@ -38,6 +38,7 @@ std::set<size_t> sources_in_use(const HardwareProfile& profile) {
   add(profile.hbm_bytes);
   add(profile.hbm_usable_bytes);
   add(profile.hbm_bytes_per_second);
+  add(profile.cache_bytes);
   for (const auto& rate : profile.flops_per_second) {
     used.insert(rate.second.source);
   }
@@ -48,6 +49,18 @@ std::set<size_t> sources_in_use(const HardwareProfile& profile) {
     add(link.extents);
     add(link.wrap_multiple);
   }
+  const MeasuredTables& measured = profile.measured;
+  for (const auto& table : measured.products) used.insert(table.rate.source);
+  for (const auto& table : measured.attention) used.insert(table.rate.source);
+  for (const auto& table : measured.collectives) {
+    used.insert(table.seconds.source);
+  }
+  if (measured.memory) used.insert(measured.memory->source);
+  add(measured.sustained);
+  add(measured.kernel_seconds);
+  add(measured.eager_launch_seconds);
+  add(measured.host_bytes_per_second);
+  add(measured.network_bytes_per_second);
   return used;
 }
 
@@ -76,7 +89,8 @@ TEST_CASE("every source of a shipped profile is used, and has an address") {
     for (const Citation& source : profile.sources) {
       CAPTURE(source.id);
       CHECK(source.title.size() > 8);
-      CHECK((source.url.starts_with("https://") || name == "cpu"));
+      CHECK((source.url.starts_with("https://") || name == "cpu" ||
+             source.id == "own-run"));
       CHECK(source.read.starts_with("20"));
     }
   }
@@ -201,7 +215,7 @@ ReadProfile read_profile(const std::string& text) {
   auto source = std::make_shared<SourceFile>("hw.yaml", text);
   diags.keep(source);
   ReadProfile result;
-  result.profile = read_hardware(source, diags);
+  result.profile = read_hardware(source, diags, Tables::Read);
   result.text = testing::messages(diags);
   CHECK(result.profile.has_value() == diags.all().empty());
   return result;
@@ -286,6 +300,72 @@ TEST_CASE("every number is read with its source and its remark") {
   CHECK(own.links[0].wrap_multiple->value == 4);
   CHECK(own.links[1].topology == Topology::Switch);
   CHECK_FALSE(own.links[1].wrap_multiple);
+}
+
+const std::string kRates =
+    "hbm_bytes_per_second: {value: 1e12, source: us}\n"
+    "flops_per_second: {bf16: {value: 1e14, source: us}}\n";
+
+TEST_CASE("tables are read in the units of the profile, with their sources") {
+  const std::string text =
+      kBase + kRates +
+      "measured:\n"
+      "  products:\n"
+      "    - precision: bf16\n"
+      "      m: [1, 16]\n"
+      "      n: 64\n"
+      "      k: 64 256\n"
+      "      teraflops: >-\n"
+      "        0 10\n"
+      "        20.5 30\n"
+      "      source: us\n"
+      "      note: all of it\n"
+      "  attention:\n"
+      "    - {kernel: flash, backward: true, length: [1024], head_dim: [64,"
+      " 128], teraflops: [50, 60], source: us}\n"
+      "    - {kernel: flash, backward: false, length: [1024], head_dim: [64],"
+      " teraflops: 100, source: us}\n"
+      "  memory: {bytes: [1e6, 1e9], gigabytes_per_second: [2000, 1000],"
+      " source: us}\n"
+      "  collectives:\n"
+      "    - {kind: all-gather, ranks: [2], bytes: [512, 2048], microseconds:"
+      " 5 6.5, source: us}\n"
+      "  sustained: {value: 0.9, source: us}\n"
+      "  kernel_seconds: {value: 2.5e-6, source: us}\n"
+      "  network_bytes_per_second: {value: 4e10, source: us}\n";
+  const ReadProfile result = read_profile(text);
+  CHECK(result.text.empty());
+  REQUIRE(result.profile);
+  const MeasuredTables& measured = result.profile->measured;
+  REQUIRE(measured.products.size() == 1);
+  const MeasuredGrid& rate = measured.products[0].rate;
+  CHECK(measured.products[0].precision == Precision::BF16);
+  CHECK(rate.axes ==
+        std::vector<std::vector<double>>{{1, 16}, {64}, {64, 256}});
+  CHECK(rate.values == std::vector<double>{0, 1e13, 2.05e13, 3e13});
+  CHECK(rate.note == "all of it");
+  REQUIRE(measured.attention.size() == 2);
+  CHECK(measured.attention[0].backward);
+  CHECK(measured.attention[0].rate.values == std::vector<double>{5e13, 6e13});
+  CHECK_FALSE(measured.attention[1].backward);
+  REQUIRE(measured.memory);
+  CHECK(measured.memory->values == std::vector<double>{2e12, 1e12});
+  REQUIRE(measured.collectives.size() == 1);
+  CHECK(measured.collectives[0].kind == "all-gather");
+  CHECK(measured.collectives[0].seconds.values[1] == doctest::Approx(6.5e-6));
+  CHECK(measured.sustained->value == 0.9);
+  CHECK(measured.kernel_seconds->value == 2.5e-6);
+  CHECK_FALSE(measured.eager_launch_seconds);
+  CHECK_FALSE(measured.host_bytes_per_second);
+  CHECK(measured.network_bytes_per_second->value == 4e10);
+
+  // Who does not ask for them has none.
+  Diagnostics diags;
+  const auto skipped =
+      read_hardware(std::make_shared<SourceFile>("hw.yaml", text), diags);
+  REQUIRE(skipped);
+  CHECK(skipped->measured.products.empty());
+  CHECK_FALSE(skipped->measured.sustained);
 }
 
 TEST_CASE("JSON is read as YAML is") {
@@ -397,6 +477,81 @@ TEST_CASE("links need a name, a topology and a bandwidth") {
        "{name: a", "SP002 `wrap` and `wrap_multiple` go together"},
   };
   check_mistakes(rows);
+}
+
+TEST_CASE("tables that do not fit together are refused") {
+  const std::string product =
+      "measured: {products: [{precision: bf16, m: 1, n: 64, k: 64, source: us,"
+      " teraflops: ";
+  const std::string long_axis = "measured: {memory: {bytes: '" + [] {
+    std::string numbers;
+    for (int i = 1; i <= 16385; ++i) {
+      numbers += std::to_string(i) + " ";
+    }
+    return numbers;
+  }() + "', source: us}}";
+  std::string many = "measured: {collectives: [1";
+  for (int i = 0; i < 64; ++i) many += ", 1";
+  many += "]}";
+  const struct {
+    std::string line;
+    const char* at;
+    const char* message;
+  } rows[] = {
+      {"measured: 7", "7", "SP002 `measured` must be a map, not an integer"},
+      {"measured: {product: []}", "product", "SP004 unknown key `product`"},
+      {"measured: {products: {}}", "{}}",
+       "SP002 `products` must be a list, not a map"},
+      {"measured: {products: [{m: 1}]}", "{m: 1",
+       "SP002 there is no `precision`"},
+      {"measured: {products: [{precision: bf17}]}", "bf17",
+       "SP002 `precision` must be one of `f32`, `tf32`, `f16`, `bf16`, `f8`, "
+       "`i8`, `f4`, not `bf17`"},
+      {product + "1 2}]}", "1 2}", "SP002 `teraflops` has 2 of 1 values"},
+      {product + "fast}]}", "fast}",
+       "SP002 `teraflops` has `fast`, which is no number of at least 0"},
+      {product + "[-1]}]}", "-1]",
+       "SP002 `teraflops` has `-1`, which is no number of at least 0"},
+      {product + "[[1]]}]}", "[1]]}",
+       "SP002 `teraflops` has `a list`, which is no number of at least 0"},
+      {product + "101}]}", "{precision",
+       "SP002 more than `flops_per_second.bf16` states"},
+      {"measured: {products: [{precision: f8, m: 1, n: 64, k: 64, source: us, "
+       "teraflops: 1}]}",
+       "{precision", "SP002 more than `flops_per_second.f8`, which is missing"},
+      {"measured: {memory: {bytes: 1, gigabytes_per_second: 1001, source: us}}",
+       "{bytes", "SP002 more than `hbm_bytes_per_second` states"},
+      {"measured: {memory: {bytes: [2, 2], gigabytes_per_second: 1 1, source: "
+       "us}}",
+       "[2, 2]", "SP002 `bytes` must ascend from above 0"},
+      {"measured: {memory: {bytes: [], gigabytes_per_second: [], source: us}}",
+       "[], g", "SP002 `bytes` must ascend from above 0"},
+      {"measured: {memory: {bytes: {}, gigabytes_per_second: 1, source: us}}",
+       "{}, g", "SP002 `bytes` must be a list of numbers, or a text of them"},
+      {"measured: {memory: {bytes: 1, gigabytes_per_second: 1}}", "{bytes",
+       "SP002 `gigabytes_per_second` has no source"},
+      {long_axis, "'1 2", "SP002 `bytes` has more than 16,384 numbers"},
+      {many, "[1, 1", "SP002 `collectives` has more than 64 tables"},
+      {"measured: {collectives: [{kind: all-sum}]}", "all-sum",
+       "SP002 `kind` must be one of `all-gather`, `reduce-scatter`, "
+       "`all-reduce`, `all-to-all`, not `all-sum`"},
+      {"measured: {attention: [{kernel: f, backward: 1}]}", "1}]",
+       "SP002 `backward` must be true or false, not an integer"},
+      {"measured: {collectives: [&a {kind: all-gather, ranks: 2, bytes: 2, "
+       "microseconds: 1, source: us}, *a]}",
+       "{kind", "SP002 there is a table of this before"},
+      {"measured: {sustained: 0.9}", "0.9", "SP002 `sustained` has no source"},
+      {"measured: {sustained: {value: 0, source: us}}", "0, source",
+       "SP002 `sustained` must be above 0 and finite"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.line.substr(0, 200));
+    const std::string text = kBase + kRates + row.line + "\n";
+    const std::string message = row.message;
+    CHECK(read_profile(text).text == message.substr(0, 6) +
+                                         "hw.yaml:" + place_of(text, row.at) +
+                                         " " + message.substr(6));
+  }
 }
 
 TEST_CASE("what a profile must have is asked for") {

@@ -343,7 +343,8 @@ const Topic* known_topic(const std::string& name, Diagnostics& diags) {
 }
 
 Exit list_profile(Context& context, Report report, const std::string& name) {
-  const auto profile = load_hardware(name, context.host, context.diags);
+  const auto profile =
+      load_hardware(name, context.host, context.diags, Tables::Read);
   if (!profile) return Exit::CouldNotRun;
   report.headline = {profile->title};
   report.tables = hardware_details(*profile, context.options.output.exact);

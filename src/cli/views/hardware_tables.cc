@@ -60,6 +60,24 @@ class ProfileNumbers {
         std::move(text));
   }
 
+  // How many points there are, and from where to where what is measured goes.
+  void grid(std::string quantity, const MeasuredGrid& grid,
+            std::string_view unit) {
+    int64_t points = 0;
+    double least = 0;
+    double most = 0;
+    for (const double value : grid.values) {
+      if (value <= 0) continue;
+      least = points == 0 ? value : std::min(least, value);
+      most = std::max(most, value);
+      ++points;
+    }
+    rows_.push_back({std::move(quantity), Count{points}, "points",
+                     count_text(points) + " points, " + si_text(least, unit) +
+                         " to " + si_text(most, unit),
+                     &profile_.sources[grid.source], false, grid.note});
+  }
+
   std::vector<NumberRow> take() && { return std::move(rows_); }
 
  private:
@@ -91,6 +109,37 @@ void add_link(const LinkTier& link, ProfileNumbers& numbers) {
   }
 }
 
+void add_measured(const MeasuredTables& measured, ProfileNumbers& numbers) {
+  const std::string head = "measured.";
+  for (const MeasuredProducts& table : measured.products) {
+    numbers.grid(
+        head + "products." +
+            std::string(kPrecisionNames[static_cast<size_t>(table.precision)]),
+        table.rate, kFlops);
+  }
+  for (const MeasuredAttention& table : measured.attention) {
+    numbers.grid(head + "attention." + table.kernel +
+                     (table.backward ? ".backward" : ".forward"),
+                 table.rate, kFlops);
+  }
+  if (measured.memory) {
+    numbers.grid(head + "memory", *measured.memory, kRate);
+  }
+  for (const MeasuredCollective& table : measured.collectives) {
+    numbers.grid(head + "collectives." + table.kind, table.seconds, "s");
+  }
+  const auto add = [&](const char* key,
+                       const std::optional<Sourced<double>>& number,
+                       std::string_view unit) {
+    if (number) numbers.rate(head + key, *number, unit);
+  };
+  add("sustained", measured.sustained, "");
+  add("kernel_seconds", measured.kernel_seconds, "s");
+  add("eager_launch_seconds", measured.eager_launch_seconds, "s");
+  add("host_bytes_per_second", measured.host_bytes_per_second, kRate);
+  add("network_bytes_per_second", measured.network_bytes_per_second, kRate);
+}
+
 std::vector<NumberRow> numbers_of(const HardwareProfile& profile) {
   ProfileNumbers numbers(profile);
   numbers.count("devices_per_chip", profile.devices_per_chip);
@@ -104,6 +153,7 @@ std::vector<NumberRow> numbers_of(const HardwareProfile& profile) {
   if (profile.hbm_bytes_per_second) {
     numbers.rate("hbm_bytes_per_second", *profile.hbm_bytes_per_second, kRate);
   }
+  if (profile.cache_bytes) numbers.bytes("cache_bytes", *profile.cache_bytes);
   for (const auto& rate : profile.flops_per_second) {
     numbers.rate(
         "flops_per_second." +
@@ -111,6 +161,7 @@ std::vector<NumberRow> numbers_of(const HardwareProfile& profile) {
         rate.second, kFlops);
   }
   for (const LinkTier& link : profile.links) add_link(link, numbers);
+  add_measured(profile.measured, numbers);
   return std::move(numbers).take();
 }
 
