@@ -49,7 +49,7 @@ struct CellJson {
   void operator()(Percent percent) const {
     append_json_double(out, percent.value);
   }
-  void operator()(Seconds seconds) const {
+  void operator()(Duration seconds) const {
     append_json_double(out, seconds.value);
   }
   void operator()(YesNo flag) const { out += flag.value ? "true" : "false"; }
@@ -124,6 +124,15 @@ struct CellJson {
     append_json_integer(out, bracket.estimate);
     out += ", \"upper\": ";
     append_json_integer(out, bracket.upper);
+    out += '}';
+  }
+  void operator()(const DurationBracket& bracket) const {
+    out += "{\"lower\": ";
+    append_json_double(out, bracket.lower);
+    out += ", \"estimate\": ";
+    append_json_double(out, bracket.estimate);
+    out += ", \"upper\": ";
+    append_json_double(out, bracket.upper);
     out += '}';
   }
 };

@@ -53,7 +53,7 @@ struct Ratio {
 struct Percent {
   double value = 0;
 };  // of 1; text shows 89.3 %
-struct Seconds {
+struct Duration {
   double value = 0;
 };
 struct YesNo {
@@ -88,16 +88,20 @@ struct MemoryRange {
 struct ByteBracket {
   int64_t lower = 0, estimate = 0, upper = 0;
 };  // object
+struct DurationBracket {
+  double lower = 0, estimate = 0, upper = 0;
+};  // object
 // A sentence that may quote names: what is not printable is escaped in every
 // format, where a plain text is a value that programs get as it is.
 struct Prose {
   std::string text;
 };
 
-using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
-                          MeanBytes, Ratio, Percent, Seconds, YesNo, Bar, Names,
-                          Numbers, Dims, PartitionSpec, MeshCell, ViewsCell,
-                          DealtCell, MemoryRange, ByteBracket, Prose>;
+using Cell =
+    std::variant<std::monostate, std::string, Count, ByteSize, MeanBytes, Ratio,
+                 Percent, Duration, YesNo, Bar, Names, Numbers, Dims,
+                 PartitionSpec, MeshCell, ViewsCell, DealtCell, MemoryRange,
+                 ByteBracket, DurationBracket, Prose>;
 
 enum class Align : uint8_t { Left, Right };
 

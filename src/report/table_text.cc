@@ -117,7 +117,7 @@ struct CellText {
                ? exact_text(percent.value)
                : percent_text(percent.value);
   }
-  std::string operator()(Seconds seconds) const {
+  std::string operator()(Duration seconds) const {
     return style.exact ? exact_text(seconds.value)
                        : seconds_text(seconds.value, style);
   }
@@ -165,6 +165,11 @@ struct CellText {
     return (*this)(ByteSize{bracket.lower}) + " to " +
            (*this)(ByteSize{bracket.upper}) + ", estimate " +
            (*this)(ByteSize{bracket.estimate});
+  }
+  std::string operator()(const DurationBracket& bracket) const {
+    return (*this)(Duration{bracket.lower}) + " to " +
+           (*this)(Duration{bracket.upper}) + ", estimate " +
+           (*this)(Duration{bracket.estimate});
   }
 };
 

@@ -85,7 +85,7 @@ PartitionSpec any_spec() {
 }
 
 // One cell of each kind that has a value of its own; column i is always kind i.
-constexpr size_t kKinds = 19;
+constexpr size_t kKinds = 20;
 
 Row any_row() {
   const auto whole = [] { return draw_any<int64_t>(); };
@@ -96,7 +96,7 @@ Row any_row() {
           MeanBytes{real()},
           Ratio{real()},
           Percent{real()},
-          Seconds{real()},
+          Duration{real()},
           YesNo{draw_bool()},
           Bar{real()},
           Names{draw_list([] { return any_name(); })},
@@ -108,6 +108,7 @@ Row any_row() {
           DealtCell{any_name(), whole()},
           MemoryRange{whole(), whole(), real()},
           ByteBracket{whole(), whole(), whole()},
+          DurationBracket{real(), real(), real()},
           Prose{any_name()},
           std::monostate{}};
 }
@@ -136,7 +137,7 @@ struct Expected {
   Json operator()(MeanBytes cell) const { return cell.value; }
   Json operator()(Ratio cell) const { return cell.value; }
   Json operator()(Percent cell) const { return cell.value; }
-  Json operator()(Seconds cell) const { return cell.value; }
+  Json operator()(Duration cell) const { return cell.value; }
   Json operator()(YesNo cell) const { return cell.value; }
   Json operator()(Bar cell) const { return cell.fraction; }
   Json operator()(const Names& cell) const { return cell.values; }
@@ -175,6 +176,11 @@ struct Expected {
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }
   Json operator()(const ByteBracket& bracket) const {
+    return {{"lower", bracket.lower},
+            {"estimate", bracket.estimate},
+            {"upper", bracket.upper}};
+  }
+  Json operator()(const DurationBracket& bracket) const {
     return {{"lower", bracket.lower},
             {"estimate", bracket.estimate},
             {"upper", bracket.upper}};

@@ -41,14 +41,14 @@ const std::vector<Case>& cases() {
       {Percent{1}, "100.0 %", "1"},
       {Percent{-0.106}, "-10.6 %", "-0.106"},
       {Percent{kNan}, "undefined", "undefined"},
-      {Seconds{0}, "0 s", "0"},
-      {Seconds{12.34}, "12.3 s", "12.34"},
-      {Seconds{0.0412}, "41.2 ms", "0.0412"},
-      {Seconds{0.0009996}, "1.00 ms", "0.0009996"},
-      {Seconds{3.2e-6}, "3.20 µs", "3.2e-06"},
-      {Seconds{5e-12}, "5.0e-12 s", "5e-12"},
-      {Seconds{kNan}, "undefined", "undefined"},
-      {Seconds{-1 / 0.0}, "-infinite", "-infinite"},
+      {Duration{0}, "0 s", "0"},
+      {Duration{12.34}, "12.3 s", "12.34"},
+      {Duration{0.0412}, "41.2 ms", "0.0412"},
+      {Duration{0.0009996}, "1.00 ms", "0.0009996"},
+      {Duration{3.2e-6}, "3.20 µs", "3.2e-06"},
+      {Duration{5e-12}, "5.0e-12 s", "5e-12"},
+      {Duration{kNan}, "undefined", "undefined"},
+      {Duration{-1 / 0.0}, "-infinite", "-infinite"},
       {MeanBytes{1 / 0.0}, "infinite", "infinite"},
       {YesNo{true}, "yes", "yes"},
       {YesNo{false}, "no", "no"},
@@ -63,6 +63,8 @@ const std::vector<Case>& cases() {
        "P(None, (fsdp, tp))"},
       {MeshCell{Mesh({{"fsdp", 4}, {"tp", 2}})}, "fsdp=4,tp=2", "fsdp=4,tp=2"},
       {MemoryRange{1024, 1024, 1024}, "1.00 KiB", "1024"},
+      {DurationBracket{0.5, 1, 2}, "500 ms to 2.00 s, estimate 1.00 s",
+       "0.5 to 2, estimate 1"},
       {ByteBracket{512, 1024, 2048}, "512 B to 2.00 KiB, estimate 1.00 KiB",
        "512 to 2048, estimate 1024"},
       {MemoryRange{1024, 512, 768.5}, "max 1.00 KiB, min 512 B, mean 768 B",
@@ -87,7 +89,7 @@ TEST_CASE("cells have a form in ASCII") {
   Style ascii;
   ascii.unicode = false;
   CHECK(cell_text(Dims{{2048, 256}}, ascii) == "2048 x 256");
-  CHECK(cell_text(Seconds{3.2e-6}, ascii) == "3.20 us");
+  CHECK(cell_text(Duration{3.2e-6}, ascii) == "3.20 us");
   CHECK(cell_text(std::monostate{}, ascii) == "-");
   CHECK(cell_text(std::string("×22"), ascii) == "x22");
   CHECK(cell_text(Bar{0.1}, ascii) == "===");

@@ -118,7 +118,7 @@ TEST_CASE("every kind of cell has one form in JSON") {
       {Ratio{0.1}, "0.1"},
       {Ratio{-0.0}, "0"},
       {Percent{0.893}, "0.893"},
-      {Seconds{1e-7}, "1e-07"},
+      {Duration{1e-7}, "1e-07"},
       {Bar{0.25}, "0.25"},
       {Ratio{std::numeric_limits<double>::infinity()}, "null"},
       {Ratio{std::numeric_limits<double>::quiet_NaN()}, "null"},
@@ -135,6 +135,8 @@ TEST_CASE("every kind of cell has one form in JSON") {
        "[\"tp\", null, [\"dp\", \"fsdp\"]]"},
       {MeshCell{Mesh({{"tp", 2}, {"dp", 4}})}, "{\"tp\": 2, \"dp\": 4}"},
       {MemoryRange{3, 1, 2.5}, "{\"max\": 3, \"min\": 1, \"mean\": 2.5}"},
+      {DurationBracket{0.5, 1, 2.25},
+       "{\"lower\": 0.5, \"estimate\": 1, \"upper\": 2.25}"},
       {ByteBracket{1, 2, 3}, "{\"lower\": 1, \"estimate\": 2, \"upper\": 3}"},
   };
   for (const Case& test : cases) {
