@@ -51,6 +51,7 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.empty_gradients = {0, 1, 1};
   megatron.sums = {0, 1, 2};
   megatron.softmax_in_place = true;
+  megatron.sums_inputs_aside = true;
   megatron.weighs_in_experts = true;
   megatron.buffers_gradients = true;
   megatron.updates_in_place = true;

@@ -227,6 +227,9 @@ struct FrameworkDef {
   Ends<bool> moves_scores{};
   // Percent of activations that an arena is larger, packed for the whole step.
   Ends<int64_t> holes{};
+  // Gradients of inputs are summed over tensor parallelism while products give
+  // those of weights (Megatron's asynchronous all-reduce).
+  bool sums_inputs_aside = false;
   // Layers whose weights are gathered ahead of use, at most.
   int64_t gathers_ahead = 2;
   Allocator allocator = Allocator::Unknown;

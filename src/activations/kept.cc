@@ -250,7 +250,6 @@ class Reading {
   // scores also what is left of them: their product reads that, and softmax
   // what it gave. So it is behind an activation that reads its own result.
   void keep_mask(InstructionId i) {
-    if (keeping_ == Keeping::Least) return;
     const RegisterId result = view_.at(i).result;
     const std::string_view part = view_.part(result);
     const bool probabilities = is_of(i, Region::Kind::Softmax) &&
@@ -265,6 +264,8 @@ class Reading {
             : hidden || (part == "mlp.output" && drops.mlp) ||
                   (part.ends_with("embedded") && drops.embeddings);
     if (view_.value(result).is_step() || !dropped) return;
+    reads[i].drops_out = true;
+    if (keeping_ == Keeping::Least) return;
     // Under torch.autocast the rounded rest is counted as a product's cast.
     const bool keeps_rest =
         (probabilities || (hidden && view_.op(i).gradient.result)) &&

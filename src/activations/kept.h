@@ -56,6 +56,7 @@ struct HeldRegister {
   // Of these, what a moment holds that does not keep it: of values of experts
   // that run one at a time, one expert's.
   std::array<Int128, kKeepings> moment{};
+  double filled = 1;  // of the places of experts, what tokens take
   InstructionId last_read;  // of all that share its storage
 };
 
@@ -173,6 +174,7 @@ struct BackwardReads {
   bool attention = false;  // they are of attention
   // The gradient that it gives takes the place of the one that it reads.
   bool in_place = false;
+  bool drops_out = false;  // what the instruction gives
 };
 
 struct KeptValues {

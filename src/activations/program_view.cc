@@ -174,6 +174,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
       const AtExperts& at = at_experts[v];
       reg.bytes[k] = (elements * unit * at.part + at.of - 1) / at.of;
       reg.moment[k] = (reg.bytes[k] + at.experts - 1) / at.experts;
+      reg.filled = static_cast<double>(at.part) / static_cast<double>(at.of);
     }
     if (view.computes(i) && !made.operands.empty() &&
         view.op(i).repeat == Repeat::View) {

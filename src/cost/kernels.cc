@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+// --- What is assumed where nothing was measured. None of these is fitted to a
+// step; each is wide on purpose.
+
+// Large products reach 60 to 90 % of the dense peak on the cards that were
+// measured (the medians of their tables over 100 GFLOP).
+constexpr double kAssumedProductShare = 0.7;
+constexpr double kAssumedProductUpper = 2.5;  // times the estimate
+// Another precision's table, scaled by the peaks.
+constexpr double kScaledProductUpper = 1.8;
+// FP8 products over 30 GFLOP reached this share of the speed-up that the peaks
+// promise over the table of bf16, on an H100 and an H200.
+constexpr double kScaledEightBits = 0.89;
+// The same for twelve products in F32 and TF32 on both cards: 1.03 to 1.16.
+constexpr double kScaledWide = 1.08;
+// Rows of matrices that are no multiples of 16 bytes (a vocabulary of 50,257)
+// run on kernels without wide or asynchronous copies. No table has such widths;
+// who pads them reports products of up to twice the speed.
+constexpr double kAlignedBytes = 16;
+constexpr double kUnalignedEstimate = 1.5;
+constexpr double kUnalignedUpper = 2;  // times that of an aligned one
+// Such rows of the result are far slower: a head of 50,257 words took forward
+// passes of GPT-2 large about 30 ms longer than its layers explain, for 8,192
+// tokens on either card, one of 30,522 (4 bytes) those of BERT large 13 ms for
+// 16,384. Fitted to these (0.04 and 0.08 of the peak).
+constexpr double kUnalignedResult = 15;
+constexpr double kHalfAlignedResult = 8;
+// Matrix units of 128 x 128 (TPU), tiles of 128 (GPU): smaller dimensions leave
+// a part of them idle.
+constexpr double kAssumedTile = 128;
+// FlashAttention 2 reaches 0.55 to 0.7 of an A100's peak (its paper) and 0.25
+// to 0.35 of an H100's, cuDNN 0.4 to 0.65 of an H100's.
+constexpr double kAssumedAttentionShare = 0.45;
+constexpr double kAssumedAttentionUpper = 2.5;
+// Copies of large arrays: 0.90 to 0.93 of the data sheet on an H100 and an
+// H200.
+constexpr double kAssumedMemoryShare = 0.85;
+constexpr double kAssumedMemoryUpper = 1.7;
+// The largest cache that a device of the profiles has (MI300X: 256 MiB).
+constexpr double kLargestCache = 256.0 * 1024 * 1024;
+// Small kernels in the middle of a queue, on every card that was measured.
+constexpr double kAssumedKernelSeconds = 3e-6;
+constexpr double kAssumedLaunchSeconds = 8e-6;
+constexpr double kAssumedStartSpread = 2;  // either way
+// PCIe 4.0 x16 under load; at most NVLink-C2C, at least half of PCIe 3.0.
+constexpr double kAssumedHostRate = 2e10;
+constexpr double kFastestHostRate = 4.5e11;
+constexpr double kSlowestHostRate = 6e9;
+
+// --- How far what was measured may be from what a run sees.
+
+// torch ran 209 products over 30 GFLOP on each of two cards: 95 % take at most
+// 1.12 times the estimate, the slowest 1.24.
+constexpr double kProductUpper = 1.2;
+// 95 % of 144 runs of attention take at most 1.18 times the median.
+constexpr double kAttentionUpper = 1.2;
+// Copies reach the table within 3 %; torch's AdamW takes 1.15 to 1.25 times as
+// long as its bytes, its norm over rows 1.15 to 1.4 times.
+constexpr double kMemoryUpper = 1.25;
+constexpr double kHostUpper = 1.5;
+// The best of a pinned copy is above what was measured by at most this: PCIe
+// 5.0 x16 is 63 GB/s, of which 54 were seen.
+constexpr double kHostPeak = 1.2;
+// --- What no run is below.
+
+// Tables of products have the best of three libraries, run alone: torch's own
+// were never below 0.9 of them. Attention: FlashAttention 3 is said to reach
+// 740 TFLOP/s where cuDNN was measured at 630 to 650.
+constexpr double kBestProduct = 0.85;
+constexpr double kBestAttention = 0.75;
+// What stays in a cache moves at its rate: of an H100 and an A100 it is on
+// paper 3 to 3.5 times that of their memory.
+constexpr double kCacheSpeed = 4;
+
+// Beyond the grid's end, per factor of two.
+constexpr double kBeyondUpper = 1.15;
+
+// A basis with a smaller share of a sum is not named.
+constexpr double kTellingShare = 0.1;
+
+constexpr std::array<std::string_view, 4> kBasisNames = {
+    "measured", "interpolated", "extrapolated", "assumed"};
+
+Basis weaker(Basis a, Basis b) { return std::max(a, b); }
+
+double bytes_each(Precision precision) {
+  switch (precision) {
+    case Precision::F32:
+    case Precision::TF32:
+      return 4;
+    case Precision::F16:
+    case Precision::BF16:
+      return 2;
+    case Precision::F8:
+    case Precision::I8:
+      return 1;
+    case Precision::F4:
+      return 0.5;
+  }
+  return 4;
+}
+
+PricedTime priced(double lower, double estimate, double upper, Basis basis,
+                  std::optional<size_t> source) {
+  // The slack of rounding must not break the order.
+  estimate = std::max(lower, estimate);
+  return {{lower, estimate, std::max(estimate, upper)}, basis, source};
+}
+
+bool is_half(Precision precision) {
+  return precision == Precision::F16 || precision == Precision::BF16;
+}
+
+const MeasuredProducts* products_in(const HardwareProfile& card,
+                                    Precision precision) {
+  const MeasuredProducts* other = nullptr;
+  for (const MeasuredProducts& table : card.measured.products) {
+    if (table.precision == precision) return &table;
+    if (is_half(table.precision) && is_half(precision)) other = &table;
+  }
+  return other;
+}
+
+// The bytes that a kernel moves at the measured rate, without its start.
+struct Streaming {
+  double seconds = 0;
+  double upper = 0;
+  Basis basis = Basis::Assumed;
+  std::optional<size_t> source;
+};
+
+std::optional<Streaming> streaming(const HardwareProfile& card, double bytes) {
+  const auto peak = peak_memory_rate(card);
+  if (!peak) return std::nullopt;
+  if (card.measured.memory) {
+    const MeasuredGrid& grid = *card.measured.memory;
+    Basis basis = Basis::Measured;
+    const std::array<double, 1> point = {std::max(bytes, 1.0)};
+    if (const auto rate = at_point(grid, point, basis)) {
+      const double seconds = bytes / *rate;
+      return Streaming{seconds, seconds * kMemoryUpper, basis, grid.source};
+    }
+  }
+  const double seconds = bytes / (*peak * kAssumedMemoryShare);
+  return Streaming{seconds, seconds * kAssumedMemoryUpper, Basis::Assumed,
+                   card.hbm_bytes_per_second->source};
+}
+
+PricedTime start_of(const std::optional<Sourced<double>>& measured,
+                    double assumed) {
+  if (measured) {
+    return priced(0, measured->value, measured->value * kAssumedStartSpread,
+                  Basis::Measured, measured->source);
+  }
+  return priced(0, assumed, assumed * kAssumedStartSpread, Basis::Assumed,
+                std::nullopt);
+}
+
+// How many times a point lies beyond the ends of the grid, over all axes.
+double beyond(const MeasuredGrid& grid, std::span<const double> point) {
+  double times = 1;
+  for (size_t i = 0; i < point.size(); ++i) {
+    const std::vector<double>& axis = grid.axes[i];
+    times *= std::max({1.0, axis.front() / point[i], point[i] / axis.back()});
+  }
+  return times;
+}
+
+double widened(double upper, double times_beyond) {
+  return upper * std::pow(kBeyondUpper, std::log2(times_beyond));
+}
+
+// Seconds of the arithmetic, without start-up and without memory.
+struct ProductTime {
+  double seconds = 0;
+  double best = 0;   // by the best library that was measured, run alone
+  double upper = 0;  // times `seconds`
+  Basis basis = Basis::Assumed;
+  std::optional<size_t> source;
+};
+
+// A product with less than the grid's smallest dimensions takes as long as one
+// that has them: tiles are as large.
+std::optional<ProductTime> by_table(const HardwareProfile& card,
+                                    const MeasuredProducts& table,
+                                    const ProductShape& shape) {
+  const std::array<double, 3> point = {shape.groups * shape.m, shape.n,
+                                       shape.k};
+  Basis basis = Basis::Measured;
+  const auto rate = at_point(table.rate, point, basis);
+  if (!rate) return std::nullopt;
+  double flops = 2;
+  for (size_t i = 0; i < point.size(); ++i) {
+    // A table of few large products says nothing of small ones.
+    flops *= std::max(point[i],
+                      std::min(table.rate.axes[i].front(), kAssumedTile / 2));
+  }
+  if (shape.groups > 1) basis = weaker(basis, Basis::Interpolated);
+  // Tables of other precisions are of torch itself.
+  const double sustained = card.measured.sustained && is_half(table.precision)
+                               ? card.measured.sustained->value
+                               : 1;
+  return ProductTime{flops / (*rate * sustained), shape.flops() / *rate,
+                     widened(kProductUpper, beyond(table.rate, point)), basis,
+                     table.rate.source};
+}
+
+// Another precision's table where this one has none: shapes lose the same share
+// of the peak.
+std::optional<ProductTime> by_other_table(const HardwareProfile& card,
+                                          Precision precision,
+                                          const ProductShape& shape,
+                                          double peak) {
+  for (const MeasuredProducts& table : card.measured.products) {
+    const auto other_peak = peak_rate(card, table.precision);
+    if (!other_peak || !is_half(table.precision)) continue;
+    auto time = by_table(card, table, shape);
+    if (!time) return std::nullopt;
+    time->seconds *= *other_peak / peak;
+    if (precision == Precision::F8) time->seconds /= kScaledEightBits;
+    if (bytes_each(precision) == 4) time->seconds /= kScaledWide;
+    time->upper = std::max(time->upper, kScaledProductUpper);
+    time->basis = weaker(time->basis, Basis::Extrapolated);
+    return time;
+  }
+  return std::nullopt;
+}
+
+ProductTime by_assumption(const ProductShape& shape, double peak) {
+  const auto padded = [](double size) {
+    return std::ceil(size / kAssumedTile) * kAssumedTile;
+  };
+  const double flops =
+      2 * shape.groups * shape.m * padded(shape.n) * padded(shape.k);
+  return {flops / (peak * kAssumedProductShare), 0, kAssumedProductUpper,
+          Basis::Assumed, std::nullopt};
+}
+
+}  // namespace
+
+std::string_view basis_name(Basis basis) {
+  return kBasisNames[static_cast<size_t>(basis)];
+}
+
+Seconds& Seconds::operator+=(const Seconds& other) {
+  lower += other.lower;
+  estimate += other.estimate;
+  upper += other.upper;
+  return *this;
+}
+
+Seconds operator+(Seconds a, const Seconds& b) { return a += b; }
+
+Seconds operator*(Seconds a, double times) {
+  SHARDPLAN_CHECK(times >= 0);
+  return {a.lower * times, a.estimate * times, a.upper * times};
+}
+
+void add(PricedTime& sum, const PricedTime& part, double times) {
+  sum.seconds += part.seconds * times;
+  const bool is_sum = part.by_basis != decltype(part.by_basis){};
+  for (size_t b = 0; b < sum.by_basis.size(); ++b) {
+    const double seconds = is_sum ? part.by_basis.at(b)
+                           : b == static_cast<size_t>(part.basis)
+                               ? part.seconds.estimate
+                               : 0;
+    sum.by_basis.at(b) += seconds * times;
+    if (sum.by_basis.at(b) > kTellingShare * sum.seconds.estimate) {
+      sum.basis = static_cast<Basis>(b);
+    }
+  }
+  if (part.source) sum.source = part.source;
+}
+
+std::optional<double> peak_rate(const HardwareProfile& card,
+                                Precision precision) {
+  std::optional<double> other;
+  for (const auto& rate : card.flops_per_second) {
+    if (rate.first == precision) return rate.second.value;
+    if (is_half(rate.first) && is_half(precision)) other = rate.second.value;
+  }
+  return other;
+}
+
+std::optional<double> peak_memory_rate(const HardwareProfile& card) {
+  if (!card.hbm_bytes_per_second) return std::nullopt;
+  return card.hbm_bytes_per_second->value;
+}
+
+double least_read_seconds(const HardwareProfile& card, double bytes) {
+  const auto peak = peak_memory_rate(card);
+  if (!peak) return 0;
+  const double cache = card.cache_bytes
+                           ? static_cast<double>(card.cache_bytes->value)
+                           : kLargestCache;
+  return std::max(0.0, bytes - cache) / *peak;
+}
+
+PricedTime kernel_start(const HardwareProfile& card) {
+  return start_of(card.measured.kernel_seconds, kAssumedKernelSeconds);
+}
+
+PricedTime eager_launch(const HardwareProfile& card) {
+  return start_of(card.measured.eager_launch_seconds, kAssumedLaunchSeconds);
+}
+
+std::optional<PricedTime> product_time(const HardwareProfile& card,
+                                       Precision precision,
+                                       const ProductShape& shape) {
+  const auto peak = peak_rate(card, precision);
+  if (!peak) return std::nullopt;
+  const double flops = shape.flops();
+  if (flops <= 0) return PricedTime{};
+  std::optional<ProductTime> computed;
+  if (const MeasuredProducts* table = products_in(card, precision)) {
+    computed = by_table(card, *table, shape);
+  } else {
+    computed = by_other_table(card, precision, shape, *peak);
+  }
+  if (!computed) computed = by_assumption(shape, *peak);
+  double lower = flops / *peak;
+  if (computed->basis <= Basis::Interpolated && shape.groups == 1) {
+    lower = std::max(lower, kBestProduct * computed->best);
+  }
+  const double each = bytes_each(precision);
+  const auto is_aligned = [each](double size) {
+    return std::fmod(size * each, kAlignedBytes) == 0;
+  };
+  if (!is_aligned(shape.n) && shape.m > kAssumedTile) {
+    computed->seconds *= std::fmod(shape.n * each, 4) == 0 ? kHalfAlignedResult
+                                                           : kUnalignedResult;
+    computed->upper *= kUnalignedUpper;
+    computed->basis = weaker(computed->basis, Basis::Extrapolated);
+  } else if (!is_aligned(shape.n) || !is_aligned(shape.k) ||
+             (shape.turned && !is_aligned(shape.m))) {
+    computed->seconds *= kUnalignedEstimate;
+    computed->upper *= kUnalignedUpper;
+    computed->basis = weaker(computed->basis, Basis::Extrapolated);
+  }
+  Basis basis = computed->basis;
+  const PricedTime start = kernel_start(card);
+  double estimate = std::max(computed->seconds, start.seconds.estimate);
+  double upper =
+      std::max(computed->seconds * computed->upper, start.seconds.upper);
+  // Tables are of one product over and over, whose operands may stay in the
+  // cache; in a step they come from memory.
+  const double bytes =
+      shape.groups * ((shape.m * shape.k + shape.k * shape.n) * each +
+                      shape.m * shape.n * std::max(each, 2.0));
+  if (const auto moved = streaming(card, bytes)) {
+    if (moved->seconds > estimate) {
+      estimate = moved->seconds;
+      basis = weaker(basis, moved->basis);
+    }
+    upper = std::max(upper, moved->upper);
+  }
+  return priced(lower, estimate, upper, basis, computed->source);
+}
+
+std::optional<PricedTime> attention_time(const HardwareProfile& card,
+                                         Precision precision,
+                                         const AttentionShape& shape,
+                                         bool backward,
+                                         std::string_view kernel) {
+  const auto peak = peak_rate(card, precision);
+  if (!peak) return std::nullopt;
+  double pairs = shape.queries * shape.keys;
+  if (shape.causal) {
+    // Query i of the last `queries` sees all keys but those after it.
+    const double seen = std::min(shape.queries, shape.keys);
+    pairs -= seen * (seen - 1) / 2;
+  }
+  const double both = shape.head_dim + shape.value_dim;
+  const double one = 2 * shape.batch * shape.heads * pairs;
+  const double flops =
+      backward ? one * (3 * shape.head_dim + 2 * shape.value_dim) : one * both;
+  if (flops <= 0) return PricedTime{};
+  double lower = one * both * (backward ? 2 : 1) / *peak;
+
+  const MeasuredGrid* best = nullptr;
+  double rate = 0;
+  double any_kernel = 0;  // the rate of the fastest
+  Basis basis = Basis::Measured;
+  const std::array<double, 2> point = {std::min(shape.queries, shape.keys),
+                                       shape.head_dim};
+  for (const MeasuredAttention& table : card.measured.attention) {
+    if (table.backward != backward || !is_half(precision)) continue;
+    Basis found = Basis::Measured;
+    const auto value = at_point(table.rate, point, found);
+    if (!value) continue;
+    if (found <= Basis::Interpolated) any_kernel = std::max(any_kernel, *value);
+    if (!kernel.empty() && table.kernel != kernel) continue;
+    if (*value <= rate) continue;
+    rate = *value;
+    best = &table.rate;
+    basis = found;
+  }
+  if (any_kernel > 0) {
+    lower = std::max(lower, kBestAttention * flops / any_kernel);
+  }
+  double upper_times = kAssumedAttentionUpper;
+  std::optional<size_t> source;
+  if (best != nullptr) {
+    upper_times = widened(kAttentionUpper, beyond(*best, point));
+    source = best->source;
+  } else {
+    rate = *peak * kAssumedAttentionShare;
+    basis = Basis::Assumed;
+  }
+  const PricedTime start = kernel_start(card);
+  double estimate = std::max(flops / rate, start.seconds.estimate);
+  double upper = std::max(flops / rate * upper_times, start.seconds.upper);
+  // A few queries over many keys (decoding) read keys and values, and little
+  // else.
+  const double kv_heads = shape.kv_heads > 0 ? shape.kv_heads : shape.heads;
+  const double bytes = bytes_each(precision) * shape.batch * both *
+                       (shape.heads * shape.queries + kv_heads * shape.keys) *
+                       (backward ? 2 : 1);
+  if (const auto moved = streaming(card, bytes)) {
+    if (moved->seconds > estimate) {
+      estimate = moved->seconds;
+      basis = moved->basis;
+      source = moved->source;
+    }
+    upper = std::max(upper, moved->upper);
+  }
+  return priced(lower, estimate, upper, basis, source);
+}
+
+std::optional<PricedTime> memory_time(const HardwareProfile& card,
+                                      double bytes) {
+  const auto moved = streaming(card, bytes);
+  if (!moved) return std::nullopt;
+  if (bytes <= 0) return PricedTime{};
+  const PricedTime start = kernel_start(card);
+  // A cache can save a kernel both what it reads and what it writes.
+  const double lower =
+      std::max(least_read_seconds(card, bytes / 2) * 2,
+               bytes / (*peak_memory_rate(card) * kCacheSpeed));
+  return priced(lower, moved->seconds + start.seconds.estimate,
+                moved->upper + start.seconds.upper,
+                weaker(moved->basis, start.basis), moved->source);
+}
+
+std::optional<PricedTime> host_copy_time(const HardwareProfile& card,
+                                         double bytes) {
+  if (const auto& rate = card.measured.host_bytes_per_second) {
+    const double seconds = bytes / rate->value;
+    return priced(seconds / kHostPeak, seconds, seconds * kHostUpper,
+                  Basis::Measured, rate->source);
+  }
+  return priced(bytes / kFastestHostRate, bytes / kAssumedHostRate,
+                bytes / kSlowestHostRate, Basis::Assumed, std::nullopt);
+}
+
+std::optional<double> at_point(const MeasuredGrid& grid,
+                               std::span<const double> point, Basis& basis) {
+  SHARDPLAN_CHECK(point.size() == grid.axes.size() && !point.empty());
+  constexpr size_t kMaxAxes = 3;
+  SHARDPLAN_CHECK(point.size() <= kMaxAxes);
+  std::array<size_t, kMaxAxes> below{};
+  std::array<double, kMaxAxes> share{};  // of the point above
+  bool is_point = true;
+  for (size_t i = 0; i < point.size(); ++i) {
+    const std::vector<double>& axis = grid.axes[i];
+    if (point[i] < axis.front() || point[i] > axis.back()) {
+      basis = weaker(basis, Basis::Extrapolated);
+    }
+    const double at = std::clamp(point[i], axis.front(), axis.back());
+    const auto above = std::ranges::upper_bound(axis, at);
+    const auto first = static_cast<size_t>(above - axis.begin()) - 1;
+    below[i] = first;
+    if (axis[first] == at) continue;
+    is_point = false;
+    share[i] =
+        std::log(at / axis[first]) / std::log(axis[first + 1] / axis[first]);
+  }
+  double sum = 0;
+  double weights = 0;
+  for (size_t corner = 0; corner < size_t{1} << point.size(); ++corner) {
+    double weight = 1;
+    size_t index = 0;
+    for (size_t i = 0; i < point.size(); ++i) {
+      const bool up = (corner >> i & 1U) != 0;
+      weight *= up ? share[i] : 1 - share[i];
+      if (weight == 0) break;
+      index = index * grid.axes[i].size() + below[i] + (up ? 1 : 0);
+    }
+    if (weight == 0) continue;
+    const double value = grid.values[index];
+    if (value <= 0) {
+      is_point = false;
+      continue;
+    }
+    sum += weight * std::log(value);
+    weights += weight;
+  }
+  if (weights <= 0) return std::nullopt;
+  if (!is_point) basis = weaker(basis, Basis::Interpolated);
+  return std::exp(sum / weights);
+}
+
+}  // namespace shardplan

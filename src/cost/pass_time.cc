@@ -1,0 +1,691 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/pass_time.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "cost/computed_again.h"
+#include "cost/local_shapes.h"
+#include "graph/op.h"
+#include "graph/regions.h"
+
+namespace shardplan {
+namespace {
+
+bool is_one_of(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+void join(AxisNames& axes, const AxisNames& more) {
+  for (const AxisName& axis : more) {
+    if (!is_one_of(axes, axis)) axes.push_back(axis);
+  }
+}
+
+// Steps of operations that a framework computes as several, each of which reads
+// and writes a tensor: those of transformers' classes in PyTorch
+// (apply_rotary_pos_emb: two products, a sum, a negation and a concatenation;
+// NewGELUActivation: a cube, three products, two sums and a tanh).
+double steps_of(InnerSteps steps, bool gelu_is_several) {
+  switch (steps) {
+    case InnerSteps::Angles:
+      return 5;
+    case InnerSteps::Tanh:
+      return gelu_is_several ? 8 : 1;
+    default:
+      return 1;
+  }
+}
+
+class PassPricer {
+ public:
+  PassPricer(const PassPricing& of, Keeping way)
+      : of_(of),
+        view_(of.view),
+        way_(way),
+        kept_(kept_values(of.view, of.options, of.remat, way)),
+        region_of_(of.view.graph().nodes.size()),
+        result_of_(of.view.graph().nodes.size()),
+        in_norm_(of.view.graph().nodes.size()),
+        spread_(of.view.registers.size()),
+        readers_(of.view.registers.size()),
+        needed_(computed_again(of.view, kept_, of.remat)),
+        times_(of.view.layer_of_segment.size()) {
+    find_regions_of_nodes();
+    find_readers();
+  }
+
+  std::vector<SegmentTime> run(std::string& why) {
+    if (!memory_time(of_.card, 1)) {
+      why = "the profile " + in_backticks(of_.card.name) +
+            " states no rate of its memory";
+      return {};
+    }
+    for (const InstructionId i : view_.instructions()) {
+      if (view_.at(i).kind == Instruction::Kind::Load) continue;
+      SegmentTime& time = at(i);
+      price_forward(i, time.forward);
+      price_loss(i, time);
+      time.flops += model_flops(view_, i, of_.options.expert_factor);
+    }
+    for (const InstructionId i : view_.instructions()) {
+      if (needed_[i]) price_forward(i, at(i).again);
+    }
+    price_backward();
+    if (unknown_) {
+      why = "the profile " + in_backticks(of_.card.name) +
+            " states no rate of products in " +
+            std::string(kPrecisionNames.at(static_cast<size_t>(*unknown_)));
+      return {};
+    }
+    return std::move(times_);
+  }
+
+ private:
+  SegmentTime& at(InstructionId i) {
+    return times_[static_cast<size_t>(std::max(view_.segment(i), 0))];
+  }
+  double bytes(RegisterId reg) const {
+    return static_cast<double>(view_.reg(reg).bytes[static_cast<size_t>(way_)]);
+  }
+  double numbers(RegisterId reg) const {
+    return static_cast<double>(local_elements(view_, reg)) *
+           view_.reg(reg).filled;
+  }
+  bool is_eager() const { return way_ == Keeping::Eager; }
+
+  void find_regions_of_nodes() {
+    std::set<NodeId> inner;
+    for (const InstructionId i : view_.instructions()) {
+      if (!view_.computes(i)) continue;
+      result_of_[view_.at(i).node] = view_.at(i).result;
+      if (kept_.inner[i]) inner.insert(view_.at(i).node);
+    }
+    // A region that contains others stands behind them.
+    for (const Region& region : view_.graph().regions) {
+      const bool is_kernel = std::ranges::any_of(
+          region.nodes, [&](NodeId n) { return inner.count(n) > 0; });
+      for (const NodeId n : region.nodes) {
+        if (region.kind == Region::Kind::Norm) in_norm_[n] = true;
+        if (is_kernel) region_of_[n] = &region;
+      }
+    }
+  }
+  // The region that runs as one kernel whose last part this is; null: none.
+  const Region* kernel_of(InstructionId i) const {
+    if (!view_.computes(i)) return nullptr;
+    const Region* region = region_of_[view_.at(i).node];
+    return region != nullptr && region->nodes.back() == view_.at(i).node
+               ? region
+               : nullptr;
+  }
+
+  void find_readers() {
+    for (const InstructionId i : view_.instructions()) {
+      std::set<RegisterId> once(view_.at(i).operands.begin(),
+                                view_.at(i).operands.end());
+      for (const RegisterId r : once) readers_[r].push_back(i);
+    }
+  }
+
+  // Element by element and no part of a kernel.
+  bool is_pointwise(InstructionId i) const {
+    return view_.computes(i) && region_of_[view_.at(i).node] == nullptr &&
+           is_cheap(view_.op(i).repeat);
+  }
+  // Whether it is read from memory: not what the same kernel has just made.
+  bool comes_from_memory(RegisterId reg) const {
+    return !of_.fuses || !is_pointwise(view_.root(reg).maker);
+  }
+  bool goes_to_memory(RegisterId reg) const {
+    if (!of_.fuses) return true;
+    const RegisterId root = view_.reg(reg).root;
+    if (view_.reg(root).output || kept_.kept[root]) return true;
+    return std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
+      return !is_pointwise(reader);
+    });
+  }
+
+  // Forward.
+
+  void price_forward(InstructionId i, PassTime& time) {
+    const Instruction& made = view_.at(i);
+    if (made.kind == Instruction::Kind::Collective) {
+      send(i, time);
+      return;
+    }
+    if (!view_.computes(i)) return;
+    if (view_.reg(made.result).weight) return cast_weight(i, time);
+    if (const Region* region = kernel_of(i)) {
+      return price_kernel(i, *region, time);
+    }
+    if (kept_.inner[i]) return;
+    const OpDef& op = view_.op(i);
+    if (op.repeat == Repeat::View || op.is_constraint) return;
+    if (kept_.reads[i].drops_out) drop_out(i, time);
+    cast_operands(i, time);
+    if (op.is_product) {
+      multiply(i, local_product(view_, i).shape, time);
+      return;
+    }
+    if (adds_bias(i)) return;
+    double moved = goes_to_memory(made.result) ? bytes(made.result) : 0;
+    for (size_t o = 0; o < made.operands.size(); ++o) {
+      if (!comes_from_memory(made.operands[o])) continue;
+      // Rows of a table, not all of it.
+      moved +=
+          op.is_lookup && o == 0 ? bytes(made.result) : bytes(made.operands[o]);
+    }
+    if (is_of_rows(i)) moved *= kRowsSlowdown;
+    const double steps = steps_in_kernels(i);
+    pass_over(moved * steps, steps, time);
+    if (is_eager() && op.exchange != TokenExchange::None) {
+      time.kernels += kExchangeKernels;
+    }
+    if (is_recurrent(op)) recur(i, time);
+  }
+
+  // Reads and writes what is dropped, and a byte per number for the mask.
+  void drop_out(InstructionId i, PassTime& time) const {
+    const RegisterId result = view_.at(i).result;
+    pass_over(2 * bytes(result) + numbers(result), 1, time);
+  }
+
+  double steps_in_kernels(InstructionId i) const {
+    if (!is_eager()) return 1;
+    if (view_.op(i).exchange != TokenExchange::None) return kExchangeSteps;
+    return steps_of(view_.op(i).inner_steps(view_.node(i).attributes),
+                    of_.options.gelu_steps > 0);
+  }
+
+  // Tokens are sorted by expert and counted, then gathered (transformers'
+  // grouped_mm experts); answers are weighed, put back and added up.
+  static constexpr double kExchangeSteps = 3;
+  static constexpr double kExchangeKernels = 8;  // beside these, small ones
+  // Sums over rows reach two thirds of the rate of copies: torch's rms_norm of
+  // 8,192 rows of 4,096 and 8,192 numbers on an H100.
+  static constexpr double kRowsSlowdown = 1.5;
+
+  // Sums over rows, what runs beside them in a norm, and rotations of heads,
+  // whose rows lie apart.
+  bool is_of_rows(InstructionId i) const {
+    return view_.op(i).is_reduction || in_norm_[view_.at(i).node] ||
+           view_.op(i).inner_steps(view_.node(i).attributes) ==
+               InnerSteps::Angles;
+  }
+
+  // One kernel multiplies and adds a bias.
+  bool adds_bias(InstructionId i) const {
+    const auto& operands = view_.at(i).operands;
+    return view_.op(i).second_sign == 1 && view_.reg(operands[1]).weight &&
+           view_.computes(view_.root(operands[0]).maker) &&
+           view_.op(view_.root(operands[0]).maker).is_product;
+  }
+
+  static bool is_recurrent(const OpDef& op) {
+    return op.repeat == Repeat::Dear && !op.is_product && !op.is_lookup &&
+           op.exchange == TokenExchange::None && !op.is_decision;
+  }
+
+  // Its arithmetic, which is not that of matrix units.
+  void recur(InstructionId i, PassTime& time) const {
+    std::vector<Shape> shapes;
+    for (const RegisterId reg : view_.at(i).operands) {
+      shapes.push_back(view_.program->registers[reg].local_shape);
+    }
+    const GraphNode& node = view_.node(i);
+    const auto flops = static_cast<double>(node.op->flops(
+        shapes, view_.program->registers[view_.at(i).result].local_shape,
+        node.attributes));
+    auto rate = peak_rate(of_.card, Precision::F32);
+    if (!rate) rate = peak_rate(of_.card, of_.precision).value_or(0) / 16;
+    if (*rate <= 0) return;  // which products report
+    const double seconds = flops / *rate * kVectorSlowdown;
+    add(time.memory, {{0, seconds, 2 * seconds}, Basis::Assumed});
+  }
+  // Kernels of recurrences (FLA, Mamba) reach a fifth of the vector peak.
+  static constexpr double kVectorSlowdown = 5;
+
+  // Operation by operation, what changes the dtype is a kernel of its own.
+  void cast_operands(InstructionId i, PassTime& time) {
+    if (!is_eager()) return;
+    const NumberType made = view_.value(view_.at(i).result).type;
+    for (const RegisterId reg : view_.at(i).operands) {
+      const HeldRegister& operand = view_.reg(reg);
+      if (view_.value(reg).is_integer()) continue;
+      const bool is_internal = view_.value(reg).type == NumberType::Internal;
+      const bool crosses = of_.options.element_bytes < kFloatBytes &&
+                           is_internal != (made == NumberType::Internal) &&
+                           !operand.weight && !of_.options.autocast;
+      const bool casts = view_.reads_cast(i, reg);
+      if (operand.weight && casts && cast_.count(operand.root) > 0) continue;
+      if (!crosses && !casts) continue;
+      if (operand.weight) cast_.insert(operand.root);
+      pass_over(numbers(reg) * static_cast<double>(of_.options.element_bytes +
+                                                   kFloatBytes),
+                1, time);
+    }
+  }
+
+  // Weights that are made of weights, such as casts; kernels make them in
+  // place.
+  void cast_weight(InstructionId i, PassTime& time) const {
+    if (!is_eager() || view_.op(i).repeat == Repeat::View) return;
+    pass_over(2 * bytes(view_.at(i).result), 1, time);
+  }
+
+  void price_kernel(InstructionId i, const Region& region, PassTime& time) {
+    if (region.kind == Region::Kind::Attention) {
+      attend(region, false, time);
+      return;
+    }
+    const RegisterId result = view_.at(i).result;
+    if (is_eager() && of_.options.softmax_in_float32 &&
+        region.kind == Region::Kind::Softmax) {
+      // Converted before and behind it, and computed in float32.
+      pass_over(numbers(result) * 16, 2, time);
+    }
+    double moved = goes_to_memory(result) ? bytes(result) : 0;
+    for (const RegisterId input : kept_.differentiates[i]) {
+      if (!view_.reg(input).weight) moved += bytes(input);
+    }
+    if (kept_.differentiates[i].empty()) moved *= 2;
+    pass_over(moved * kRowsSlowdown, 1, time);
+  }
+  // Kernels that read and write so many bytes, together.
+  void pass_over(double moved, double kernels, PassTime& time) const {
+    if (moved <= 0) return;
+    const auto priced = memory_time(of_.card, moved / kernels);
+    if (!priced) return;
+    PricedTime one = *priced;
+    // Whoever fuses more need not move it.
+    if (way_ == Keeping::Least) one.seconds.lower = 0;
+    add(time.memory, one, kernels);
+    time.kernels += kernels;
+  }
+
+  Precision precision_of(InstructionId i) const {
+    if (view_.skips_cast(i)) return Precision::F32;
+    const bool is_in_8_bits = of_.options.fp8 != nullptr &&
+                              !view_.multiplies_values(i) &&
+                              view_.is_layer(view_.segment(i));
+    return is_in_8_bits ? Precision::F8 : of_.precision;
+  }
+
+  void multiply(InstructionId i, const ProductShape& shape, PassTime& time) {
+    auto priced = product_time(of_.card, precision_of(i), shape);
+    if (!priced) {
+      unknown_ = precision_of(i);
+      return;
+    }
+    if (precision_of(i) != Precision::F32) {
+      priced->seconds.estimate *= kWarm;
+      priced->seconds.upper *= kWarm;
+    }
+    add(time.products, *priced);
+    time.kernels += 1;
+  }
+
+  // A card whose matrix units are busy for seconds on end lowers its clock to
+  // stay within its power; tables are of short runs. Prefills of Llama 3.1 8B
+  // on an H100 reach 0.82 to 0.88 of what its products alone do.
+  static constexpr double kWarm = 1.1;
+
+  void attend(const Region& region, bool backward, PassTime& time) {
+    auto priced = attention_time(of_.card, of_.precision,
+                                 local_attention(view_, region, result_of_),
+                                 backward, of_.attention);
+    if (!priced) return;
+    priced->seconds.upper *= of_.attention_upper;
+    add(time.attention, *priced);
+    time.kernels += backward ? 3 : 1;
+  }
+
+  // What a loss makes of logits: each copy (activations/framework.h) is written
+  // and read once, half of them in forward.
+  void price_loss(InstructionId i, SegmentTime& time) const {
+    const RegisterId result = view_.at(i).result;
+    if (!view_.reg(result).output || !is_graph_output(result)) return;
+    const LossCopies& copies = of_.loss;
+    const double moved =
+        2 * numbers(result) *
+        static_cast<double>(copies.own * of_.options.element_bytes +
+                            copies.floats * kFloatBytes);
+    pass_over(moved / 2, 3, time.forward);
+    pass_over(moved / 2, 3, time.backward);
+  }
+  bool is_graph_output(RegisterId reg) const {
+    return std::ranges::find(view_.program->outputs, reg) !=
+           view_.program->outputs.end();
+  }
+
+  // Collectives.
+
+  void send(InstructionId i, PassTime& time) const {
+    const Instruction& made = view_.at(i);
+    SentPart part = part_of(i);
+    const bool grows = made.collective == CollectiveKind::AllGather;
+    part.bytes = bytes(grows ? made.result : made.operands[0]);
+    time.sends.push_back(std::move(part));
+  }
+  SentPart part_of(InstructionId i) const {
+    SentPart part;
+    part.kind = view_.at(i).collective;
+    part.axes = view_.at(i).axes;
+    part.node = view_.at(i).node;
+    part.of_weight = view_.reg(view_.at(i).result).weight;
+    part.of_experts = view_.at(i).cause == Cause::Experts;
+    return part;
+  }
+
+  // Backward: instructions in reverse. `spread_` has the axes over which the
+  // gradient of a register is a partial sum when all readers have added to it.
+
+  void price_backward() {
+    const auto all = view_.instructions();
+    std::vector<InstructionId> order(all.begin(), all.end());
+    for (auto i = order.rbegin(); i != order.rend(); ++i) {
+      const Instruction& made = view_.at(*i);
+      if (!flows(made.result)) continue;
+      if (made.kind == Instruction::Kind::Load) {
+        load_backward(*i);
+      } else if (view_.computes(*i)) {
+        compute_backward(*i, at(*i).backward);
+      } else {
+        move_backward(*i, at(*i).backward);
+      }
+      if (!view_.reg(made.result).weight) add_up(*i, at(*i).backward);
+    }
+  }
+  bool flows(RegisterId reg) const { return view_.has_gradient(reg); }
+
+  // Gradients of several readers are added up.
+  void add_up(InstructionId i, PassTime& time) const {
+    const RegisterId reg = view_.at(i).result;
+    if (kept_.inner[i] || of_.fuses) return;
+    const auto count =
+        std::ranges::count_if(readers_[reg], [&](InstructionId reader) {
+          return !kept_.inner[reader] && flows(view_.at(reader).result);
+        });
+    if (count > 1) {
+      const auto sums = static_cast<double>(count - 1);
+      pass_over(3 * bytes(reg) * sums, sums, time);
+    }
+  }
+
+  // The node whose view names the axes of what an instruction gives.
+  NodeId node_for(InstructionId i) const {
+    const auto& readers = readers_[view_.at(i).result];
+    return view_.at(i).node || readers.empty() ? view_.at(i).node
+                                               : view_.at(readers.front()).node;
+  }
+
+  // The gradient of a weight that devices hold copies of.
+  void load_backward(InstructionId i) {
+    const RegisterId reg = view_.at(i).result;
+    if (!view_.reg(reg).weight || spread_[reg].empty()) return;
+    SentPart part;
+    part.kind = CollectiveKind::AllReduce;
+    part.axes = in_mesh_order(view_.program->mesh, spread_[reg]);
+    part.node = node_for(i);
+    part.bytes = bytes(reg);
+    part.of_weight = true;
+    const auto reader = readers_[reg].empty() ? i : readers_[reg].front();
+    at(reader).gradients.push_back(std::move(part));
+  }
+
+  // The gradient of what it made is summed first.
+  void settle(InstructionId i, PassTime& time) {
+    const RegisterId reg = view_.at(i).result;
+    if (spread_[reg].empty()) return;
+    SentPart part;
+    part.kind = CollectiveKind::AllReduce;
+    part.axes = in_mesh_order(view_.program->mesh, spread_[reg]);
+    part.node = node_for(i);
+    part.bytes = bytes(reg);
+    part.of_weight = view_.reg(reg).weight;
+    part.of_input = !part.of_weight;
+    time.sends.push_back(std::move(part));
+    spread_[reg].clear();
+  }
+
+  void compute_backward(InstructionId i, PassTime& time) {
+    const Instruction& made = view_.at(i);
+    const OpDef& op = view_.op(i);
+    if (region_of_[made.node] != nullptr) spread(i, weights_of(i));
+    if (kept_.inner[i]) return;
+    const bool moves = op.repeat == Repeat::View || op.is_constraint;
+    if (moves || view_.reg(made.result).weight) {
+      for (const RegisterId operand : made.operands) {
+        if (flows(operand)) join(spread_[operand], spread_[made.result]);
+      }
+      return;
+    }
+    settle(i, time);
+    spread(i, kept_.differentiates[i]);
+    if (kept_.reads[i].drops_out) drop_out(i, time);
+    if (const Region* region = kernel_of(i)) {
+      if (region->kind == Region::Kind::Attention) {
+        attend(*region, true, time);
+        return;
+      }
+    } else if (op.is_product) {
+      multiply_backward(i, time);
+      return;
+    }
+    pass_backward(i, time);
+  }
+
+  // Readers along whose axes the operand itself was not cut give parts.
+  void spread(InstructionId i, const std::vector<RegisterId>& operands) {
+    AxisNames used;
+    for (const AxisNames& axes : view_.at(i).factor_axes) join(used, axes);
+    for (const RegisterId operand : operands) {
+      const AxisNames own =
+          axes_in_use(view_.program->registers[operand].layout);
+      for (const AxisName& axis : used) {
+        if (!is_one_of(own, axis)) join(spread_[operand], {axis});
+      }
+    }
+  }
+
+  // A kernel's own weights, such as a norm's, which are none of its inputs.
+  std::vector<RegisterId> weights_of(InstructionId i) const {
+    std::vector<RegisterId> weights = view_.at(i).operands;
+    std::erase_if(weights, [&](RegisterId reg) {
+      return !view_.reg(reg).weight || !flows(reg);
+    });
+    return weights;
+  }
+
+  void multiply_backward(InstructionId i, PassTime& time) {
+    const ProductShape shape = local_product(view_, i).shape;
+    const auto& operands = view_.at(i).operands;
+    for (const RegisterId operand : kept_.differentiates[i]) {
+      const bool is_first = operand == operands[0];
+      multiply(i,
+               is_first ? ProductShape{shape.groups, shape.m, shape.k, shape.n}
+                        : ProductShape{shape.groups, shape.n, shape.k, shape.m,
+                                       true},
+               time);
+      // In autocast, gradients are converted to what they are gradients of.
+      if (is_eager() && view_.reads_cast(i, operand)) {
+        pass_over(
+            numbers(operand) *
+                static_cast<double>(of_.options.element_bytes + kFloatBytes),
+            1, time);
+      }
+    }
+  }
+
+  void pass_backward(InstructionId i, PassTime& time) {
+    const Instruction& made = view_.at(i);
+    const OpDef& op = view_.op(i);
+    const bool is_kernel = kernel_of(i) != nullptr;
+    // The gradient of a sum is that of its result.
+    if (!is_kernel && op.second_sign != 0) {
+      for (const RegisterId operand : kept_.differentiates[i]) {
+        if (view_.reg(operand).weight) {
+          pass_over(bytes(made.result), 1, time);
+        }
+      }
+      return;
+    }
+    auto reads = static_cast<double>(kept_.reads[i].extra.bytes);
+    for (const RegisterId reg : kept_.reads[i].registers) reads += bytes(reg);
+    if (op.is_lookup) reads = bytes(made.result);
+    const double arriving =
+        comes_from_memory_backward(made.result) ? bytes(made.result) : 0;
+    double moved = 0;
+    double kernels = 0;
+    for (const RegisterId operand : kept_.differentiates[i]) {
+      const bool weight = view_.reg(operand).weight;
+      double given = comes_from_memory(operand) || weight ? bytes(operand) : 0;
+      // Operation by operation, the gradient of what stands for many numbers is
+      // made for all of them, and added up.
+      const bool is_broadcast = is_eager() && !is_kernel && !op.is_lookup &&
+                                numbers(operand) < numbers(made.result);
+      if (is_broadcast) given += 2 * bytes(made.result);
+      // One kernel gives all gradients of what is one.
+      moved += is_kernel ? given : arriving + given;
+      kernels += is_broadcast ? 2 : 1;
+    }
+    if (kernels == 0) return;
+    moved += is_kernel ? arriving + reads : reads;
+    if (is_kernel) {
+      kernels = 1;
+      moved *= kRowsSlowdown;
+    }
+    if (is_of_rows(i)) moved *= kRowsSlowdown;
+    const double steps = steps_in_kernels(i);
+    pass_over(moved * steps, kernels * steps, time);
+    if (is_recurrent(op)) {
+      recur(i, time);
+      recur(i, time);
+    }
+  }
+  bool comes_from_memory_backward(RegisterId reg) const {
+    if (!of_.fuses) return true;
+    return std::ranges::any_of(readers_[reg], [&](InstructionId reader) {
+      return !is_pointwise(reader);
+    });
+  }
+
+  void move_backward(InstructionId i, PassTime& time) {
+    const Instruction& made = view_.at(i);
+    const RegisterId from = made.operands[0];
+    AxisNames& parts = spread_[made.result];
+    const auto pass_on = [&] { join(spread_[from], parts); };
+    if (made.kind == Instruction::Kind::Slice) {
+      return_to(i, CollectiveKind::AllGather, bytes(from), time);
+      pass_on();
+      return;
+    }
+    switch (made.collective) {
+      case CollectiveKind::AllGather: {
+        // Who used it whole gives its own part's gradient; who used a part of
+        // it, a part of the sum.
+        const bool is_sum = std::ranges::any_of(
+            made.axes, [&](const AxisName& a) { return is_one_of(parts, a); });
+        std::erase_if(parts, [&](const AxisName& axis) {
+          return is_one_of(made.axes, axis);
+        });
+        if (is_gathered_again(i)) send(i, time);
+        if (is_sum) {
+          return_to(i, CollectiveKind::ReduceScatter, bytes(made.result), time);
+        }
+        pass_on();
+        return;
+      }
+      case CollectiveKind::ReduceScatter:
+        settle(i, time);
+        return_to(i, CollectiveKind::AllGather, bytes(from), time);
+        return;
+      case CollectiveKind::AllReduce:
+        settle(i, time);
+        return;
+      case CollectiveKind::Broadcast:
+        return_to(i, CollectiveKind::AllReduce, bytes(from), time);
+        return;
+      case CollectiveKind::AllToAll:
+      case CollectiveKind::Permute:
+        return_to(i, made.collective, bytes(from), time);
+        pass_on();
+        return;
+    }
+  }
+  // A layer's weight is let go of when the layer has run (FSDP), and gathered
+  // once more for the gradients of what products read, unless that was done to
+  // compute the layer again.
+  bool is_gathered_again(InstructionId i) const {
+    const RegisterId weight = view_.at(i).result;
+    return view_.reg(weight).weight && view_.is_layer(view_.segment(i)) &&
+           !needed_[i] && is_multiplied(weight);
+  }
+  bool is_multiplied(RegisterId weight) const {
+    return std::ranges::any_of(readers_[weight], [&](InstructionId reader) {
+      if (view_.op(reader).repeat == Repeat::View) {
+        return is_multiplied(view_.at(reader).result);
+      }
+      const auto& given = kept_.differentiates[reader];
+      return view_.op(reader).is_product &&
+             std::ranges::any_of(given, [&](RegisterId operand) {
+               return !view_.reg(operand).weight;
+             });
+    });
+  }
+  void return_to(InstructionId i, CollectiveKind kind, double payload,
+                 PassTime& time) const {
+    SentPart part = part_of(i);
+    part.kind = kind;
+    part.bytes = payload;
+    time.sends.push_back(std::move(part));
+  }
+
+  const PassPricing& of_;
+  const ProgramView& view_;
+  Keeping way_;
+  KeptValues kept_;
+  PerNode<const Region*> region_of_;  // that is one kernel
+  PerNode<RegisterId> result_of_;
+  PerNode<bool> in_norm_;
+  PerRegister<AxisNames> spread_;
+  PerRegister<std::vector<InstructionId>> readers_;
+  PerInstruction<bool> needed_;       // again
+  std::set<RegisterId> cast_;         // weights that were cast once
+  std::optional<Precision> unknown_;  // of which the profile states no rate
+  std::vector<SegmentTime> times_;
+};
+
+}  // namespace
+
+void add(PassTime& sum, const PassTime& part, double times) {
+  add(sum.products, part.products, times);
+  add(sum.attention, part.attention, times);
+  add(sum.memory, part.memory, times);
+  sum.kernels += part.kernels * times;
+  for (SentPart sent : part.sends) {
+    const auto same = std::ranges::find_if(sum.sends, [&](const SentPart& s) {
+      return s.kind == sent.kind && s.axes == sent.axes &&
+             s.bytes == sent.bytes && s.of_weight == sent.of_weight &&
+             s.of_experts == sent.of_experts && s.of_input == sent.of_input;
+    });
+    if (same != sum.sends.end()) {
+      same->count += sent.count * times;
+    } else {
+      sent.count *= times;
+      sum.sends.push_back(std::move(sent));
+    }
+  }
+}
+
+std::vector<SegmentTime> price_pass(const PassPricing& pricing, Keeping way,
+                                    std::string& why) {
+  return PassPricer(pricing, way).run(why);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/stage_time.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "activations/buffers.h"
+#include "activations/segment_uses.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "core/fold.h"
+#include "core/views.h"
+#include "cost/pass_time.h"
+
+namespace shardplan {
+namespace {
+
+// Bytes that the optimizer's step reads and writes, as a multiple of reading
+// gradients and reading and writing all state once. At least, by the estimate,
+// at most. AdamW of torch 2.11 over 268 million numbers in float32 took 2.9 ms
+// fused and 8.1 ms with foreach on an H100 (one kernel for each of its seven
+// operations, which read and write what they work on); XLA fuses it.
+struct UpdatePasses {
+  double least, estimate, most;
+};
+UpdatePasses update_passes(const StepOptions& options) {
+  const FrameworkDef& framework = *options.framework;
+  const std::optional<Update> update =
+      options.update ? options.update : framework.update;
+  if (update == Update::Fused) return {1, 1.15, 2};
+  if (update == Update::Foreach) return {2.8, 3.3, 4.5};
+  if (update == Update::Loop) return {2.8, 3.3, 8};
+  if (framework.fuses_updates || framework.updates_in_place) {
+    return {1, 1.15, 2};
+  }
+  return {1, 1.5, 4};
+}
+
+// Seconds between kernels that a program in Python starts, against those of
+// single small kernels in a loop: modules, checks and autograd stand between
+// them. Of the smallest steps of torch 2.11 (TinyLlama, one sequence of 1,024
+// tokens: 22 layers in 21 and 38 ms on two hosts, forward; BERT large) it is
+// 3 to 5.
+constexpr double kModuleOverhead = 4;
+// The same of an optimizer's step, per parameter: of the same steps, whose
+// optimizer takes 10 to 15 microseconds for each beside its kernels.
+constexpr double kLooksAtParameter = 2;
+
+// What computing loses to a collective beside it: NCCL runs on 16 to 24 of the
+// 132 multiprocessors of an H100.
+constexpr double kShared = 0.15;
+
+// How much slower than FlashAttention 2 the attention of an unknown loop may
+// be: kernels of 2023 in Triton took 3 times as long on an H100 (MPT).
+constexpr double kUnknownAttention = 3;
+
+class StageTimer {
+ public:
+  StageTimer(const StepTimeInput& input, const StepOptions& options,
+             LinkPlaces& places, std::string& why)
+      : input_(input), options_(options), places_(places), why_(why) {}
+
+  std::optional<StageTimes> run() {
+    if (!price_segments()) return std::nullopt;
+    uses_ = uses_of_stages(input_.memory, {}, options_);
+    for (size_t k = 0; k < kKeepings; ++k) {
+      for (size_t s = 0; s < uses_.size(); ++s) {
+        times_.of[k].emplace_back();
+        if (!time_stage(s, k)) return std::nullopt;
+      }
+    }
+    return std::move(times_);
+  }
+
+ private:
+  // A compiler fuses what is element by element: XLA, torch.compile.
+  bool fuses() const {
+    return is_compiled(options_) || (options_.framework->runs_classes &&
+                                     options_.kernels == Kernels::Fused);
+  }
+
+  bool price_segments() {
+    const auto ways = ways_of(options_.kernels);
+    for (size_t k = 0; k < kKeepings; ++k) {
+      if (!price_segments(k, ways[k], priced_[k])) return false;
+    }
+    // Whoever fuses kernels of layers still calls as many operations.
+    if (options_.kernels == Kernels::Eager || fuses()) return true;
+    return price_segments(kEstimate, Keeping::Eager, called_);
+  }
+  bool price_segments(size_t k, Keeping way, std::vector<SegmentTime>& into) {
+    const SegmentOptions own =
+        options_.segments.for_answer(static_cast<Keeping>(k));
+    const ProgramView view = view_of(input_.program, own);
+    // Loops of people who say nothing of their kernels leave the loss to
+    // PyTorch's operations more often than not.
+    const bool is_any =
+        !options_.framework->is_known() && options_.kernels == Kernels::Any;
+    const size_t loss = is_any && k == kEstimate ? 2 : k;
+    into = price_pass({view, own, options_.remat, input_.card, input_.precision,
+                       fuses(), own.loss.at(loss), attention(),
+                       options_.framework->is_known() ? 1 : kUnknownAttention},
+                      way, why_);
+    return !into.empty();
+  }
+
+  // XLA and Transformer Engine run the best that was measured, cuDNN's; PyTorch
+  // and loops of which nothing is known, FlashAttention 2.
+  std::string_view attention() const {
+    return is_compiled(options_) || options_.framework->buffers_gradients
+               ? ""
+               : "flash";
+  }
+
+  std::optional<PricedTime> price(CollectiveKind kind, const AxisNames& axes,
+                                  double bytes) {
+    const auto& places = places_.of(axes);
+    auto priced = places ? collective_time(input_.card, kind, *places, bytes)
+                         : std::nullopt;
+    if (!priced) {
+      why_ = "the profile " + in_backticks(input_.card.name) +
+             " has no link that reaches along " + text_of(axes);
+    }
+    return priced;
+  }
+
+  bool time_stage(size_t s, size_t k) {
+    StageTime& stage = times_.of[k][s];
+    std::array<double, 2> called{};
+    std::vector<SentPart> gradients;
+    for (const AlikeUses& use : alike_uses(s)) {
+      const SegmentTime& own = priced_[k][use.segment];
+      const Segment& segment = input_.memory.layers.plain[use.segment];
+      const std::string where =
+          segment.is_layer ? folded_name(segment.label) : segment.label;
+      const auto run = [&](const PassTime& pass, Direction direction) {
+        DirectionTime& time = stage.passes.at(static_cast<size_t>(direction));
+        add(time.products, pass.products, use.count);
+        add(time.attention, pass.attention, use.count);
+        add(time.memory, pass.memory, use.count);
+        return send(pass, direction, where, use.count, stage);
+      };
+      if (!run(own.forward, Direction::Forward) ||
+          (use.repeated && !run(own.again, Direction::Backward)) ||
+          !run(own.backward, Direction::Backward)) {
+        return false;
+      }
+      const SegmentTime& calls = called_.empty() ? own : called_[use.segment];
+      called[0] += calls.forward.kernels * use.count;
+      called[1] +=
+          (calls.backward.kernels + (use.repeated ? calls.again.kernels : 0)) *
+          use.count;
+      for (SentPart part : own.gradients) {
+        part.count *= use.count;
+        gradients.push_back(std::move(part));
+      }
+      if (k == kEstimate) times_.flops += own.flops * use.count;
+    }
+    for (size_t d = 0; d < 2; ++d) {
+      if (k > 0 && !is_compiled(options_)) {
+        stage.passes.at(d).starting =
+            called.at(d) * launch_seconds(k) * kModuleOverhead;
+      }
+    }
+    accumulate_gradients(s, stage);
+    copy_to_host(s, k, stage);
+    if (!gather_weights(s, stage) || !pass_on(s, stage) ||
+        !sum_gradients(gradients, k, stage)) {
+      return false;
+    }
+    update(s, k, stage);
+    for (size_t d = 0; d < 2; ++d) sum_up(k, d, stage);
+    return true;
+  }
+  double launch_seconds(size_t k) const {
+    return pick(eager_launch(input_.card).seconds, std::max(k, kEstimate));
+  }
+
+  // Layers that one segment stands for, alike in whether they are repeated.
+  struct AlikeUses {
+    size_t segment = 0;
+    bool repeated = false;
+    double count = 0;
+  };
+  std::vector<AlikeUses> alike_uses(size_t s) const {
+    std::vector<AlikeUses> alike;
+    for (const SegmentUse& use : uses_[s]) {
+      const auto same = std::ranges::find_if(alike, [&](const AlikeUses& each) {
+        return each.segment == use.segment && each.repeated == use.repeated;
+      });
+      if (same == alike.end()) {
+        alike.push_back({use.segment, use.repeated, 1});
+      } else {
+        same->count += 1;
+      }
+    }
+    return alike;
+  }
+
+  bool send(const PassTime& pass, Direction direction, const std::string& where,
+            double times, StageTime& stage) {
+    for (const SentPart& part : pass.sends) {
+      const bool ahead =
+          input_.hide == Hide::Full ||
+          (input_.hide == Hide::Framework &&
+           (part.of_weight ||
+            (part.of_input && options_.framework->sums_inputs_aside)));
+      const AxisNames named =
+          reported_axes(input_.program, part.axes, part.node);
+      if (!send({part.kind,
+                 part.axes,
+                 named,
+                 where,
+                 direction,
+                 part.count * times,
+                 part.bytes,
+                 {},
+                 ahead},
+                stage)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool send(Sending sending, StageTime& stage) {
+    const auto each = price(sending.kind, sending.axes, sending.payload);
+    if (!each) return false;
+    sending.each = *each;
+    const auto same =
+        std::ranges::find_if(stage.sends, [&](const Sending& other) {
+          return other.kind == sending.kind && other.named == sending.named &&
+                 other.where == sending.where &&
+                 other.direction == sending.direction &&
+                 other.payload == sending.payload &&
+                 other.ahead == sending.ahead;
+        });
+    if (same != stage.sends.end()) {
+      same->count += sending.count;
+    } else {
+      stage.sends.push_back(std::move(sending));
+    }
+    return true;
+  }
+
+  // The class of devices that holds most of a stage.
+  const BudgetClass& device_of(size_t s) const {
+    const auto& classes = input_.memory.budget.classes;
+    const auto found = std::ranges::find_if(classes, [&](const auto& each) {
+      return std::ranges::find(each.stages, static_cast<int64_t>(s)) !=
+             each.stages.end();
+    });
+    return found == classes.end() ? classes.front() : *found;
+  }
+  double held(size_t s, Category category) const {
+    return static_cast<double>(
+        device_of(s).bytes.at(static_cast<size_t>(category)));
+  }
+  double unit() const {
+    return static_cast<double>(options_.segments.element_bytes);
+  }
+  double gradient_unit() const {
+    return static_cast<double>(
+        gradient_bytes(input_.memory.budget, options_.segments.element_bytes));
+  }
+
+  // Gradients of each of several micro-batches are added to those before.
+  void accumulate_gradients(size_t s, StageTime& stage) const {
+    if (options_.microbatches < 2) return;
+    const double numbers = held(s, Category::Gradients) / gradient_unit();
+    auto priced =
+        memory_time(input_.card, numbers * (unit() + 2 * gradient_unit()));
+    if (!priced) return;
+    priced->seconds.lower = 0;  // in the product that makes them
+    add(stage.passes[1].memory, *priced);
+  }
+
+  // What a policy keeps in host memory goes there and comes back.
+  void copy_to_host(size_t s, size_t k, StageTime& stage) const {
+    double bytes = 0;
+    for (const SegmentUse& use : uses_[s]) {
+      const auto& segments = use.repeated ? input_.memory.layers.repeated
+                                          : input_.memory.layers.plain;
+      if (use.segment >= segments.size() || !use.saves) continue;
+      bytes +=
+          static_cast<double>(segments[use.segment].memory.at(k).offloaded);
+    }
+    if (bytes == 0) return;
+    const auto copied = host_copy_time(input_.card, bytes);
+    if (!copied) return;
+    for (DirectionTime& pass : stage.passes) pass.copies = *copied;
+  }
+
+  // The program's own axes for those that users name.
+  AxisNames parts_of(const AxisNames& axes) const {
+    AxisNames parts;
+    for (const AxisName& axis : axes) {
+      const AxisNames own = shardplan::parts_of(input_.program.mesh, axis);
+      parts.insert(parts.end(), own.begin(), own.end());
+    }
+    return in_mesh_order(input_.program.mesh, parts);
+  }
+
+  // ZeRO-3 gathers weights that no spec cuts, and sums their gradients, with
+  // each micro-batch.
+  bool gather_weights(size_t s, StageTime& stage) {
+    const StateOptions& state = input_.memory.options.state;
+    if (state.zero != 3) return true;
+    double ranks = 1;
+    for (const AxisName& axis : state.zero_axes) {
+      ranks *= static_cast<double>(input_.memory.plan.mesh.size_of(axis));
+    }
+    const double bytes =
+        held(s, Category::Gradients) / gradient_unit() * unit() * ranks;
+    const bool ahead = input_.hide != Hide::Nothing;
+    using enum CollectiveKind;
+    using enum Direction;
+    for (const auto& [kind, direction] :
+         {std::pair(AllGather, Forward), std::pair(AllGather, Backward),
+          std::pair(ReduceScatter, Backward)}) {
+      if (!send({kind,
+                 parts_of(state.zero_axes),
+                 state.zero_axes,
+                 "layers",
+                 direction,
+                 1,
+                 bytes,
+                 {},
+                 ahead},
+                stage)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // What a stage receives from the one before it, and returns.
+  bool pass_on(size_t s, StageTime& stage) {
+    const auto& stages = input_.memory.options.stages;
+    const auto layer = std::ranges::find_if(
+        uses_[s], [](const SegmentUse& use) { return use.layer >= 0; });
+    if (s == 0 || !stages || layer == uses_[s].end()) return true;
+    const auto bytes = static_cast<double>(
+        input_.memory.layers.plain[layer->segment].memory[kEstimate].input);
+    for (const Direction direction :
+         {Direction::Forward, Direction::Backward}) {
+      if (!send({CollectiveKind::Permute,
+                 parts_of({stages->axis}),
+                 {stages->axis},
+                 "between stages",
+                 direction,
+                 chunks_of(options_),
+                 bytes,
+                 {},
+                 false},
+                stage)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Once per step. All of the same axes go in one message.
+  bool sum_gradients(const std::vector<SentPart>& gradients, size_t k,
+                     StageTime& stage) {
+    const double widened = gradient_unit() / unit();
+    std::map<AxisNames, std::pair<double, NodeId>> sums;
+    for (const SentPart& part : gradients) {
+      auto& [bytes, node] = sums[part.axes];
+      bytes += part.bytes * part.count * widened;
+      node = part.node;
+    }
+    const StateOptions& state = input_.memory.options.state;
+    for (const auto& sum : sums) {
+      const AxisNames& axes = sum.first;
+      const AxisNames named =
+          reported_axes(input_.program, axes, sum.second.second);
+      const double bytes = sum.second.first;
+      const bool shards_state =
+          state.zero > 0 && std::ranges::any_of(named, [&](const AxisName& a) {
+            return contains(state.zero_axes, a);
+          });
+      if (shards_state && state.zero == 3) continue;  // with each micro-batch
+      // Loops of their own that shard state sum gradients when all are there
+      // (nanotron, ZeroRedundancyOptimizer).
+      const bool ahead = input_.hide == Hide::Full ||
+                         (input_.hide == Hide::Framework &&
+                          (!shards_state || options_.framework->is_known()));
+      const Sending whole = {shards_state ? CollectiveKind::ReduceScatter
+                                          : CollectiveKind::AllReduce,
+                             axes,
+                             named,
+                             "step",
+                             Direction::Update,
+                             1,
+                             bytes,
+                             {},
+                             ahead};
+      if (!send(whole, stage)) return false;
+      stage.sums_ahead = ahead;
+      stage.summing += pick(stage.sends.back().each.seconds, k);
+      if (!shards_state) continue;
+      Sending back = whole;
+      back.kind = CollectiveKind::AllGather;
+      back.payload = bytes / widened;
+      back.ahead = false;
+      if (!send(back, stage)) return false;
+      stage.gathering += pick(stage.sends.back().each.seconds, k);
+    }
+    return true;
+  }
+
+  // The optimizer reads and writes state and weights, and reads gradients.
+  void update(size_t s, size_t k, StageTime& stage) const {
+    if (held(s, Category::Gradients) == 0) return;
+    const double moved =
+        2 * (held(s, Category::Parameters) + held(s, Category::MasterWeights) +
+             held(s, Category::OptimizerState)) +
+        held(s, Category::Gradients);
+    const auto priced = memory_time(input_.card, moved);
+    if (!priced) return;
+    const UpdatePasses passes = update_passes(options_);
+    stage.optimizer = *priced;
+    stage.optimizer.seconds = {priced->seconds.lower * passes.least,
+                               priced->seconds.estimate * passes.estimate,
+                               priced->seconds.upper * passes.most};
+    if (k == 0 || is_compiled(options_)) return;
+    // A program in Python looks at each parameter, a few times.
+    double parameters = 0;
+    for (const Budget::TrainedGroup& group : input_.memory.budget.groups) {
+      parameters += static_cast<double>(group.matrices + group.others);
+    }
+    stage.optimizer_starting = kLooksAtParameter * launch_seconds(k) *
+                               parameters / static_cast<double>(uses_.size());
+  }
+
+  void sum_up(size_t k, size_t d, StageTime& stage) const {
+    DirectionTime& time = stage.passes.at(d);
+    double waiting = 0;
+    for (const Sending& each : stage.sends) {
+      if (each.direction != static_cast<Direction>(d)) continue;
+      (each.ahead ? time.ahead : waiting) +=
+          pick(each.each.seconds, k) * each.count;
+    }
+    const double computing = computed(time, k);
+    const double copies = pick(time.copies.seconds, k);
+    if (k == 0) {
+      time.total = std::max({computing, waiting + time.ahead, copies});
+      return;
+    }
+    const double hidden = k == kEstimate ? std::min(time.ahead, computing) : 0;
+    time.exposed_ahead = time.ahead - hidden * (1 - kShared);
+    time.total = computing + waiting + time.exposed_ahead;
+    time.exposed_copies = k == kEstimate && input_.hide != Hide::Nothing
+                              ? std::max(copies - time.total, 0.0)
+                              : copies;
+    time.total += time.exposed_copies;
+    time.launches = std::max(time.starting - time.total, 0.0);
+    time.total += time.launches;
+  }
+
+  const StepTimeInput& input_;
+  const StepOptions& options_;
+  LinkPlaces& places_;
+  std::string& why_;
+  std::array<std::vector<SegmentTime>, kKeepings> priced_;  // by segment
+  // Operation by operation, where kernels alone are fused; else empty.
+  std::vector<SegmentTime> called_;
+  std::vector<std::vector<SegmentUse>> uses_;  // by stage
+  StageTimes times_;
+};
+
+}  // namespace
+
+double pick(const Seconds& seconds, size_t answer) {
+  return answer == 0           ? seconds.lower
+         : answer == kEstimate ? seconds.estimate
+                               : seconds.upper;
+}
+
+bool is_compiled(const StepOptions& options) {
+  return options.framework->stacks_gradients;
+}
+
+double chunks_of(const StepOptions& options) {
+  return options.schedule == PipelineSchedule::Interleaved
+             ? static_cast<double>(std::max<int64_t>(options.chunks, 1))
+             : 1;
+}
+
+double computed(const DirectionTime& time, size_t answer) {
+  return pick(time.products.seconds, answer) +
+         pick(time.attention.seconds, answer) +
+         pick(time.memory.seconds, answer);
+}
+
+double unhidden_sum(const StageTime& stage, size_t answer, Hide hide) {
+  const bool hides = answer == 0 || (answer == kEstimate && stage.sums_ahead &&
+                                     hide != Hide::Nothing);
+  if (!hides) return stage.summing;
+  const double hidden =
+      std::min(stage.summing, computed(stage.passes[1], answer));
+  return stage.summing - hidden * (answer == 0 ? 1 : 1 - kShared);
+}
+
+std::string text_of(const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    text += (text.empty() ? "" : ", ") + axis.text();
+  }
+  return text;
+}
+
+const std::optional<RankPlaces>& LinkPlaces::of(const AxisNames& axes) {
+  const auto known = known_.find(axes);
+  if (known != known_.end()) return known->second;
+  return known_.emplace(axes, places_of(card_, mesh_, axes)).first->second;
+}
+
+std::optional<StageTimes> stage_times(const StepTimeInput& input,
+                                      const StepOptions& options,
+                                      LinkPlaces& places, std::string& why) {
+  return StageTimer(input, options, places, why).run();
+}
+
+}  // namespace shardplan

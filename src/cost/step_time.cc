@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/words.h"
+
+namespace shardplan {
+namespace {
+
+// Stages one after the other, and what a report says of them.
+class StepComposer {
+ public:
+  StepComposer(const StepTimeInput& input, const StepOptions& options,
+               const StageTimes& times, LinkPlaces& places)
+      : input_(input), options_(options), times_(times), places_(places) {}
+
+  StepTime compose() {
+    StepTime result;
+    size_t slowest = 0;
+    for (size_t s = 0; s < times_.of[0].size(); ++s) {
+      if (times_.of[kEstimate][s].microbatch() >
+          times_.of[kEstimate][slowest].microbatch()) {
+        slowest = s;
+      }
+    }
+    std::array<double, kKeepings> total{};
+    std::array<double, kKeepings> bubble{};
+    const auto count = static_cast<double>(times_.of[0].size());
+    for (size_t k = 0; k < kKeepings; ++k) {
+      double sum = 0;
+      double most = 0;
+      double updating = 0;
+      for (size_t s = 0; s < times_.of[0].size(); ++s) {
+        const StageTime& stage = times_.of[k][s];
+        sum += stage.microbatch();
+        most = std::max(most, stage.microbatch());
+        updating = std::max(updating, unhidden_sum(stage, k, input_.hide) +
+                                          (k == 0 ? 0 : stage.gathering) +
+                                          pick(stage.optimizer.seconds, k) +
+                                          stage.optimizer_starting);
+      }
+      bubble[k] = (k == 0 ? sum * (count - 1) / count : sum - most) /
+                  chunks_of(options_);
+      if (k == 0) most = sum / count;  // stages of equal work
+      total[k] = microbatches() * most + bubble[k] + updating;
+    }
+    total[1] = std::max(total[0], total[1]);
+    result.total = {total[0], total[1], std::max(total[1], total[2])};
+    list_parts(slowest, bubble, result);
+    list_collectives(slowest, result);
+    limit(result);
+    result.tokens = static_cast<double>(input_.tokens);
+    result.model_flops = 3 * times_.flops * microbatches();
+    if (const auto peak = promised_rate()) {
+      result.mfu = result.model_flops /
+                   (result.total.estimate * *peak *
+                    static_cast<double>(input_.program.mesh.devices()));
+    }
+    return result;
+  }
+
+ private:
+  double microbatches() const {
+    return static_cast<double>(options_.microbatches);
+  }
+
+  // The dense rate on paper, which a utilisation is a share of.
+  std::optional<double> promised_rate() const {
+    const Precision precision =
+        options_.segments.fp8 != nullptr ? Precision::F8 : input_.precision;
+    for (const auto& each : input_.card.flops_per_second) {
+      if (each.first == precision) return each.second.value;
+    }
+    return peak_rate(input_.card, precision);
+  }
+
+  void list_parts(size_t s, const std::array<double, kKeepings>& bubble,
+                  StepTime& result) const {
+    const double m = microbatches();
+    const auto add_row = [&](std::string name, auto&& seconds_of,
+                             auto&& exposed_of, Basis basis,
+                             std::optional<size_t> source) {
+      StepTimePart row;
+      row.part = std::move(name);
+      std::array<double, kKeepings> seconds{};
+      for (size_t k = 0; k < kKeepings; ++k) {
+        seconds[k] = seconds_of(times_.of[k][s], k);
+      }
+      seconds[1] = std::max(seconds[0], seconds[1]);
+      row.seconds = {seconds[0], seconds[1], std::max(seconds[1], seconds[2])};
+      row.exposed = exposed_of(seconds[1]);
+      row.basis = basis;
+      if (source) row.source = input_.card.sources[*source].title;
+      if (row.seconds.upper > 0) result.parts.push_back(std::move(row));
+    };
+    const auto all_of = [](double seconds) { return seconds; };
+    const StageTime& own = times_.of[kEstimate][s];
+    using Part = PricedTime DirectionTime::*;
+    for (const auto& named :
+         std::initializer_list<std::pair<const char*, Part>>{
+             {"products", &DirectionTime::products},
+             {"attention", &DirectionTime::attention},
+             {"memory", &DirectionTime::memory}}) {
+      const Part part = named.second;
+      PricedTime both = own.passes[0].*part;
+      add(both, own.passes[1].*part);
+      add_row(
+          named.first,
+          [&](const StageTime& stage, size_t k) {
+            return m * (pick((stage.passes[0].*part).seconds, k) +
+                        pick((stage.passes[1].*part).seconds, k));
+          },
+          all_of, both.basis, both.source);
+    }
+    std::vector<std::pair<CollectiveKind, AxisNames>> kinds;
+    for (const Sending& each : own.sends) {
+      const std::pair kind(each.kind, each.named);
+      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+    }
+    for (const auto& kind : kinds) {
+      const auto is_of = [&](const Sending& each) {
+        return each.kind == kind.first && each.named == kind.second;
+      };
+      PricedTime all;
+      double exposed = 0;
+      for (const Sending& each : own.sends) {
+        if (!is_of(each)) continue;
+        add(all, each.each);
+        exposed += exposed_seconds(each, s);
+      }
+      add_row(
+          std::string(collective_name(kind.first)) + " over " +
+              text_of(kind.second),
+          [&](const StageTime& stage, size_t k) {
+            double sum = 0;
+            for (const Sending& each : stage.sends) {
+              if (is_of(each)) {
+                sum += pick(each.each.seconds, k) * times(each);
+              }
+            }
+            return sum;
+          },
+          [&](double) { return exposed; }, all.basis, all.source);
+    }
+    add_row(
+        "host copies",
+        [&](const StageTime& stage, size_t k) {
+          return m * (pick(stage.passes[0].copies.seconds, k) +
+                      pick(stage.passes[1].copies.seconds, k));
+        },
+        [&](double) {
+          return m *
+                 (own.passes[0].exposed_copies + own.passes[1].exposed_copies);
+        },
+        own.passes[0].copies.basis, own.passes[0].copies.source);
+    add_row(
+        "launches",
+        [&](const StageTime& stage, size_t) {
+          return m * (stage.passes[0].launches + stage.passes[1].launches) +
+                 stage.optimizer_starting;
+        },
+        all_of, Basis::Assumed, std::nullopt);
+    add_row(
+        "optimizer",
+        [](const StageTime& stage, size_t k) {
+          return pick(stage.optimizer.seconds, k);
+        },
+        all_of, own.optimizer.basis, own.optimizer.source);
+    add_row(
+        "bubble", [&](const StageTime&, size_t k) { return bubble.at(k); },
+        all_of, Basis::Assumed, std::nullopt);
+  }
+
+  // In a step.
+  double times(const Sending& sending) const {
+    return sending.count *
+           (sending.direction == Direction::Update ? 1 : microbatches());
+  }
+  // By the estimate.
+  double exposed_seconds(const Sending& sending, size_t s) const {
+    const StageTime& stage = times_.of[kEstimate][s];
+    const double seconds = sending.each.seconds.estimate * times(sending);
+    if (!sending.ahead) return seconds;
+    if (sending.direction == Direction::Update) {
+      return stage.summing > 0
+                 ? seconds * unhidden_sum(stage, kEstimate, input_.hide) /
+                       stage.summing
+                 : 0;
+    }
+    const DirectionTime& time =
+        stage.passes.at(static_cast<size_t>(sending.direction));
+    return time.ahead > 0 ? seconds * time.exposed_ahead / time.ahead : 0;
+  }
+
+  void list_collectives(size_t s, StepTime& result) {
+    for (const Sending& each : times_.of[kEstimate][s].sends) {
+      const int ranks = ranks_along(input_.program.mesh, each.axes).count;
+      const double sent = each.payload *
+                          static_cast<double>(least_copies(each.kind, ranks)) /
+                          ranks;
+      auto row = std::ranges::find_if(
+          result.collectives, [&](const StepCollective& other) {
+            return other.kind == each.kind && other.axes == each.named &&
+                   other.where == each.where &&
+                   other.direction == each.direction;
+          });
+      if (row == result.collectives.end()) {
+        StepCollective made;
+        made.kind = each.kind;
+        made.axes = each.named;
+        made.where = each.where;
+        made.direction = each.direction;
+        const auto& places = places_.of(each.axes);
+        if (places) {
+          made.link = link_names(*places);
+          const std::string text =
+              text_of(each.named) + ": " + places_text(input_.card, *places);
+          if (!contains(result.links, text)) result.links.push_back(text);
+        }
+        row = result.collectives.insert(row, std::move(made));
+      }
+      row->count += times(each);
+      row->bytes_per_device += sent * times(each);
+      row->seconds += each.each.seconds.estimate * times(each);
+      row->exposed += exposed_seconds(each, s);
+    }
+  }
+
+  // "nvlink", "nvlink+infiniband"
+  std::string link_names(const RankPlaces& places) const {
+    std::string names;
+    for (size_t i = 0; i < places.per_tier.size(); ++i) {
+      if (places.per_tier[i] == 1) continue;
+      names += (names.empty() ? "" : "+") + input_.card.links[i].name;
+    }
+    return names;
+  }
+
+  // What takes longest, and what comes next.
+  static void limit(StepTime& result) {
+    std::vector<const StepTimePart*> longest;
+    for (const StepTimePart& row : result.parts) {
+      if (row.exposed > 0) longest.push_back(&row);
+    }
+    std::ranges::stable_sort(longest, [](const auto* a, const auto* b) {
+      return a->exposed > b->exposed;
+    });
+    for (size_t i = 0; i < longest.size() && i < 2; ++i) {
+      const auto percent = static_cast<int>(
+          std::lround(100 * longest[i]->exposed / result.total.estimate));
+      result.limited_by += (i == 0 ? "" : ", then ") + longest[i]->part + " (" +
+                           std::to_string(percent) + " %)";
+    }
+  }
+
+  const StepTimeInput& input_;
+  const StepOptions& options_;
+  const StageTimes& times_;
+  LinkPlaces& places_;
+};
+
+}  // namespace
+
+std::optional<StepTime> step_time(const StepTimeInput& input,
+                                  const StepOptions& options,
+                                  std::string& why) {
+  LinkPlaces places(input.card, input.program);
+  const auto times = stage_times(input, options, places, why);
+  if (!times) return std::nullopt;
+  return StepComposer(input, options, *times, places).compose();
+}
+
+}  // namespace shardplan
