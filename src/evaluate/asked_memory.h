@@ -5,13 +5,16 @@
 // No plan decides any of it. session/budget.h reads it from flags.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "activations/options.h"
+#include "core/hardware.h"
 #include "core/rules.h"
 #include "core/spec.h"
+#include "cost/stage_time.h"
 #include "evaluate/candidate.h"
 #include "findings/findings.h"
 #include "memory/budget.h"
@@ -48,6 +51,10 @@ struct AskedMemory {
   // A training step, where there is one.
   std::optional<Workload> workload = {};
   StepOptions step = {};
+  // With what was measured on it, where a step is asked for; null: no profile
+  // is named, and nothing is said of time.
+  std::shared_ptr<const HardwareProfile> card = {};
+  Hide hide = Hide::Framework;
   AxisNames ulysses_axes = {};             // attention cuts heads over these
   std::optional<int64_t> source_seq = {};  // tokens that an encoder gives
   NameReading names = {};                  // of axes in specs

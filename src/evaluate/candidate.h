@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "activations/options.h"
+#include "core/hardware.h"
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "core/spec.h"
@@ -86,6 +88,8 @@ struct Device {
   std::optional<DeviceLimit> limit = {};     // empty: not known
   int64_t reserve = 0;                       // bytes that are kept free
   std::optional<std::string> hardware = {};  // a profile's name
+  // As AskedMemory::card.
+  std::shared_ptr<const HardwareProfile> card = {};
 };
 
 struct Candidate {

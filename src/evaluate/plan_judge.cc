@@ -374,8 +374,10 @@ std::optional<JudgedStep> PlanJudge::step(const Candidate& candidate,
                                           Diagnostics& diags) {
   const HeldInput* const held = held_for(candidate, diags);
   if (held == nullptr) return std::nullopt;
+  const auto& card =
+      candidate.device ? candidate.device->card : asked_.memory.card;
   return steps().judge(workload_of(candidate), options_of(candidate, *held),
-                       budget, step_of(candidate), diags);
+                       budget, step_of(candidate), card.get(), diags);
 }
 
 std::optional<ServingInput> PlanJudge::serving_of(const Candidate& candidate,

@@ -141,6 +141,17 @@ std::optional<DequantisedModel> dequantised(const Model& of,
   return dequantised_model(manifest, plain->manifest, frozen, diags);
 }
 
+Precision precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::F16:
+      return Precision::F16;
+    case DType::BF16:
+      return Precision::BF16;
+    default:
+      return Precision::F32;
+  }
+}
+
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
   return a.pass.batch == b.pass.batch && a.pass.length == b.pass.length &&
          a.pass.target_length == b.pass.target_length;
@@ -363,22 +374,19 @@ std::vector<DivisionProblem> Steps::refused(const Workload& workload,
   return division_problems(divisions, step.framework->name);
 }
 
-std::optional<JudgedStep> Steps::judge(const Workload& workload,
-                                       const BudgetOptions& how,
-                                       const Budget& budget,
-                                       const StepOptions& step,
-                                       Diagnostics& diags) {
-  auto known = bracket(workload, how, budget, step, diags);
-  if (!known) return std::nullopt;
-  const Fit fit = fit_of(budget, &*known);
-  return JudgedStep{*std::move(known), refused(workload, step), fit};
+std::optional<JudgedStep> Steps::judge(
+    const Workload& workload, const BudgetOptions& how, const Budget& budget,
+    const StepOptions& step, const HardwareProfile* card, Diagnostics& diags) {
+  auto judged = answer(workload, how, budget, step, card, diags);
+  if (!judged) return std::nullopt;
+  judged->fit = fit_of(budget, &judged->bracket);
+  judged->refused = refused(workload, step);
+  return judged;
 }
 
-std::optional<MemoryBracket> Steps::bracket(const Workload& workload,
-                                            const BudgetOptions& how,
-                                            const Budget& budget,
-                                            const StepOptions& step,
-                                            Diagnostics& diags) {
+std::optional<JudgedStep> Steps::answer(
+    const Workload& workload, const BudgetOptions& how, const Budget& budget,
+    const StepOptions& step, const HardwareProfile* card, Diagnostics& diags) {
   if (model_.dequantised && !dequantised_) {
     diags.add_all(undequantised_);
     return std::nullopt;
@@ -423,7 +431,26 @@ std::optional<MemoryBracket> Steps::bracket(const Workload& workload,
   if (dequantised_) {
     input.dequantised = dequantised_->largest * step.segments.element_bytes;
   }
-  return step_memory(input, step, diags);
+  auto bracket = step_memory(input, step, diags);
+  if (!bracket) return std::nullopt;
+  JudgedStep judged;
+  judged.bracket = *std::move(bracket);
+  if (card == nullptr) return judged;
+  if (model_.runnable == nullptr) {
+    judged.untimed =
+        "the forward pass is not known, and shapes of weights do not say what "
+        "is "
+        "computed";
+    return judged;
+  }
+  StepOptions of_program = step;
+  of_program.segments.experts_apart = is_stacked_;
+  StepTimeInput timed = {input, program_->program, *card};
+  timed.precision = precision_of(model_.activation_dtype(how.state));
+  timed.tokens = workload.batch * workload.seq;
+  timed.hide = asked_.hide;
+  judged.time = step_time(timed, of_program, judged.untimed);
+  return judged;
 }
 
 ShapedLayers Steps::by_shapes(const Workload& workload,

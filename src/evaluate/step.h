@@ -22,6 +22,7 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "cost/step_time.h"
 #include "evaluate/asked_memory.h"
 #include "evaluate/dequantised.h"
 #include "evaluate/stacked_experts.h"
@@ -117,6 +118,10 @@ struct JudgedStep {
   MemoryBracket bracket;
   std::vector<DivisionProblem> refused;
   Fit fit;  // from the budget and the bracket; ignores `refused`
+  // Where a profile is given; else, and where that does not suffice, empty,
+  // with the reason where there is one.
+  std::optional<StepTime> time = {};
+  std::string untimed = {};
 };
 
 // Steps under one plan, with any workload and options. What is common to
@@ -146,17 +151,17 @@ class Steps {
   std::optional<JudgedStep> judge(const Workload& workload,
                                   const BudgetOptions& how,
                                   const Budget& budget, const StepOptions& step,
+                                  const HardwareProfile* card,
                                   Diagnostics& diags);
   // REQUIRES: shapes tell.
   ShapedLayers by_shapes(const Workload& workload,
                          const StepOptions& step) const;
 
  private:
-  std::optional<MemoryBracket> bracket(const Workload& workload,
-                                       const BudgetOptions& how,
-                                       const Budget& budget,
-                                       const StepOptions& step,
-                                       Diagnostics& diags);
+  // The bracket and the time of a step.
+  std::optional<JudgedStep> answer(
+      const Workload& workload, const BudgetOptions& how, const Budget& budget,
+      const StepOptions& step, const HardwareProfile* card, Diagnostics& diags);
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   // Reports the same for every step of one pass.
   bool partition(const Pass& pass, Diagnostics& diags);

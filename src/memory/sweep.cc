@@ -59,6 +59,7 @@ std::optional<std::vector<Mesh>> factorizations(int64_t devices,
 }
 
 double SweepPoint::cost() const {
+  if (by_time) return (*step->time)[1];
   return serving ? -serving->sequences[1] : static_cast<double>(total);
 }
 

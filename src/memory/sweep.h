@@ -41,6 +41,10 @@ struct SweptStep {
   int64_t upper = 0;
   // Beside the categories of a budget: "activations", by the estimate.
   std::vector<std::pair<std::string, int64_t>> beside;
+  // Seconds: at least, by the estimate, at most; where a profile says.
+  std::optional<std::array<double, 3>> time = {};
+  double tokens_per_second = 0;
+  std::string untimed = {};  // why there is no time
 };
 
 // What an engine makes of the devices (serve/serving.h).
@@ -68,8 +72,10 @@ struct SweepPoint {
   int64_t warnings = 0;                // beside those of its mesh
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
+  bool by_time = false;  // compared by the time of a step, which is known
+
   // By which points on as many devices are compared: bytes, and with an engine,
-  // which fills each device, sequences.
+  // which fills each device, sequences; where asked for, seconds.
   double cost() const;
   // Whether it fits, or may, and a framework runs it.
   bool is_sure() const { return refused.empty() && fit.surely(); }

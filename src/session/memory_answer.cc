@@ -153,6 +153,14 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
       reserved_memory(judged->bracket, *memory.step.framework, mesh,
                       manifest.facts.experts.value_or(0) > 0, budget.limit);
   answer.bracket = std::move(judged->bracket);
+  const auto& slices = in.session.slices;
+  if (slices && slices->count() > 1 && memory.card) {
+    judged->time.reset();
+    judged->untimed = std::string(kSlicesUntimed);
+  }
+  answer.time = std::move(judged->time);
+  answer.untimed = std::move(judged->untimed);
+  answer.devices = mesh.devices();
   fit = judged->fit;
   return answer;
 }

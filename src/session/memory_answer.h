@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "activations/bracket.h"
-#include "evaluate/reserved.h"
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "evaluate/plan_judge.h"
+#include "evaluate/reserved.h"
 #include "memory/budget.h"
 #include "memory/fit.h"
 #include "memory/kv_cache.h"
@@ -35,6 +36,10 @@ struct MemoryQuestion {
 // Whether the flags agree with one another; else SP010.
 bool check_question(const MemoryQuestion& question, Diagnostics& diags);
 
+// Why there is no time of a step on several slices.
+inline constexpr std::string_view kSlicesUntimed =
+    "axes that cross slices are not placed on links";
+
 struct StepAnswer {
   MemoryBracket bracket;
   // The bracket with the memory of an allocator and a process; empty where
@@ -44,6 +49,10 @@ struct StepAnswer {
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
   // over fsdp=4; bf16; remat block; flash attention"
   std::string workload;
+  // Where a profile is named; else, or where it does not suffice, why not.
+  std::optional<StepTime> time;
+  std::string untimed;
+  int64_t devices = 1;
   // Parts of the model whose activations are not among it: "154 parameters of
   // `model.visual`".
   std::vector<std::string> left_out;

@@ -267,6 +267,15 @@ bool check_step_request(const PlanRequest& planning,
   return true;
 }
 
+std::shared_ptr<const HardwareProfile> measured_card(
+    const MemoryRequest& memory, Host& host) {
+  if (!memory.hardware) return nullptr;
+  Diagnostics quiet;
+  auto card = load_hardware(*memory.hardware, host, quiet, Tables::Read);
+  if (!card) return nullptr;
+  return std::make_shared<const HardwareProfile>(*std::move(card));
+}
+
 std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
                                         const PlanRequest& request,
                                         const WorkloadRequest& workload,
@@ -311,6 +320,8 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   asked.step = workload.step;
   if (asks_for_step(request, memory)) {
     asked.workload = Workload{*memory.batch, *memory.seq};
+    asked.card = measured_card(memory, host);
+    asked.hide = workload.hide;
   }
   if (!memory.state.groups.empty()) {
     auto group_of =

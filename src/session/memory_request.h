@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct WorkloadRequest {
   // --expert-factor.
   StepOptions step;
   bool given = false;  // one of these was
+  Hide hide = Hide::Framework;
 };
 
 // Empty when neither --memory nor --hardware is given, which is not a mistake,
@@ -81,6 +83,11 @@ bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory);
 bool check_step_request(const PlanRequest& planning,
                         const MemoryRequest& memory,
                         const WorkloadRequest& workload, Diagnostics& diags);
+
+// The profile that is named, with what was measured; null where none is, or
+// where it cannot be read, which device_limit() reports.
+std::shared_ptr<const HardwareProfile> measured_card(
+    const MemoryRequest& memory, Host& host);
 
 // Reads a request: the device, the parameters that are trained, state rules.
 // Empty, with the reason reported. `request` says how rules are read and

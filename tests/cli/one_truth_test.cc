@@ -97,6 +97,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
        3},
       {"attention", {"flash", "scores"}, kStep, 7},
       {"kernels", {"any", "fused", "eager"}, kStep, 7},
+      {"hide", {"none", "framework", "full"}, kStep, 9},
       {"framework", {"any", "torch", "megatron", "jax"}, kStep, 2},
       {"fp8",
        {"delayed", "tensorwise", "blockwise", "mxfp8", "torchao"},

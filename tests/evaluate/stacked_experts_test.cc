@@ -193,10 +193,12 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
         StepOptions step;
         step.kernels = kernels;
         step.remat = *read_remat(remat, diags);
-        const auto a = slow.judge({4, 8}, how, *budget,
-                                  one_by_one.sized(step, {}, {}, false), diags);
-        const auto b = fast.judge({4, 8}, how, *budget,
-                                  as_stacks.sized(step, {}, {}, false), diags);
+        const auto a =
+            slow.judge({4, 8}, how, *budget,
+                       one_by_one.sized(step, {}, {}, false), nullptr, diags);
+        const auto b =
+            fast.judge({4, 8}, how, *budget,
+                       as_stacks.sized(step, {}, {}, false), nullptr, diags);
         REQUIRE_MESSAGE(a, testing::messages(diags));
         REQUIRE_MESSAGE(b, testing::messages(diags));
         const MemoryBracket& each = a->bracket;

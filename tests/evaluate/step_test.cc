@@ -91,8 +91,9 @@ bool sums_hold(const StepModel& model, const Manifest& manifest,
   Steps steps(asked, model, manifest, *plan, &rules);
   StepOptions step;
   step.microbatches = 2;
-  const auto judged = steps.judge(
-      {6, 9}, how, *budget, model.sized(step, how.state, {}, false), diags);
+  const auto judged =
+      steps.judge({6, 9}, how, *budget, model.sized(step, how.state, {}, false),
+                  nullptr, diags);
   if (!judged) return false;
   const MemoryBracket* const bracket = &judged->bracket;
   check_sums(*bracket);
@@ -158,7 +159,8 @@ TEST_CASE(
     const auto bracket_of = [&](int64_t batch, const StepOptions& step) {
       const auto judged = steps.judge(
           {batch, 8}, how, *budget,
-          model.sized(step, how.state, std::string("h100-sxm"), false), diags);
+          model.sized(step, how.state, std::string("h100-sxm"), false), nullptr,
+          diags);
       REQUIRE_MESSAGE(judged, testing::messages(diags));
       check_sums(judged->bracket);
       return judged->bracket;

@@ -97,7 +97,8 @@ MemoryBracket bracket_of(const Asked& asked, int layers) {
   Steps steps(memory, model, manifest, *plan, &*rules->rules);
   const auto judged = steps.judge(
       {kBatch, kLength}, how, *budget,
-      model.sized(step, how.state, std::string(asked.hardware), false), diags);
+      model.sized(step, how.state, std::string(asked.hardware), false), nullptr,
+      diags);
   REQUIRE_MESSAGE(judged, testing::messages(diags));
   return judged->bracket;
 }

@@ -173,6 +173,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
       if (answer->budget.limit) {
         report.closing.push_back(step_fit_text(*answer->step, answer->fit));
       }
+      add_time_text(*answer->step, report);
     }
   }
   report.headline = {verdict(context.diags, session)};

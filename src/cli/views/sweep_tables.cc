@@ -2,6 +2,7 @@
 #include "cli/views/sweep_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -80,6 +81,7 @@ struct Shown {
   bool reasons = false;
   bool views = false;
   bool step = false;
+  bool time = false;
   bool microbatches = false;
   bool remat = false;
 };
@@ -93,6 +95,7 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.serving = shown.serving || point.serving;
     shown.reasons = shown.reasons || !reasons_of(point).empty();
     shown.step = shown.step || point.step;
+    shown.time = shown.time || (point.step && point.step->time);
     if (point.step && points.front().step) {
       const SweptStep& of_first = *points.front().step;
       shown.microbatches = shown.microbatches ||
@@ -139,6 +142,10 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("lower", "at least"));
     columns.push_back(right("estimate"));
     columns.push_back(right("upper", "at most"));
+    if (shown.time) {
+      columns.push_back(right("step_time", "step takes"));
+      columns.push_back(right("tokens_per_second", "tokens/s"));
+    }
   } else {
     columns.push_back(right("bytes_per_device", "per device"));
   }
@@ -175,6 +182,12 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
     row.emplace_back(ByteSize{step->lower});
     row.emplace_back(ByteSize{step->estimate});
     row.emplace_back(ByteSize{step->upper});
+    if (shown.time) {
+      row.push_back(step->time ? Cell(Duration{(*step->time)[1]}) : Cell());
+      row.push_back(step->time
+                        ? Cell(Count{std::llround(step->tokens_per_second)})
+                        : Cell());
+    }
   } else {
     row.emplace_back(ByteSize{point.total});
   }
@@ -236,7 +249,8 @@ std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
     columns.push_back({name, name});
   }
   for (const char* name :
-       {"microbatches", "remat", "lower", "estimate", "upper", "reasons"}) {
+       {"microbatches", "remat", "lower", "estimate", "upper", "reasons",
+        "step_time", "tokens_per_second"}) {
     columns.push_back({name, name});
   }
   return columns;
@@ -281,6 +295,11 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
     row.emplace_back(ByteSize{bytes});
   }
   row.emplace_back(Names{point.refused});
+  row.push_back(step.time
+                    ? Cell(DurationBracket{(*step.time)[0], (*step.time)[1],
+                                           (*step.time)[2]})
+                    : Cell());
+  row.push_back(step.time ? Cell(Ratio{step.tokens_per_second}) : Cell());
   return row;
 }
 
@@ -362,6 +381,8 @@ Table sorted_points(const std::vector<SweepPoint>& points,
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
                                    const std::vector<SweepMesh>& meshes) {
   const Shown shown = shown_of(points, meshes);
+  const bool by_time = std::ranges::any_of(
+      points, [](const SweepPoint& point) { return point.by_time; });
   std::vector<Row> for_people;
   std::vector<Row> for_programs;
   for (const size_t i : frontier(points, meshes)) {
@@ -371,6 +392,7 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
   }
   Table people = {"frontier_for_people",
                   shown.serving ? "Frontier of sequences against devices"
+                  : by_time     ? "Frontier of step time against devices"
                                 : "Frontier of memory against devices",
                   people_columns(shown)};
   people.audience = Audience::People;

@@ -309,6 +309,7 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
     if (!reserve) return std::nullopt;
     device.reserve = *reserve;
     device.hardware = name;
+    if (memory.batch && memory.seq) device.card = measured_card(own, host);
     devices.push_back(std::move(device));
   }
   return devices;
@@ -319,6 +320,17 @@ const std::vector<Flag>& sweep_flags() {
       {"over", Takes::Text, "A,B", "Inputs",
        "axes to cut --devices over, in every way", "sweep",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
+      {"objective", Takes::Choice, "WHAT", "Memory",
+       "what comes first: memory (default), or step-time, with --hardware, "
+       "--batch and --seq",
+       "sweep",
+       [](auto& s, auto& o, auto&) {
+         o.sweep.by_time = s.value == "step-time";
+       },
+       false, true,
+       [] {
+         return std::vector<std::string>{"memory", "step-time"};
+       }},
   };
   return kFlags;
 }

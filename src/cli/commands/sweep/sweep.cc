@@ -49,6 +49,7 @@ struct Sweep {
   std::optional<ServedModels> served = {};  // with an engine
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
+  bool by_time = false;  // points are compared by the time of a step
   int64_t left_out = 0;  // meshes that a view does not fit
   std::string why_left_out = {};
 
@@ -58,13 +59,20 @@ struct Sweep {
   }
 };
 
-SweptStep swept_step(const MemoryBracket& bracket, const StepOptions& step) {
+SweptStep swept_step(const JudgedStep& judged, const StepOptions& step) {
+  const MemoryBracket& bracket = judged.bracket;
   SweptStep swept{step.microbatches,  remat_text(step.remat), bracket.lower(),
                   bracket.estimate(), bracket.upper(),        {}};
   for (size_t i = kCategories; i < bracket.rows.size(); ++i) {
     const BracketRow& row = bracket.rows[i];
     swept.beside.emplace_back(row.category, row.bytes[1]);
   }
+  if (judged.time) {
+    const Seconds& total = judged.time->total;
+    swept.time = {total.lower, total.estimate, total.upper};
+    swept.tokens_per_second = judged.time->tokens_per_second();
+  }
+  swept.untimed = judged.untimed;
   return swept;
 }
 
@@ -114,7 +122,7 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
   }
   if (judged.step) {
     const MemoryBracket& bracket = judged.step->bracket;
-    point.step = swept_step(bracket, *candidate.step);
+    point.step = swept_step(*judged.step, *candidate.step);
     for (size_t i = 0; i < kCategories; ++i) {
       point.bytes[i] = bracket.rows[i].bytes[1];
     }
@@ -235,6 +243,7 @@ bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   if (swept.mesh) {
     for (SweepPoint& point : swept.points) {
       point.mesh = sweep.meshes.size();
+      point.by_time = sweep.by_time && point.step && point.step->time;
       sweep.points.push_back(std::move(point));
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
@@ -312,8 +321,21 @@ bool check_count(const Options& options, size_t meshes, size_t devices,
   return false;
 }
 
+bool has_slices(const Options& options) {
+  return options.planning.slices.value_or(1) > 1;
+}
+
 // The workload with the fewest sequences, in the most parts, stands for all.
 bool check_steps(const Options& options, Diagnostics& diags) {
+  if (options.sweep.by_time &&
+      (options.sweep.hardware.empty() ||
+       !asks_for_step(options.planning, options.memory))) {
+    diags
+        .error(Code::Usage, {},
+               "`--objective step-time` needs devices and a workload")
+        .help("add `--hardware`, `--batch` and `--seq`");
+    return false;
+  }
   MemoryRequest memory = options.memory;
   WorkloadRequest workload = options.workload;
   const SweepRequest& sweep = options.sweep;
@@ -347,9 +369,12 @@ std::optional<Sweep> run(Context& context) {
   auto found =
       find_rules(model.manifest, kept->rules, kept->how, context.diags);
   if (!found || !check_steps(options, context.diags)) return std::nullopt;
-  const auto devices =
+  auto devices =
       sweep_devices(options.sweep, options.memory, context.host, context.diags);
   if (!devices) return std::nullopt;
+  if (has_slices(options)) {
+    for (Device& device : *devices) device.card.reset();
+  }
   Groundwork ground = groundwork_of_rules(
       model.manifest, kept->rules, *std::move(found), model.folding(),
       model.units(), kept->how,
@@ -379,6 +404,7 @@ std::optional<Sweep> run(Context& context) {
     sweep.model = step_model(model, sweep.memory.trained, context.diags);
     if (!sweep.model) return std::nullopt;
   }
+  sweep.by_time = options.sweep.by_time;
   if (!sweep_all(context, meshes, sweep)) return std::nullopt;
   sweep.left_out = viewed->left_out;
   sweep.why_left_out = std::move(viewed->why);
@@ -486,6 +512,17 @@ Exit run_sweep(Context& context) {
     report.notes.push_back(
         plural(sweep->left_out, "combination") +
         " of mesh and views left out: " + sweep->why_left_out + ".");
+  }
+  const auto untimed =
+      std::ranges::find_if(sweep->points, [](const SweepPoint& point) {
+        return point.step && !point.step->untimed.empty();
+      });
+  if (has_slices(context.options) && !sweep->points.empty() &&
+      sweep->points.front().step && !context.options.sweep.hardware.empty()) {
+    report.notes.push_back("no step time: " + std::string(kSlicesUntimed));
+  }
+  if (untimed != sweep->points.end()) {
+    report.notes.push_back("no step time: " + untimed->step->untimed);
   }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));

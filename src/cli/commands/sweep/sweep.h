@@ -30,6 +30,7 @@ struct SweepRequest {
   std::vector<int64_t> microbatches;  // --microbatches
   std::vector<Remat> remat;           // --remat
   std::vector<std::string> hardware;  // --hardware
+  bool by_time = false;               // --objective step-time
 };
 
 // --over; the lists come from flags that others take, too.

@@ -24,6 +24,9 @@ std::vector<std::string> update_choices() {
   const auto names = update_names();
   return {names.begin(), names.end()};
 }
+std::vector<std::string> hide_names() {
+  return {std::begin(kHideNames), std::end(kHideNames)};
+}
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 // Policies separated by commas, which lists of names have within:
@@ -107,6 +110,17 @@ const std::vector<Flag>& workload_flags() {
          if (o.sweep.microbatches.empty()) return;
          o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
+      {"hide", Takes::Choice, "WHAT", "Memory",
+       "what collectives may hide behind computing: none, weights and "
+       "gradients as frameworks do it (framework, the default), or full",
+       kCounting,
+       [](auto& s, auto& o, auto&) {
+         o.workload.given = true;
+         o.workload.hide = s.value == "none"   ? Hide::Nothing
+                           : s.value == "full" ? Hide::Full
+                                               : Hide::Framework;
+       },
+       false, true, hide_names},
       {"schedule", Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "
        "interleaved:N",

@@ -2,9 +2,13 @@
 #include "cli/commands/workload/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/views/budget_tables.h"
+#include "cost/step_time.h"
+#include "report/table_text.h"
 
 namespace shardplan::cli {
 namespace {
@@ -106,6 +110,85 @@ Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   return table;
 }
 
+Table time_table(const StepTime& time, bool for_people) {
+  Table table;
+  table.id = for_people ? "step_time_for_people" : "step_time";
+  table.title = "How long the step takes, on the slowest device";
+  table.columns = {{"part", for_people ? "" : "part"},
+                   right("lower", "at least"),
+                   right("estimate"),
+                   right("upper", "at most"),
+                   right("exposed", "not hidden"),
+                   left("basis")};
+  if (!for_people) table.columns.push_back(left("source"));
+  table.audience = for_people ? Audience::People : Audience::Programs;
+  table.rows = [&time, for_people](const RowSink& sink) {
+    for (const StepTimePart& row : time.parts) {
+      Row cells = {row.part,
+                   Duration{row.seconds.lower},
+                   Duration{row.seconds.estimate},
+                   Duration{row.seconds.upper},
+                   Duration{row.exposed},
+                   std::string(basis_name(row.basis))};
+      if (!for_people) {
+        cells.push_back(row.source.empty() ? Cell{} : Cell{row.source});
+      }
+      sink(cells);
+    }
+  };
+  if (for_people) {
+    table.footer = Row{std::string("step"),
+                       Duration{time.total.lower},
+                       Duration{time.total.estimate},
+                       Duration{time.total.upper},
+                       std::monostate{},
+                       std::monostate{}};
+  }
+  return table;
+}
+
+// "a step takes 5.32 s (2.27 s to 18.2 s): 49,399 tokens/s, ..."
+std::string time_text(const StepTime& time, int64_t devices) {
+  Style style;
+  style.unicode = false;
+  const auto text = [&](double seconds) {
+    return cell_text(Duration{seconds}, style);
+  };
+  const double rate = time.tokens_per_second();
+  return "a step takes " + text(time.total.estimate) + " (" +
+         text(time.total.lower) + " to " + text(time.total.upper) +
+         "): " + count_text(std::llround(rate)) + " tokens/s, " +
+         count_text(std::llround(rate / static_cast<double>(devices))) +
+         " per device, MFU " + cell_text(Percent{time.mfu}, style);
+}
+
+Table collectives_table(const StepTime& time) {
+  Table table;
+  table.id = "step_collectives";
+  table.title = "What a device sends in a step";
+  table.columns = {left("kind"),
+                   left("axis"),
+                   left("link"),
+                   {"where", "where", Align::Left, true},
+                   left("direction"),
+                   right("count"),
+                   right("bytes_per_device", "per device"),
+                   right("seconds", "takes"),
+                   right("exposed", "not hidden")};
+  table.rows = [&time](const RowSink& sink) {
+    for (const StepCollective& row : time.collectives) {
+      std::vector<std::string> axes(row.axes.begin(), row.axes.end());
+      sink(Row{std::string(collective_name(row.kind)), joined(axes, ",", ","),
+               row.link, row.where,
+               std::string(kDirectionNames[static_cast<size_t>(row.direction)]),
+               Count{static_cast<int64_t>(row.count)},
+               ByteSize{static_cast<int64_t>(row.bytes_per_device)},
+               Duration{row.seconds}, Duration{row.exposed}});
+    }
+  };
+  return table;
+}
+
 // Whether it fits with what is reserved, too; "" where there is nothing to add.
 std::string reserved_text(const ReservedMemory& reserved,
                           const MemoryBracket& bracket,
@@ -151,7 +234,31 @@ std::vector<std::pair<std::string, Cell>> step_summary(
     summary.emplace_back("memory_reserved",
                          ByteBracket{total[0], total[1], total[2]});
   }
+  if (answer.time) {
+    const StepTime& time = *answer.time;
+    summary.emplace_back("step_time",
+                         DurationBracket{time.total.lower, time.total.estimate,
+                                         time.total.upper});
+    summary.emplace_back("tokens_per_second", Ratio{time.tokens_per_second()});
+    summary.emplace_back("mfu", Percent{time.mfu});
+    summary.emplace_back("limited_by", time.limited_by);
+  } else if (!answer.untimed.empty()) {
+    summary.emplace_back("step_time", Cell{});
+  }
   return summary;
+}
+
+void add_time_text(const StepAnswer& answer, Report& report) {
+  if (answer.time) {
+    report.closing.push_back(time_text(*answer.time, answer.devices));
+    report.closing.push_back("limited by " + answer.time->limited_by);
+    if (!answer.time->links.empty()) {
+      report.notes.push_back("links: " +
+                             joined(answer.time->links, "; ", "; "));
+    }
+  } else if (!answer.untimed.empty()) {
+    report.notes.push_back("no step time: " + answer.untimed);
+  }
 }
 
 void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
@@ -171,6 +278,13 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
     report.tables.push_back(widened_table(bracket));
   }
   report.tables.push_back(alive_table(bracket));
+  if (answer.time) {
+    report.tables.push_back(time_table(*answer.time, true));
+    report.tables.push_back(time_table(*answer.time, false));
+    if (!answer.time->collectives.empty()) {
+      report.tables.push_back(collectives_table(*answer.time));
+    }
+  }
   report.notes.push_back(answer.workload);
   const bool crossed =
       std::ranges::any_of(bracket.rows, [](const BracketRow& row) {
@@ -188,6 +302,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
                            bytes_text(bracket.host[2]));
   }
   if (budget.limit) report.closing.push_back(step_fit_text(answer, fit));
+  add_time_text(answer, report);
   if (answer.reserved) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
     if (!text.empty()) report.notes.push_back(std::move(text));

@@ -18,6 +18,8 @@ std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer);
 // fit_text() of a training step. REQUIRES: a limit.
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
+// How long it takes, in a line, or why that is not known.
+void add_time_text(const StepAnswer& answer, Report& report);
 // Into the summary, the tables and the notes of a report; the answer must
 // outlive it.
 void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
