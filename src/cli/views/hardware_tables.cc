@@ -48,8 +48,10 @@ class ProfileNumbers {
 
   void rate(std::string quantity, const Sourced<double>& number,
             std::string_view unit) {
+    // A share has no unit, and no prefix either.
     add(std::move(quantity), number, Ratio{number.value}, unit,
-        si_text(number.value, unit));
+        unit.empty() ? fmt::format("{:g}", number.value)
+                     : si_text(number.value, unit));
   }
 
   void sizes(std::string quantity,
