@@ -112,8 +112,8 @@ struct MeasuredTables {
   // Bytes per second by bytes that a kernel reads and writes, together.
   std::optional<MeasuredGrid> memory;
   std::vector<MeasuredCollective> collectives;
-  // Of all that a step's products reach together for minutes, against the best
-  // run of each shape alone: 0.9.
+  // The rate of torch's own products as a share of the best library's, for the
+  // same shape: 0.9.
   std::optional<Sourced<double>> sustained;
   // From one kernel's start to the next one's, at least, where work is queued.
   std::optional<Sourced<double>> kernel_seconds;

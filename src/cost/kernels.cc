@@ -75,7 +75,7 @@ constexpr double kHostPeak = 1.2;
 // --- What no run is below.
 
 // Tables of products have the best of three libraries, run alone: torch's own
-// were never below 0.9 of them. Attention: FlashAttention 3 is said to reach
+// were never below 0.9 of them. Attention: FlashAttention 3 is published with
 // 740 TFLOP/s where cuDNN was measured at 630 to 650.
 constexpr double kBestProduct = 0.85;
 constexpr double kBestAttention = 0.75;

@@ -21,7 +21,7 @@
 
 namespace shardplan {
 
-// Where a number is from, the weakest last.
+// The evidence for a number, the weakest last.
 enum class Basis : uint8_t { Measured, Interpolated, Extrapolated, Assumed };
 std::string_view basis_name(Basis basis);  // "measured"
 
@@ -40,9 +40,9 @@ Seconds operator*(Seconds a, double times);  // REQUIRES: times >= 0
 struct PricedTime {
   Seconds seconds;
   Basis basis = Basis::Measured;
-  // Of the profile; none where it follows from the peak alone.
+  // An index into the profile's sources; none for a share of the peak.
   std::optional<size_t> source = {};
-  // Of a sum: seconds of the estimate by basis.
+  // A sum has the seconds of its estimate by basis; else all are 0.
   std::array<double, 4> by_basis = {};
 };
 // One after the other. The basis of a sum is the weakest that more than a tenth

@@ -20,7 +20,7 @@ struct LocalProduct {
 // tokens that are sent to them. REQUIRES: the instruction computes a product.
 LocalProduct local_product(const ProgramView& view, InstructionId i);
 
-// Of a region of attention that is one kernel. `result_of` is per node.
+// The sizes of attention that runs as one kernel. `result_of` is per node.
 AttentionShape local_attention(const ProgramView& view, const Region& region,
                                const PerNode<RegisterId>& result_of);
 

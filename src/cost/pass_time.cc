@@ -378,7 +378,6 @@ class PassPricer {
     part.axes = view_.at(i).axes;
     part.node = view_.at(i).node;
     part.of_weight = view_.reg(view_.at(i).result).weight;
-    part.of_experts = view_.at(i).cause == Cause::Experts;
     return part;
   }
 
@@ -662,26 +661,6 @@ class PassPricer {
 };
 
 }  // namespace
-
-void add(PassTime& sum, const PassTime& part, double times) {
-  add(sum.products, part.products, times);
-  add(sum.attention, part.attention, times);
-  add(sum.memory, part.memory, times);
-  sum.kernels += part.kernels * times;
-  for (SentPart sent : part.sends) {
-    const auto same = std::ranges::find_if(sum.sends, [&](const SentPart& s) {
-      return s.kind == sent.kind && s.axes == sent.axes &&
-             s.bytes == sent.bytes && s.of_weight == sent.of_weight &&
-             s.of_experts == sent.of_experts && s.of_input == sent.of_input;
-    });
-    if (same != sum.sends.end()) {
-      same->count += sent.count * times;
-    } else {
-      sent.count *= times;
-      sum.sends.push_back(std::move(sent));
-    }
-  }
-}
 
 std::vector<SegmentTime> price_pass(const PassPricing& pricing, Keeping way,
                                     std::string& why) {

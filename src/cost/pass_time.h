@@ -38,7 +38,6 @@ struct SentPart {
   // A weight that is gathered, or its gradient that is reduced, which nothing
   // in this layer waits for.
   bool of_weight = false;
-  bool of_experts = false;  // tokens to experts, or back
   // The gradient of what a product reads, which that of its weight does not
   // wait for.
   bool of_input = false;
@@ -52,13 +51,7 @@ struct PassTime {
   PricedTime memory;
   double kernels = 0;  // that are started
   std::vector<SentPart> sends;
-
-  Seconds computed() const {
-    return products.seconds + attention.seconds + memory.seconds;
-  }
 };
-// The work of `part`, so many times.
-void add(PassTime& sum, const PassTime& part, double times);
 
 struct SegmentTime {
   PassTime forward;

@@ -99,7 +99,7 @@ double computed(const DirectionTime& time, size_t answer);
 double unhidden_sum(const StageTime& stage, size_t answer, Hide hide);
 std::string text_of(const AxisNames& axes);  // "dp, tp"
 
-// Where axes of a program's mesh lie, each found once.
+// The links that axes of a program's mesh cross, each found once.
 class LinkPlaces {
  public:
   LinkPlaces(const HardwareProfile& card, const Program& program)

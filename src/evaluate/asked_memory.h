@@ -51,8 +51,8 @@ struct AskedMemory {
   // A training step, where there is one.
   std::optional<Workload> workload = {};
   StepOptions step = {};
-  // With what was measured on it, where a step is asked for; null: no profile
-  // is named, and nothing is said of time.
+  // The profile with its measured tables, read for a training step alone; null:
+  // there is none, so a step has no time.
   std::shared_ptr<const HardwareProfile> card = {};
   Hide hide = Hide::Framework;
   AxisNames ulysses_axes = {};             // attention cuts heads over these

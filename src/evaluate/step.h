@@ -118,8 +118,8 @@ struct JudgedStep {
   MemoryBracket bracket;
   std::vector<DivisionProblem> refused;
   Fit fit;  // from the budget and the bracket; ignores `refused`
-  // Where a profile is given; else, and where that does not suffice, empty,
-  // with the reason where there is one.
+  // Empty without a profile. A profile that lacks something gives no time
+  // either, and `untimed` says what is missing.
   std::optional<StepTime> time = {};
   std::string untimed = {};
 };

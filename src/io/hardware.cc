@@ -91,7 +91,7 @@ constexpr std::string_view kNumberForm =
     "what ID is";
 constexpr int64_t kMaxCount = int64_t{1} << 40U;
 constexpr size_t kMaxNameLength = 64;
-// Of a table, and of one kind of tables: more are of no use.
+// The most points of a table, and the most tables of one kind.
 constexpr size_t kMaxPoints = size_t{1} << 14U;
 constexpr size_t kMaxTables = 64;
 

@@ -118,21 +118,21 @@ struct CellJson {
     out += '}';
   }
   void operator()(const ByteBracket& bracket) const {
-    out += "{\"lower\": ";
-    append_json_integer(out, bracket.lower);
-    out += ", \"estimate\": ";
-    append_json_integer(out, bracket.estimate);
-    out += ", \"upper\": ";
-    append_json_integer(out, bracket.upper);
-    out += '}';
+    append_bracket(bracket, &append_json_integer);
   }
   void operator()(const DurationBracket& bracket) const {
+    append_bracket(bracket, &append_json_double);
+  }
+
+ private:
+  template <typename Bracket, typename Append>
+  void append_bracket(const Bracket& bracket, Append append) const {
     out += "{\"lower\": ";
-    append_json_double(out, bracket.lower);
+    append(out, bracket.lower);
     out += ", \"estimate\": ";
-    append_json_double(out, bracket.estimate);
+    append(out, bracket.estimate);
     out += ", \"upper\": ";
-    append_json_double(out, bracket.upper);
+    append(out, bracket.upper);
     out += '}';
   }
 };

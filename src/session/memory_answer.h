@@ -49,7 +49,7 @@ struct StepAnswer {
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
   // over fsdp=4; bf16; remat block; flash attention"
   std::string workload;
-  // Where a profile is named; else, or where it does not suffice, why not.
+  // As JudgedStep has them.
   std::optional<StepTime> time;
   std::string untimed;
   int64_t devices = 1;
