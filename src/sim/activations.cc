@@ -44,6 +44,7 @@ class Placer {
         diags_(diags),
         placed_{plan.mesh, {}, {}} {
     declare_defaults();
+    find_experts();
     placed_.wanted.resize(graph.values.size());
     placed_.from.resize(graph.values.size());
     for (size_t i = 0; i < manifest.size(); ++i) {
@@ -251,8 +252,8 @@ class Placer {
                                rule.where.file->position(rule.where.begin).line)
                      : "activations";
       read(v, rule.spec, rule.spec_where, place, rules_.declared_axes);
-    } else if (const auto layout = tokens_of_experts(v)) {
-      placed_.wanted[v] = layout;
+    } else if (is_placed_by_view(v)) {
+      return true;
     } else if (value.labelled) {
       PartitionSpec labels;
       for (const std::string& label : value.axes) {
@@ -265,19 +266,20 @@ class Placer {
     return true;
   }
 
-  // The region of experts that a value's tokens are dealt out to.
-  const Region* experts_of(ValueId v) const {
-    const NodeId node = graph_.values[v].node;
-    if (!node || graph_.nodes[node].op->exchange != TokenExchange::ToExperts) {
-      return nullptr;
-    }
+  // Values between where tokens are sent to experts and where answers come
+  // back, if there are views to send them to.
+  void find_experts() {
+    experts_.resize(graph_.values.size(), nullptr);
+    if (plan_.mesh.views().empty()) return;
     for (const Region& region : graph_.regions) {
-      if (region.kind == Region::Kind::Experts &&
-          contains(region.nodes, node)) {
-        return &region;
+      if (region.kind != Region::Kind::Experts) continue;
+      for (const NodeId node : region.nodes) {
+        if (graph_.nodes[node].op->exchange == TokenExchange::FromExperts) {
+          continue;
+        }
+        experts_[graph_.nodes[node].result] = &region;
       }
     }
-    return nullptr;
   }
 
   // Experts of a view get their tokens as the view cuts them: over the axes of
@@ -285,10 +287,12 @@ class Placer {
   // cut the weights of each expert and are not gathered for use. So tokens go
   // to their experts whatever the sizes of a run are, and never weights to
   // tokens.
-  std::optional<Layout> tokens_of_experts(ValueId v) {
-    const Region* const region =
-        plan_.mesh.views().empty() ? nullptr : experts_of(v);
-    if (region == nullptr) return std::nullopt;
+  // What they compute stays there: labels name axes of the mesh alone, and a
+  // batch that is cut over the same devices would call the tokens back.
+  // False where no view has the value's experts.
+  bool is_placed_by_view(ValueId v) {
+    const Region* const region = experts_[v];
+    if (region == nullptr) return false;
     std::string view;
     AxisNames of_experts;
     AxisNames of_weights;
@@ -311,7 +315,9 @@ class Placer {
         }
       }
     }
-    if (view.empty() || of_experts.empty()) return std::nullopt;
+    if (view.empty() || of_experts.empty()) return false;
+    const GraphNode& node = graph_.nodes[graph_.values[v].node];
+    if (node.op->exchange != TokenExchange::ToExperts) return true;
     const AxisNames batch = axes_of_label("BATCH");
     const AxisNames sequence = axes_of_label("LENGTH");
     AxisNames parts;
@@ -327,8 +333,7 @@ class Placer {
     }
     const Shape& shape = graph_.values[v].shape;
     Layout layout = layout_of(placed_.mesh, {{of_experts}}, shape.size());
-    const int64_t groups =
-        integer_of(graph_.nodes[graph_.values[v].node].attributes, "groups", 1);
+    const int64_t groups = integer_of(node.attributes, "groups", 1);
     AxisNames of_sequence;
     for (const AxisName& axis : sequence) {
       const AxisNames own = parts_of(placed_.mesh, axis);
@@ -354,7 +359,8 @@ class Placer {
       }
     }
     placed_.from[v] = "view `" + view + "`";
-    return layout;
+    placed_.wanted[v] = std::move(layout);
+    return true;
   }
 
   AxisNames axes_of_label(const char* label) const {
@@ -494,7 +500,8 @@ class Placer {
   AxisNames declared_;  // of labels
   Diagnostics& diags_;
   std::unordered_map<std::string_view, size_t> parameters_;
-  PerValue<int> rule_of_;  // 0-based; -1: none
+  PerValue<int> rule_of_;            // 0-based; -1: none
+  PerValue<const Region*> experts_;  // that compute it; null: none
   std::vector<Departure> departures_;
   std::map<size_t, std::vector<ValueId>> overruled_;  // by rule
   PlacedValues placed_;

@@ -180,6 +180,20 @@ TEST_CASE("step time: collectives of backward, by hand") {
     CHECK(step.sent("reduce-scatter", "tp", "forward").first >= 2 * kLayers);
     CHECK(step.sent("all-gather", "tp", "backward").first >= 2 * kLayers);
   }
+  SUBCASE("tokens go to experts over the axis of the batch, and back") {
+    const Json config = testing::changed(
+        testing::sample_config("qwen3-30b-a3b"), {{"num_hidden_layers", 2}});
+    const TimedRun step = timed({"-m", "fsdp=8", "--view", "experts:ep=8",
+                                 "--seq", "4096", "--remat", "full"},
+                                config);
+    CHECK(step.sent("all-to-all", "ep", "forward").first == 2 * 2);
+    CHECK(step.sent("all-to-all", "ep", "backward").first == 2 * 4);
+    CHECK(step.sent("all-gather", "ep", "forward").first == 0);
+    CHECK(step.sent("all-gather", "ep", "backward").first == 0);
+    // Each of 8,192 tokens of a device to 8 experts, 2,048 wide, in bf16.
+    CHECK(step.sent("all-to-all", "ep", "forward").second ==
+          int64_t{4} * 8192 * 8 * 2048 * 2 * 7 / 8);
+  }
   SUBCASE("ZeRO-3 gathers and scatters with each micro-batch") {
     const TimedRun step = timed({"-m", "dp=4", "--zero", "3", "--zero-axes",
                                  "dp", "--microbatches", "2"});
