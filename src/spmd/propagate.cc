@@ -213,13 +213,23 @@ class Chooser {
     const FactorAxes axes = factor_axes(mesh_, node_.rule, dims, spec);
     for (size_t f = 0; f < axes.size(); ++f) {
       for (size_t count = axes[f].size(); count > 0; --count) {
-        const AxisNames some(axes[f].begin(),
-                             axes[f].begin() + static_cast<ptrdiff_t>(count));
-        auto& known = candidates_[f];
-        if (std::find(known.begin(), known.end(), some) == known.end()) {
-          known.push_back(some);
-        }
+        add_candidate(f, {axes[f].begin(),
+                          axes[f].begin() + static_cast<ptrdiff_t>(count)});
       }
+      // Answers of experts go home over the axes that cut the batch, which may
+      // be the first of the experts' axes, and are summed over the rest.
+      if (node_.op->exchange != TokenExchange::FromExperts) continue;
+      for (size_t first = 1; first < axes[f].size(); ++first) {
+        add_candidate(f, {axes[f].begin() + static_cast<ptrdiff_t>(first),
+                          axes[f].end()});
+      }
+    }
+  }
+
+  void add_candidate(size_t factor, const AxisNames& axes) {
+    auto& known = candidates_[factor];
+    if (std::find(known.begin(), known.end(), axes) == known.end()) {
+      known.push_back(axes);
     }
   }
 

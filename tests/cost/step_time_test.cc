@@ -194,6 +194,16 @@ TEST_CASE("step time: collectives of backward, by hand") {
     CHECK(step.sent("all-to-all", "ep", "forward").second ==
           int64_t{4} * 8192 * 8 * 2048 * 2 * 7 / 8);
   }
+  SUBCASE("answers go home over the axis of the batch, and are summed") {
+    const Json config = testing::changed(
+        testing::sample_config("qwen3-30b-a3b"), {{"num_hidden_layers", 2}});
+    const TimedRun step =
+        timed({"-m", "fsdp=2,tp=4", "--view", "experts:ep=8"}, config);
+    CHECK(step.sent("all-to-all", "fsdp", "forward").first == 2 * 2);
+    CHECK(step.sent("all-reduce", "tp", "forward").first >= 2 * 2);
+    CHECK(step.sent("all-gather", "tp", "forward").first == 0);
+    CHECK(step.sent("all-gather", "ep", "forward").first == 0);
+  }
   SUBCASE("ZeRO-3 gathers and scatters with each micro-batch") {
     const TimedRun step = timed({"-m", "dp=4", "--zero", "3", "--zero-axes",
                                  "dp", "--microbatches", "2"});
