@@ -52,6 +52,7 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.sums = {0, 1, 2};
   megatron.softmax_in_place = true;
   megatron.sums_inputs_aside = true;
+  megatron.scatters_between_stages = true;
   megatron.weighs_in_experts = true;
   megatron.buffers_gradients = true;
   megatron.updates_in_place = true;

@@ -230,6 +230,8 @@ struct FrameworkDef {
   // Gradients of inputs are summed over tensor parallelism while products give
   // those of weights (Megatron's asynchronous all-reduce).
   bool sums_inputs_aside = false;
+  // Devices that have copies of what a stage hands on send a part each.
+  bool scatters_between_stages = false;
   // Layers whose weights are gathered ahead of use, at most.
   int64_t gathers_ahead = 2;
   Allocator allocator = Allocator::Unknown;

@@ -84,19 +84,23 @@ class StageTimer {
     for (size_t k = 0; k < kKeepings; ++k) {
       if (!price_segments(k, ways[k], priced_[k])) return false;
     }
-    // Whoever fuses kernels of layers still calls as many operations.
+    // Whoever fuses kernels of layers still calls as many operations, but for
+    // those of attention's softmax, which is called as one.
     if (options_.kernels == Kernels::Eager || fuses()) return true;
     return price_segments(kEstimate, Keeping::Eager, called_);
   }
   bool price_segments(size_t k, Keeping way, std::vector<SegmentTime>& into) {
-    const SegmentOptions own =
-        options_.segments.for_answer(static_cast<Keeping>(k));
+    SegmentOptions own = options_.segments.for_answer(static_cast<Keeping>(k));
+    if (&into == &called_) own.attention = AttentionKind::Flash;
     const ProgramView view = view_of(input_.program, own);
     // Loops of people who say nothing of their kernels leave the loss to
     // PyTorch's operations more often than not.
     const bool is_any =
         !options_.framework->is_known() && options_.kernels == Kernels::Any;
     const size_t loss = is_any && k == kEstimate ? 2 : k;
+    if (options_.framework->scatters_between_stages && k == kEstimate) {
+      find_copies(view);
+    }
     into = price_pass({view, own, options_.remat, input_.card, input_.precision,
                        fuses(), own.loss.at(loss), attention(),
                        options_.framework->is_known() ? 1 : kUnknownAttention},
@@ -333,7 +337,31 @@ class StageTimer {
     return true;
   }
 
-  // What a stage receives from the one before it, and returns.
+  // Axes along which what a segment reads of earlier ones is not cut.
+  void find_copies(const ProgramView& view) {
+    AxisNames all;
+    for (const Axis& axis : view.program->mesh.axes()) {
+      if (axis.size > 1) all.push_back(axis.name);
+    }
+    copied_over_.assign(view.layer_of_segment.size(), all);
+    for (const InstructionId i : view.instructions()) {
+      const int segment = view.segment_of[i];
+      if (segment < 0) continue;
+      for (const RegisterId r : view.at(i).operands) {
+        const HeldRegister& read = view.reg(r);
+        if (read.weight || read.loaded || read.segment == segment) continue;
+        for (const AxisNames& dim :
+             view.program->registers[r].layout.spec.dims) {
+          std::erase_if(
+              copied_over_[static_cast<size_t>(segment)],
+              [&](const AxisName& axis) { return contains(dim, axis); });
+        }
+      }
+    }
+  }
+
+  // What a stage receives from the one before it, and returns. Devices that all
+  // have a copy may send a part each, which the receivers put together.
   bool pass_on(size_t s, StageTime& stage) {
     const auto& stages = input_.memory.options.stages;
     const auto layer = std::ranges::find_if(
@@ -341,20 +369,27 @@ class StageTimer {
     if (s == 0 || !stages || layer == uses_[s].end()) return true;
     const auto bytes = static_cast<double>(
         input_.memory.layers.plain[layer->segment].memory[kEstimate].input);
+    const AxisNames along = parts_of({stages->axis});
+    AxisNames copies;
+    if (!copied_over_.empty()) {
+      copies = copied_over_.at(layer->segment);
+      std::erase_if(
+          copies, [&](const AxisName& axis) { return contains(along, axis); });
+    }
+    const auto parts =
+        static_cast<double>(shard_count(input_.program.mesh, copies));
     for (const Direction direction :
          {Direction::Forward, Direction::Backward}) {
-      if (!send({CollectiveKind::Permute,
-                 parts_of({stages->axis}),
-                 {stages->axis},
-                 "between stages",
-                 direction,
-                 chunks_of(options_),
-                 bytes,
-                 {},
-                 false},
-                stage)) {
-        return false;
-      }
+      Sending part = {CollectiveKind::Permute, along,     {stages->axis},
+                      "between stages",        direction, chunks_of(options_),
+                      bytes / parts,           {},        false};
+      if (!send(part, stage)) return false;
+      if (copies.empty()) continue;
+      part.kind = CollectiveKind::AllGather;
+      part.axes = copies;
+      part.named = reported_axes(input_.program, copies, {});
+      part.payload = bytes;
+      if (!send(std::move(part), stage)) return false;
     }
     return true;
   }
@@ -465,6 +500,7 @@ class StageTimer {
   std::array<std::vector<SegmentTime>, kKeepings> priced_;  // by segment
   // Operation by operation, where kernels alone are fused; else empty.
   std::vector<SegmentTime> called_;
+  std::vector<AxisNames> copied_over_;  // per segment; empty: never asked for
   std::vector<std::vector<SegmentUse>> uses_;  // by stage
   StageTimes times_;
 };
