@@ -120,6 +120,26 @@ std::string bytes_text(double bytes) {
   return (negative ? "-" : "") + number + kUnits.at(unit);
 }
 
+std::string seconds_text(double seconds, std::string_view micro) {
+  struct Unit {
+    double size;
+    std::string_view prefix;
+  };
+  const std::array<Unit, 4> units = {
+      {{1, ""}, {1e-3, "m"}, {1e-6, micro}, {1e-9, "n"}}};
+  const double size = std::abs(seconds);
+  if (size == 0) return "0 s";
+  // What would round to 1000 of a unit is one of the next.
+  const auto unit = std::ranges::find_if(units, [&](const Unit& candidate) {
+    return size >= 0.9995 * candidate.size;
+  });
+  if (unit == units.end()) return fmt::format("{:.1e} s", seconds);
+  const double value = size / unit->size;
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}s", seconds / unit->size, decimals,
+                     unit->prefix);
+}
+
 std::string percent_text(double fraction) {
   const double percent = 100 * fraction;
   if (percent > 0 && percent < 0.05) return "<0.1 %";

@@ -549,7 +549,8 @@ std::string text_of(const AxisNames& axes) {
 const std::optional<RankPlaces>& LinkPlaces::of(const AxisNames& axes) {
   const auto known = known_.find(axes);
   if (known != known_.end()) return known->second;
-  return known_.emplace(axes, places_of(card_, mesh_, axes)).first->second;
+  return known_.emplace(axes, places_of(card_, mesh_, axes, slices_))
+      .first->second;
 }
 
 std::optional<StageTimes> stage_times(const StepTimeInput& input,

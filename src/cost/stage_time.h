@@ -42,6 +42,7 @@ struct StepTimeInput {
   Precision precision = Precision::BF16;  // of products
   int64_t tokens = 0;                     // of a step, over all devices
   Hide hide = Hide::Framework;
+  const Slices* slices = nullptr;  // of the program's mesh; null: one
 };
 
 // The middle one of the three answers.
@@ -102,13 +103,15 @@ std::string text_of(const AxisNames& axes);  // "dp, tp"
 // The links that axes of a program's mesh cross, each found once.
 class LinkPlaces {
  public:
-  LinkPlaces(const HardwareProfile& card, const Program& program)
-      : card_(card), mesh_(program.mesh.axes()) {}
+  LinkPlaces(const HardwareProfile& card, const Program& program,
+             const Slices* slices)
+      : card_(card), mesh_(program.mesh.axes()), slices_(slices) {}
   const std::optional<RankPlaces>& of(const AxisNames& axes);
 
  private:
   const HardwareProfile& card_;
   Mesh mesh_;  // of sub-axes alone, without the views that they make up
+  const Slices* slices_;
   std::map<AxisNames, std::optional<RankPlaces>> known_;
 };
 

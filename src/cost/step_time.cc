@@ -267,7 +267,7 @@ class StepComposer {
 std::optional<StepTime> step_time(const StepTimeInput& input,
                                   const StepOptions& options,
                                   std::string& why) {
-  LinkPlaces places(input.card, input.program);
+  LinkPlaces places(input.card, input.program, input.slices);
   const auto times = stage_times(input, options, places, why);
   if (!times) return std::nullopt;
   return StepComposer(input, options, *times, places).compose();

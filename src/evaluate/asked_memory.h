@@ -54,6 +54,8 @@ struct AskedMemory {
   // The profile with its measured tables, read for a training step alone; null:
   // there is none, so a step has no time.
   std::shared_ptr<const HardwareProfile> card = {};
+  // The mesh that was asked for, where it lies on several slices.
+  std::optional<SlicedMesh> sliced = {};
   Hide hide = Hide::Framework;
   AxisNames ulysses_axes = {};             // attention cuts heads over these
   std::optional<int64_t> source_seq = {};  // tokens that an encoder gives

@@ -78,13 +78,45 @@ WorkloadAxes axes_of_workload(const AskedMemory& asked, const RuleSet& rules,
   return axes;
 }
 
+// What labels such as HEAD stand for where rules say nothing of them: eFormer's
+// defaults, with the mesh's own name for tensor parallelism.
+PartitionAxis assumed_axes(const Mesh& mesh) {
+  PartitionAxis table = default_partition_axis();
+  AxisNames tensor;
+  for (const Axis& axis : mesh.axes()) {
+    if (is_tensor_axis(axis.name.text())) tensor.push_back(axis.name);
+  }
+  const auto field = find_partition_field("tensor_parallel_axis");
+  if (tensor.size() == 1 && field) table[*field] = AxisValue{tensor, false};
+  return table;
+}
+
 // Rules under which values are cut as the workload is.
-RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes) {
+RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes,
+                   const AskedMemory& asked, const Mesh& mesh) {
   RuleSet changed = rules;
   Diagnostics quiet;
   if (!changed.partition_axis) {
-    changed.partition_axis =
-        resolve_partition_axis(default_partition_axis(), quiet);
+    const PartitionAxis assumed = assumed_axes(mesh);
+    changed.partition_axis = resolve_partition_axis(assumed, quiet);
+    AxisNames names;
+    for (const auto& field : assumed) {
+      if (!field) continue;
+      names.insert(names.end(), field->axes.begin(), field->axes.end());
+    }
+    // Nobody asked for these axes, so a mesh may lack them, unless it has one
+    // of another name that may be meant instead.
+    const bool all_known =
+        std::ranges::all_of(mesh.axes(), [&](const Axis& axis) {
+          return axis.size == 1 || contains(names, axis.name) ||
+                 contains(axes.batch, axis.name) ||
+                 contains(axes.sequence, axis.name) ||
+                 is_stage_axis(asked, axis.name);
+        });
+    if (all_known) {
+      changed.declared_axes.insert(changed.declared_axes.end(), names.begin(),
+                                   names.end());
+    }
   }
   const auto set = [&](std::string_view field, const AxisNames& names) {
     const auto number = find_partition_field(field);
@@ -316,7 +348,7 @@ Steps::Steps(const AskedMemory& asked, const StepModel& model,
       plan_(plan),
       rules_(rules != nullptr ? *rules : rules_of_saved(plan)),
       axes_(axes_of_workload(asked, rules_, plan.mesh)),
-      placed_by_(rules_with(rules_, axes_)) {
+      placed_by_(rules_with(rules_, axes_, asked, plan.mesh)) {
   if (model_.dequantised) {
     dequantised_ =
         dequantised_plan(*model_.dequantised, manifest_, plan_, undequantised_);
@@ -449,6 +481,15 @@ std::optional<JudgedStep> Steps::answer(
   timed.precision = precision_of(model_.activation_dtype(how.state));
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
+  if (asked_.sliced) {
+    // Of any other mesh nobody says which axes cross slices.
+    const auto& axes = asked_.sliced->mesh.axes();
+    if (plan_.mesh.axes() != axes || timed.program.mesh.axes() != axes) {
+      judged.untimed = "axes that cross slices are not placed on links";
+      return judged;
+    }
+    timed.slices = &*asked_.sliced->slices;
+  }
   judged.time = step_time(timed, of_program, judged.untimed);
   return judged;
 }

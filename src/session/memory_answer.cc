@@ -8,6 +8,7 @@
 #include "evaluate/fit.h"
 #include "findings/findings.h"
 #include "findings/step_findings.h"
+#include "session/slow_parts.h"
 #include "session/ways_out.h"
 
 namespace shardplan {
@@ -153,14 +154,10 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
       reserved_memory(judged->bracket, *memory.step.framework, mesh,
                       manifest.facts.experts.value_or(0) > 0, budget.limit);
   answer.bracket = std::move(judged->bracket);
-  const auto& slices = in.session.slices;
-  if (slices && slices->count() > 1 && memory.card) {
-    judged->time.reset();
-    judged->untimed = std::string(kSlicesUntimed);
-  }
   answer.time = std::move(judged->time);
   answer.untimed = std::move(judged->untimed);
   answer.devices = mesh.devices();
+  if (answer.time) report_slow_parts(in, *answer.time, host, diags);
   fit = judged->fit;
   return answer;
 }
@@ -214,6 +211,9 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
   if (question.engine.name) {
     serving = answer_serving(question, session, *memory, host, fit, diags);
     if (!serving) return std::nullopt;
+  }
+  if (session.slices && session.slices->count() > 1) {
+    memory->sliced = {session.plan.mesh, session.slices};
   }
   std::optional<StepModel> step;
   if (memory->workload) {

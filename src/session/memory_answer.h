@@ -36,9 +36,6 @@ struct MemoryQuestion {
 // Whether the flags agree with one another; else SP010.
 bool check_question(const MemoryQuestion& question, Diagnostics& diags);
 
-// Why there is no time of a step on several slices.
-inline constexpr std::string_view kSlicesUntimed =
-    "axes that cross slices are not placed on links";
 
 struct StepAnswer {
   MemoryBracket bracket;
