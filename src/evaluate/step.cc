@@ -19,6 +19,7 @@
 #include "model/forward/parameter_names.h"
 #include "model/quantised_weight.h"
 #include "model/units.h"
+#include "sim/activations.h"
 
 namespace shardplan {
 namespace {
@@ -78,46 +79,13 @@ WorkloadAxes axes_of_workload(const AskedMemory& asked, const RuleSet& rules,
   return axes;
 }
 
-// What labels such as HEAD stand for where rules say nothing of them: eFormer's
-// defaults, with the mesh's own name for tensor parallelism.
-PartitionAxis assumed_axes(const Mesh& mesh) {
-  PartitionAxis table = default_partition_axis();
-  AxisNames tensor;
-  for (const Axis& axis : mesh.axes()) {
-    if (is_tensor_axis(axis.name.text())) tensor.push_back(axis.name);
-  }
-  const auto field = find_partition_field("tensor_parallel_axis");
-  if (tensor.size() == 1 && field) table[*field] = AxisValue{tensor, false};
-  return table;
-}
-
 // Rules under which values are cut as the workload is.
 RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes,
                    const AskedMemory& asked, const Mesh& mesh) {
-  RuleSet changed = rules;
-  Diagnostics quiet;
-  if (!changed.partition_axis) {
-    const PartitionAxis assumed = assumed_axes(mesh);
-    changed.partition_axis = resolve_partition_axis(assumed, quiet);
-    AxisNames names;
-    for (const auto& field : assumed) {
-      if (!field) continue;
-      names.insert(names.end(), field->axes.begin(), field->axes.end());
-    }
-    // Nobody asked for these axes, so a mesh may lack them, unless it has one
-    // of another name that may be meant instead.
-    const bool all_known =
-        std::ranges::all_of(mesh.axes(), [&](const Axis& axis) {
-          return axis.size == 1 || contains(names, axis.name) ||
-                 contains(axes.batch, axis.name) ||
-                 contains(axes.sequence, axis.name) ||
-                 is_stage_axis(asked, axis.name);
-        });
-    if (all_known) {
-      changed.declared_axes.insert(changed.declared_axes.end(), names.begin(),
-                                   names.end());
-    }
-  }
+  AxisNames known = axes.batch;
+  known.insert(known.end(), axes.sequence.begin(), axes.sequence.end());
+  if (asked.options.stages) known.push_back(asked.options.stages->axis);
+  RuleSet changed = with_assumed_axes(rules, mesh, known);
   const auto set = [&](std::string_view field, const AxisNames& names) {
     const auto number = find_partition_field(field);
     if (!changed.partition_axis || !number) return;
@@ -219,10 +187,6 @@ DType most_stored_dtype(const Manifest& manifest) {
       dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
   // Quantised weights are multiplied with activations of 16 bits.
   return known ? dtype : DType::BF16;
-}
-
-bool is_tensor_axis(std::string_view axis) {
-  return axis == "tp" || axis == "tensor" || axis == "model";
 }
 
 std::string_view bracket_source_name(BracketSource from) {

@@ -110,9 +110,6 @@ AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
 // The dtype of most numbers of what can be trained.
 DType most_stored_dtype(const Manifest& manifest);
 
-// Whether the axis is called as those of tensor parallelism are.
-bool is_tensor_axis(std::string_view axis);
-
 // The estimate of one training step.
 struct JudgedStep {
   MemoryBracket bracket;

@@ -125,6 +125,11 @@ inline bool is_gathered_axis(std::string_view axis) {
   return contains(kGatheredAxes, axis);
 }
 
+// Whether an axis is that of tensor parallelism, by its usual names.
+inline bool is_tensor_axis(std::string_view axis) {
+  return axis == "tp" || axis == "tensor" || axis == "model";
+}
+
 // Whether an axis is that of a pipeline's stages, by its usual names.
 bool is_pipeline_axis(std::string_view axis);
 

@@ -509,6 +509,44 @@ class Placer {
 
 }  // namespace
 
+RuleSet with_assumed_axes(const RuleSet& rules, const Mesh& mesh,
+                          const AxisNames& known) {
+  RuleSet changed = rules;
+  if (changed.partition_axis) return changed;
+  PartitionAxis table = default_partition_axis();
+  const auto set = [&](std::string_view name, const auto& is_called_so) {
+    auto& field = table[*find_partition_field(name)];
+    AxisNames own;
+    for (const Axis& axis : mesh.axes()) {
+      if (is_called_so(axis.name.text())) own.push_back(axis.name);
+    }
+    const bool other =
+        std::any_of(own.begin(), own.end(), [&](const auto& axis) {
+          return !field || !contains(field->axes, axis);
+        });
+    if (other) field = AxisValue{own, own.size() != 1};
+  };
+  set("batch_axis", is_gathered_axis);
+  set("tensor_parallel_axis", is_tensor_axis);
+  AxisNames names = known;
+  for (const auto& field : table) {
+    if (!field) continue;
+    names.insert(names.end(), field->axes.begin(), field->axes.end());
+  }
+  Diagnostics quiet;
+  changed.partition_axis = resolve_partition_axis(table, quiet);
+  const bool all_known = std::all_of(
+      mesh.axes().begin(), mesh.axes().end(), [&](const Axis& axis) {
+        return axis.size == 1 || contains(names, axis.name) ||
+               is_pipeline_axis(axis.name.text());
+      });
+  if (all_known) {
+    changed.declared_axes.insert(changed.declared_axes.end(), names.begin(),
+                                 names.end());
+  }
+  return changed;
+}
+
 std::optional<PlacedValues> place_values(const Graph& graph,
                                          const Manifest& manifest,
                                          const Plan& plan, const RuleSet& rules,

@@ -28,6 +28,14 @@ struct PlacedValues {
   PerValue<std::string> from;  // who said so; "" for the partitioner
 };
 
+// Rules for a model whose forward pass this program wrote, and whose labels
+// (BATCH, HEAD) hence nobody chose. Where rules do not say what they stand for,
+// they are eFormer's defaults with the mesh's own names for the batch and for
+// tensor parallelism. Defaults that the mesh lacks count as declared, unless it
+// has an axis, not among `known`, whose name says nothing: that may be meant.
+RuleSet with_assumed_axes(const RuleSet& rules, const Mesh& mesh,
+                          const AxisNames& known);
+
 // Names mean what they mean in rules (resolve/name_resolution.h), and specs are
 // corrected as there: every departure is reported, naming the value. An
 // activation rule that matches no value is SP506. Empty, with the reason

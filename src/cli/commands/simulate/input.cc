@@ -500,10 +500,11 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   }
   static const RuleSet kNoRules;
   const Session& session = given->session;
-  std::optional<PlacedValues> placed =
-      place_values(*graph, session.model.manifest, session.plan,
-                   session.rules ? *session.rules : kNoRules,
-                   name_reading(options.planning), context.diags);
+  const RuleSet& rules = session.rules ? *session.rules : kNoRules;
+  std::optional<PlacedValues> placed = place_values(
+      *graph, session.model.manifest, session.plan,
+      has_graph ? rules : with_assumed_axes(rules, session.plan.mesh, {}),
+      name_reading(options.planning), context.diags);
   if (!placed) return std::nullopt;
   const auto source = value_source(context, *given);
   if (!source) return std::nullopt;
