@@ -22,6 +22,9 @@ requires(!std::is_floating_point_v<Count>) std::string bytes_text(Count bytes) {
 // "89.3 %" for 0.893; only nothing is 0.0 %, and only everything 100.0 %
 // ("<0.1 %", ">99.9 %"). REQUIRES: finite.
 std::string percent_text(double fraction);
+// "5.51 s", "762 ms", "13.9 us", "0 s": three digits. `micro` stands before the
+// `s` of microseconds. REQUIRES: finite.
+std::string seconds_text(double seconds, std::string_view micro = "u");
 // "1,100,052,480"
 std::string count_text(int64_t count);
 // "8.03 billion", "124 million"; below a million as count_text.

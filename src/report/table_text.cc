@@ -37,31 +37,6 @@ std::string ratio_text(double value) {
   return fmt::format("{:.3f}", value);
 }
 
-std::string seconds_text(double seconds, const Style& style) {
-  struct Unit {
-    double size;
-    std::string name;
-  };
-  const std::array<Unit, 4> units = {
-      {{1, "s"},
-       {1e-3, "ms"},
-       {1e-6, std::string(glyphs(style).micro) + "s"},
-       {1e-9, "ns"}}};
-  const double size = std::abs(seconds);
-  if (!std::isfinite(seconds)) return exact_text(seconds);
-  if (size == 0) return "0 s";
-  // What would round to 1000 of a unit is one of the next.
-  const auto unit = std::ranges::find_if(units, [&](const Unit& candidate) {
-    return size >= 0.9995 * candidate.size;
-  });
-  if (unit == units.end()) {
-    return fmt::format("{:.1e} s", seconds);
-  }
-  const double value = size / unit->size;
-  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f} {}", seconds / unit->size, decimals, unit->name);
-}
-
 std::string bar_text(double fraction, const Style& style) {
   if (!(fraction > 0)) return {};
   const int longest = style.width < 80 ? 10 : 30;
@@ -118,8 +93,9 @@ struct CellText {
                : percent_text(percent.value);
   }
   std::string operator()(Duration seconds) const {
-    return style.exact ? exact_text(seconds.value)
-                       : seconds_text(seconds.value, style);
+    return style.exact || !std::isfinite(seconds.value)
+               ? exact_text(seconds.value)
+               : seconds_text(seconds.value, glyphs(style).micro);
   }
   std::string operator()(YesNo flag) const { return flag.value ? "yes" : "no"; }
   std::string operator()(Bar bar) const {
