@@ -45,7 +45,7 @@ constexpr std::string_view kOrder[] = {
     "grad-dtype", "moment-dtype", "master-dtype", "compute-dtype",
     "live-layers", "state-rules", "trainable", "zero", "zero-axes",
     "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
-    "schedule", "hide", "objective", "attention", "kernels",
+    "schedule", "hide", "measured", "objective", "attention", "kernels",
     "framework", "fp8", "dropout", "no-dropout", "loss-tiles", "expert-factor",
     "kv-dtype", "kv-block", "kv-axes", "batch-axes", "sequence-axes",
     "ulysses-axes", "engine", "gpu-memory-utilization", "mem-fraction-static",
