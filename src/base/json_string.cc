@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings as JSON spells them (base/text.h).
+// Strings as JSON spells them, and with escapes for what is not printable
+// (base/text.h).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/plain_json.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace shardplan {
 
@@ -29,6 +34,17 @@ bool follows_hash(std::string_view text, size_t at) {
 namespace {
 
 constexpr char32_t kReplaced = 0xFFFD;
+
+void append_escape(std::string& out, char32_t code_point) {
+  const std::string_view escape = short_escape(code_point);
+  if (!escape.empty()) {
+    out += escape;
+    return;
+  }
+  const auto number = static_cast<uint32_t>(code_point);
+  out += number < 0x100 ? fmt::format("\\x{:02x}", number)
+                        : fmt::format("\\u{{{:x}}}", number);
+}
 
 void append_code_unit(std::string& out, uint32_t unit) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -123,6 +139,32 @@ void append_json_string(std::string& out, std::string_view text) {
     text.remove_prefix(plain + 1);
   }
   out += '"';
+}
+
+bool is_plain_ascii(std::string_view text) {
+  return plain_json(text) == text.size() ||
+         std::ranges::all_of(text,
+                             [](char c) { return c >= 0x20 && c < 0x7F; });
+}
+
+std::string printable(std::string_view text) {
+  const bool hashes = contains(text, '#') && text.find('#') != text.rfind('#');
+  if (is_plain_ascii(text) && !hashes) return std::string(text);
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    const char32_t code_point = decode_utf8(text, at);
+    if (code_point == kReplaced && at == start + 1) {
+      append_escape(out, static_cast<unsigned char>(text[start]));
+    } else if (!is_printable(code_point) ||
+               (code_point == '#' && hashes && follows_hash(text, start))) {
+      append_escape(out, code_point);
+    } else {
+      out += text.substr(start, at - start);
+    }
+  }
+  return out;
 }
 
 }  // namespace shardplan

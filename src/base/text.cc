@@ -38,17 +38,6 @@ std::string fixed(double value, int decimals) {
 // judged after rounding: 9.996 is "10.0", not "10.00".
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
-void append_escape(std::string& out, char32_t code_point) {
-  const std::string_view escape = short_escape(code_point);
-  if (!escape.empty()) {
-    out += escape;
-    return;
-  }
-  const auto number = static_cast<uint32_t>(code_point);
-  out += number < 0x100 ? fmt::format("\\x{:02x}", number)
-                        : fmt::format("\\u{{{:x}}}", number);
-}
-
 std::u32string code_points(std::string_view text) {
   std::u32string points;
   for (size_t at = 0; at < text.size();) {
@@ -484,32 +473,6 @@ bool is_printable(char32_t code_point) {
       std::begin(kUnprintable), std::end(kUnprintable), code_point,
       [](const Range& range, char32_t c) { return range.last < c; });
   return found == std::end(kUnprintable) || code_point < found->first;
-}
-
-bool is_plain_ascii(std::string_view text) {
-  return plain_json(text) == text.size() ||
-         std::ranges::all_of(text,
-                             [](char c) { return c >= 0x20 && c < 0x7F; });
-}
-
-std::string printable(std::string_view text) {
-  const bool hashes = contains(text, '#') && text.find('#') != text.rfind('#');
-  if (is_plain_ascii(text) && !hashes) return std::string(text);
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const size_t start = at;
-    const char32_t code_point = decode_utf8(text, at);
-    if (code_point == kReplacement && at == start + 1) {
-      append_escape(out, static_cast<unsigned char>(text[start]));
-    } else if (!is_printable(code_point) ||
-               (code_point == '#' && hashes && follows_hash(text, start))) {
-      append_escape(out, code_point);
-    } else {
-      out += text.substr(start, at - start);
-    }
-  }
-  return out;
 }
 
 namespace {

@@ -137,6 +137,14 @@ const std::vector<Flag>& device_flags() {
          }
          o.memory.hardware = o.sweep.hardware[0];
        }},
+      {"calibrate", Takes::File, "FILE", "Memory",
+       "times measured on your devices, in place of the profile's: output of "
+       "nccl-tests or of scripts/measure-gpu; may repeat",
+       "check analyze sweep diff",
+       [](auto& s, auto& o, auto&) {
+         o.memory.calibrate.push_back(path_of(s));
+       },
+       true},
       {"memory", Takes::Text, "SIZE", "Memory",
        "what a device can hold, whatever the profile says: 80GiB, 95.7GB",
        kBudgeting,

@@ -19,6 +19,7 @@
 #include "cli/commands/sweep/sweep.h"
 #include "cli/commands/workload/request.h"
 #include "cli/output.h"
+#include "cost/residual.h"
 #include "session/memory_request.h"
 #include "session/plan_request.h"
 #include "session/serving.h"
@@ -61,6 +62,7 @@ struct Options {
   SimulateRequest simulate;
   SweepRequest sweep;
   WorkloadRequest workload;
+  MeasuredStep measured;  // --measured of `analyze`
 };
 
 }  // namespace shardplan::cli

@@ -60,9 +60,14 @@ void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
 
 TargetSide side_of(const JudgedTarget& judged) {
   const auto& memory = judged.memory;
-  return {*judged.session, memory ? &memory->budget : nullptr,
-          memory && memory->step ? &memory->step->bracket : nullptr,
-          judged.kv_tokens, judged.diags};
+  TargetSide side = {*judged.session, memory ? &memory->budget : nullptr,
+                     memory && memory->step ? &memory->step->bracket : nullptr,
+                     judged.kv_tokens, judged.diags};
+  if (side.step != nullptr) {
+    side.time = memory->step->time ? &*memory->step->time : nullptr;
+    side.untimed = memory->step->untimed;
+  }
+  return side;
 }
 
 void SharedProgress::stage(std::string_view text) {

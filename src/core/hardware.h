@@ -83,6 +83,9 @@ struct MeasuredGrid {
 struct MeasuredProducts {
   Precision precision = Precision::BF16;
   MeasuredGrid rate;
+  // By --calibrate: what the user's own program reaches on the user's card. It
+  // stands before the profile's table, which is for shapes beyond its grid.
+  bool calibrated = false;
 };
 
 // One kernel of attention over equally long queries and keys, causal: FLOP/s of

@@ -122,14 +122,48 @@ bool is_half(Precision precision) {
   return precision == Precision::F16 || precision == Precision::BF16;
 }
 
-const MeasuredProducts* products_in(const HardwareProfile& card,
-                                    Precision precision) {
-  const MeasuredProducts* other = nullptr;
-  for (const MeasuredProducts& table : card.measured.products) {
-    if (table.precision == precision) return &table;
-    if (is_half(table.precision) && is_half(precision)) other = &table;
+using ProductPoint = std::array<double, 3>;
+
+ProductPoint point_of(const ProductShape& shape) {
+  return {shape.groups * shape.m, shape.n, shape.k};
+}
+
+bool covers(const MeasuredGrid& grid, std::span<const double> point) {
+  for (size_t i = 0; i < point.size(); ++i) {
+    const std::vector<double>& axis = grid.axes[i];
+    if (point[i] < axis.front() || point[i] > axis.back()) return false;
   }
-  return other;
+  Basis unused = Basis::Measured;
+  return at_point(grid, point, unused).has_value();
+}
+
+// The first table whose grid covers the point, that of the precision itself
+// before that of the other with 16 bits; where none does, the first.
+const MeasuredProducts* products_in(const HardwareProfile& card,
+                                    Precision precision,
+                                    const ProductPoint& point,
+                                    bool shipped_only = false) {
+  const auto rank_of = [&](const MeasuredProducts& table) {
+    return (covers(table.rate, point) ? 0 : 2) +
+           (table.precision == precision ? 0 : 1);
+  };
+  const MeasuredProducts* found = nullptr;
+  std::optional<int> best;  // looked for where there is a choice
+  for (const MeasuredProducts& table : card.measured.products) {
+    const bool is_like = table.precision == precision ||
+                         (is_half(table.precision) && is_half(precision));
+    if (!is_like || (shipped_only && table.calibrated)) continue;
+    if (found == nullptr) {
+      found = &table;
+      continue;
+    }
+    if (!best) best = rank_of(*found);
+    const int rank = rank_of(table);
+    if (rank >= *best) continue;
+    best = rank;
+    found = &table;
+  }
+  return found;
 }
 
 // The bytes that a kernel moves at the measured rate, without its start.
@@ -188,6 +222,7 @@ struct ProductTime {
   double upper = 0;  // times `seconds`
   Basis basis = Basis::Assumed;
   std::optional<size_t> source;
+  bool calibrated = false;  // by a user's own program
 };
 
 // A product with less than the grid's smallest dimensions takes as long as one
@@ -195,8 +230,7 @@ struct ProductTime {
 std::optional<ProductTime> by_table(const HardwareProfile& card,
                                     const MeasuredProducts& table,
                                     const ProductShape& shape) {
-  const std::array<double, 3> point = {shape.groups * shape.m, shape.n,
-                                       shape.k};
+  const ProductPoint point = point_of(shape);
   Basis basis = Basis::Measured;
   const auto rate = at_point(table.rate, point, basis);
   if (!rate) return std::nullopt;
@@ -207,13 +241,16 @@ std::optional<ProductTime> by_table(const HardwareProfile& card,
                       std::min(table.rate.axes[i].front(), kAssumedTile / 2));
   }
   if (shape.groups > 1) basis = weaker(basis, Basis::Interpolated);
-  // Tables of other precisions are of torch itself.
-  const double sustained = card.measured.sustained && is_half(table.precision)
-                               ? card.measured.sustained->value
-                               : 1;
-  return ProductTime{flops / (*rate * sustained), shape.flops() / *rate,
-                     widened(kProductUpper, beyond(table.rate, point)), basis,
-                     table.rate.source};
+  // Tables of other precisions are of torch itself, and so are calibrated ones.
+  const bool is_best = is_half(table.precision) && !table.calibrated;
+  const double sustained =
+      card.measured.sustained && is_best ? card.measured.sustained->value : 1;
+  return ProductTime{flops / (*rate * sustained),
+                     shape.flops() / *rate,
+                     widened(kProductUpper, beyond(table.rate, point)),
+                     basis,
+                     table.rate.source,
+                     table.calibrated};
 }
 
 // Another precision's table where this one has none: shapes lose the same share
@@ -222,19 +259,32 @@ std::optional<ProductTime> by_other_table(const HardwareProfile& card,
                                           Precision precision,
                                           const ProductShape& shape,
                                           double peak) {
-  for (const MeasuredProducts& table : card.measured.products) {
-    const auto other_peak = peak_rate(card, table.precision);
-    if (!other_peak || !is_half(table.precision)) continue;
-    auto time = by_table(card, table, shape);
-    if (!time) return std::nullopt;
-    time->seconds *= *other_peak / peak;
-    if (precision == Precision::F8) time->seconds /= kScaledEightBits;
-    if (bytes_each(precision) == 4) time->seconds /= kScaledWide;
-    time->upper = std::max(time->upper, kScaledProductUpper);
-    time->basis = weaker(time->basis, Basis::Extrapolated);
-    return time;
-  }
-  return std::nullopt;
+  const MeasuredProducts* table =
+      products_in(card, Precision::BF16, point_of(shape));
+  if (table == nullptr) return std::nullopt;
+  const auto other_peak = peak_rate(card, table->precision);
+  auto time = other_peak ? by_table(card, *table, shape) : std::nullopt;
+  if (!time) return std::nullopt;
+  time->seconds *= *other_peak / peak;
+  if (precision == Precision::F8) time->seconds /= kScaledEightBits;
+  if (bytes_each(precision) == 4) time->seconds /= kScaledWide;
+  time->upper = std::max(time->upper, kScaledProductUpper);
+  time->basis = weaker(time->basis, Basis::Extrapolated);
+  return time;
+}
+
+// By the best library that was measured on such a card, run alone; 0 where that
+// is not known. What a user's own program reaches bounds no other's.
+double best_seconds(const HardwareProfile& card, Precision precision,
+                    const ProductShape& shape, const ProductTime& computed) {
+  if (computed.basis > Basis::Interpolated || shape.groups != 1) return 0;
+  if (!computed.calibrated) return computed.best;
+  const MeasuredProducts* table =
+      products_in(card, precision, point_of(shape), true);
+  if (table == nullptr) return 0;
+  const auto best = by_table(card, *table, shape);
+  if (!best || best->basis > Basis::Interpolated) return 0;
+  return std::min(best->best, computed.best);
 }
 
 ProductTime by_assumption(const ProductShape& shape, double peak) {
@@ -243,8 +293,12 @@ ProductTime by_assumption(const ProductShape& shape, double peak) {
   };
   const double flops =
       2 * shape.groups * shape.m * padded(shape.n) * padded(shape.k);
-  return {flops / (peak * kAssumedProductShare), 0, kAssumedProductUpper,
-          Basis::Assumed, std::nullopt};
+  return {flops / (peak * kAssumedProductShare),
+          0,
+          kAssumedProductUpper,
+          Basis::Assumed,
+          std::nullopt,
+          false};
 }
 
 }  // namespace
@@ -323,16 +377,16 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
   const double flops = shape.flops();
   if (flops <= 0) return PricedTime{};
   std::optional<ProductTime> computed;
-  if (const MeasuredProducts* table = products_in(card, precision)) {
+  if (const MeasuredProducts* table =
+          products_in(card, precision, point_of(shape))) {
     computed = by_table(card, *table, shape);
   } else {
     computed = by_other_table(card, precision, shape, *peak);
   }
   if (!computed) computed = by_assumption(shape, *peak);
-  double lower = flops / *peak;
-  if (computed->basis <= Basis::Interpolated && shape.groups == 1) {
-    lower = std::max(lower, kBestProduct * computed->best);
-  }
+  const double lower =
+      std::max(flops / *peak,
+               kBestProduct * best_seconds(card, precision, shape, *computed));
   const double each = bytes_each(precision);
   const auto is_aligned = [each](double size) {
     return std::fmod(size * each, kAlignedBytes) == 0;

@@ -90,12 +90,23 @@ struct TierTime {
   std::optional<size_t> source;
 };
 
+// The first table with so many ranks, else the first with fewer and more of
+// them, else the first.
 const MeasuredCollective* table_of(const HardwareProfile& card,
-                                   CollectiveKind kind) {
+                                   CollectiveKind kind, double ranks) {
+  const MeasuredCollective* found = nullptr;
+  int best = 3;
   for (const MeasuredCollective& table : card.measured.collectives) {
-    if (table.kind == collective_name(kind)) return &table;
+    if (table.kind != collective_name(kind)) continue;
+    const std::vector<double>& counts = table.seconds.axes[0];
+    const int rank = std::ranges::binary_search(counts, ranks)         ? 0
+                     : ranks > counts.front() && ranks < counts.back() ? 1
+                                                                       : 2;
+    if (rank >= best) continue;
+    best = rank;
+    found = &table;
   }
-  return nullptr;
+  return found;
 }
 
 // Seconds of a payload among ranks of the first tier.
@@ -108,7 +119,7 @@ std::optional<TierTime> table_time(const HardwareProfile& card,
     return table_time(card, CollectiveKind::AllGather, 2, 2 * payload);
   }
   if (kind == CollectiveKind::Broadcast) kind = CollectiveKind::AllGather;
-  const MeasuredCollective* table = table_of(card, kind);
+  const MeasuredCollective* table = table_of(card, kind, double_of(ranks));
   if (table == nullptr) return std::nullopt;
   const std::vector<double>& counts = table->seconds.axes[0];
   const std::vector<double>& sizes = table->seconds.axes[1];

@@ -16,6 +16,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "gate/time_changes.h"
 #include "model/tensor_name.h"
 
 namespace shardplan {
@@ -499,9 +500,9 @@ const PlanRule* rule_of(const Session& session, const Placement& placement) {
 }
 
 std::string_view gate_kind_name(GateKind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "rule",    "label",      "placement", "memory",
-      "finding", "collective", "target",    "baseline"};
+  constexpr std::array<std::string_view, 9> kNames = {
+      "rule",       "label", "placement", "memory",  "finding",
+      "collective", "time",  "target",    "baseline"};
   return kNames.at(static_cast<size_t>(kind));
 }
 
@@ -600,6 +601,7 @@ std::vector<GateChange> target_changes(const std::string& target,
   std::vector<GateChange> changes;
   add_placements(before.session, after.session, changes);
   add_memory(before, after, changes);
+  add_time_changes(before, after, changes);
   std::move(collectives.begin(), collectives.end(),
             std::back_inserter(changes));
   for (GateChange& change : finding_changes(before.diags, after.diags)) {
@@ -631,6 +633,8 @@ bool falls_short(const FailOn& fail_on, const GateChange& change) {
     case GateKind::Label:
     case GateKind::Rule:
       return fail_on.lost_axes && !change.lost.empty();
+    case GateKind::Time:
+      return takes_too_long(fail_on, change);
     case GateKind::Collective:
     case GateKind::Target:
     case GateKind::Baseline:

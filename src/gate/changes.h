@@ -34,6 +34,7 @@ enum class GateKind : uint8_t {
   Memory,
   Finding,
   Collective,
+  Time,
   Target,
   Baseline,
 };
@@ -45,8 +46,12 @@ struct ChangeBytes {
   int64_t value = 0;
   bool operator==(const ChangeBytes&) const = default;
 };
+struct ChangeSeconds {
+  double value = 0;
+  bool operator==(const ChangeSeconds&) const = default;
+};
 using ChangeValue = std::variant<std::monostate, PartitionSpec, int64_t,
-                                 ChangeBytes, std::string>;
+                                 ChangeBytes, ChangeSeconds, std::string>;
 
 // A line of a file as it is on one side.
 struct ChangeLine {
@@ -69,6 +74,7 @@ struct GateChange {
   int64_t parameters = 0;        // how many of them change alike
   int64_t bytes_per_device = 0;  // after minus before, of all of these
   int64_t of_bytes = 0;          // of memory: what a growth is a fraction of
+  double time_growth = 0;        // of time: 0.1 where a step takes 10 % longer
   std::string key;               // of a finding: finding_key()
   // Of a finding that is new or graver than it was; else off.
   Severity severity = Severity::Off;
@@ -83,6 +89,9 @@ struct TargetSide {
   const MemoryBracket* step;         // null: no training step is asked for
   std::optional<int64_t> kv_tokens;  // tokens that the cache has room for
   const Diagnostics& diags;
+  const StepTime* time = nullptr;  // null: there is none
+  // Why a time that was asked for is not known; "" where nobody asked.
+  std::string_view untimed = {};
 };
 
 // What a category takes on the fullest device. With training steps on both

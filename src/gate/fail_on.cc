@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kMemory = "memory>";
 constexpr std::string_view kReplicated = "replicated>";
+constexpr std::string_view kTime = "time>";
 
 struct FailOnSwitch {
   std::string_view name;
@@ -34,7 +35,7 @@ std::optional<double> fraction_of(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> fail_on_forms() {
-  std::vector<std::string> forms = {"memory>1%", "replicated>0"};
+  std::vector<std::string> forms = {"memory>1%", "replicated>0", "time>3%"};
   for (const FailOnSwitch& each : kSwitches) forms.emplace_back(each.name);
   return forms;
 }
@@ -44,6 +45,11 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
     if (text != each.name) continue;
     fail_on.*each.field = true;
     return true;
+  }
+  if (text.starts_with(kTime)) {
+    const auto limit = fraction_of(text.substr(kTime.size()));
+    if (limit) fail_on.time = limit;
+    return limit.has_value();
   }
   const bool is_memory = text.starts_with(kMemory);
   if (!is_memory && !text.starts_with(kReplicated)) return false;
@@ -67,6 +73,7 @@ std::vector<std::string> without_meaning_for_rules(const FailOn& fail_on) {
   std::vector<std::string> names;
   if (fail_on.memory || fail_on.memory_bytes) names.emplace_back("memory");
   if (fail_on.replicated) names.emplace_back("replicated");
+  if (fail_on.time) names.emplace_back("time");
   if (fail_on.new_errors) names.emplace_back("new-errors");
   if (fail_on.new_warnings) names.emplace_back("new-warnings");
   return names;

@@ -3,6 +3,7 @@
 //
 //   memory>1%       the fullest device needs that much more; or memory>2GiB
 //   replicated>0    a larger share of the bytes is on every device
+//   time>3%         the estimate of a step is that much longer
 //   new-errors, new-warnings
 //   lost-axes       a rule, label or parameter lost a mesh axis
 //   any-change
@@ -32,6 +33,7 @@ struct FailOn {
   bool lost_axes = false;
   bool any_change = false;
   std::optional<int64_t> memory_bytes = {};  // by which it may grow
+  std::optional<double> time = {};           // of what it was: 0.03
 
   bool operator==(const FailOn&) const = default;
 };

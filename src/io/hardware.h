@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,12 @@ bool is_hardware_path(std::string_view name_or_path);
 std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
                                              Host& host, Diagnostics& diags,
                                              Tables tables = Tables::Skip);
+
+// Replaces what the profile has of measurements by what the user measured:
+// files of --calibrate, as docs/formats/hardware.md describes them. False, with
+// the reason reported (SP001, SP002, SP006); what is of no use is a note.
+bool calibrate(std::span<const std::string> files, HardwareProfile& card,
+               Host& host, Diagnostics& diags);
 
 // All shipped profiles, by name, without what was measured.
 std::vector<HardwareProfile> shipped_hardware();

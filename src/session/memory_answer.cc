@@ -122,9 +122,10 @@ void report_bracket(const WaysOutInput& in, const Budget& budget,
   }
 }
 
-std::optional<StepAnswer> answer_step(const WaysOutInput& in,
-                                      const Budget& budget, Host& host,
-                                      Fit& fit, Diagnostics& diags) {
+std::optional<StepAnswer> answer_step(
+    const WaysOutInput& in, const Budget& budget,
+    const std::vector<std::string>& calibrated, Host& host, Fit& fit,
+    Diagnostics& diags) {
   const Manifest& manifest = in.session.model.manifest;
   const Mesh& mesh = in.session.plan.mesh;
   const StepModel& model = *in.asked.step;
@@ -156,6 +157,7 @@ std::optional<StepAnswer> answer_step(const WaysOutInput& in,
   answer.bracket = std::move(judged->bracket);
   answer.time = std::move(judged->time);
   answer.untimed = std::move(judged->untimed);
+  answer.calibrated = calibrated;
   answer.devices = mesh.devices();
   if (answer.time) report_slow_parts(in, *answer.time, host, diags);
   fit = judged->fit;
@@ -240,7 +242,8 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
   if (step) {
     asked.step = &*step;
     judge->add_step_model(*step);
-    answer.step = answer_step(in, answer.budget, host, answer.fit, diags);
+    answer.step = answer_step(in, answer.budget, question.memory.calibrate,
+                              host, answer.fit, diags);
     if (!answer.step) return std::nullopt;
   }
   return answer;

@@ -49,6 +49,7 @@ struct StepAnswer {
   // As JudgedStep has them.
   std::optional<StepTime> time;
   std::string untimed;
+  std::vector<std::string> calibrated;  // files that the time rests on
   int64_t devices = 1;
   // Parts of the model whose activations are not among it: "154 parameters of
   // `model.visual`".

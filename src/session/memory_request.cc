@@ -102,6 +102,20 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   return good;
 }
 
+// Nothing but a time rests on what was measured.
+bool check_calibration(const MemoryRequest& memory, Diagnostics& diags) {
+  if (memory.calibrate.empty() || (memory.hardware && memory.seq)) return true;
+  auto problem = diags.error(
+      Code::Usage, {},
+      memory.hardware
+          ? "`--calibrate` is about times, and none is asked for"
+          : "`--calibrate` needs the profile whose tables it replaces");
+  problem.help(memory.hardware
+                   ? "add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`"
+                   : "add `--hardware`, e.g. `--hardware h100-sxm`");
+  return false;
+}
+
 bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   bool good = true;
   const bool trains = mode == Mode::Train;
@@ -213,6 +227,7 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
                    std::string(mode_name(mode)) + "` does not train")
         .help("leave out one of them");
   }
+  good = check_calibration(memory, diags) && good;
   good = check_training(memory, diags) && good;
   return check_cache(memory, mode, diags) && good;
 }
@@ -268,11 +283,12 @@ bool check_step_request(const PlanRequest& planning,
 }
 
 std::shared_ptr<const HardwareProfile> measured_card(
-    const MemoryRequest& memory, Host& host) {
+    const MemoryRequest& memory, Host& host, Diagnostics& diags) {
   if (!memory.hardware) return nullptr;
-  Diagnostics quiet;
-  auto card = load_hardware(*memory.hardware, host, quiet, Tables::Read);
-  if (!card) return nullptr;
+  auto card = load_hardware(*memory.hardware, host, diags, Tables::Read);
+  if (!card || !calibrate(memory.calibrate, *card, host, diags)) {
+    return nullptr;
+  }
   return std::make_shared<const HardwareProfile>(*std::move(card));
 }
 
@@ -320,7 +336,8 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   asked.step = workload.step;
   if (asks_for_step(request, memory)) {
     asked.workload = Workload{*memory.batch, *memory.seq};
-    asked.card = measured_card(memory, host);
+    asked.card = measured_card(memory, host, diags);
+    if (diags.cannot_run()) return std::nullopt;
     asked.hide = workload.hide;
   }
   if (!memory.state.groups.empty()) {

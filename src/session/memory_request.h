@@ -22,6 +22,7 @@ namespace shardplan {
 
 struct MemoryRequest {
   std::optional<std::string> hardware;  // a shipped profile's name, or a path
+  std::vector<std::string> calibrate;   // files of --calibrate
   std::optional<int64_t> limit;         // --memory, bytes
   int64_t reserve = 0;                  // --reserve, bytes, or
   double reserve_fraction = 0;          // of what is usable
@@ -84,10 +85,10 @@ bool check_step_request(const PlanRequest& planning,
                         const MemoryRequest& memory,
                         const WorkloadRequest& workload, Diagnostics& diags);
 
-// The profile that is named, with what was measured; null where none is, or
-// where it cannot be read, which device_limit() reports.
+// The profile that is named, with what was measured, calibrated; null where
+// none is, or, with the reason reported, where something cannot be read.
 std::shared_ptr<const HardwareProfile> measured_card(
-    const MemoryRequest& memory, Host& host);
+    const MemoryRequest& memory, Host& host, Diagnostics& diags);
 
 // Reads a request: the device, the parameters that are trained, state rules.
 // Empty, with the reason reported. `request` says how rules are read and

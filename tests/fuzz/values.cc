@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents, meshes, equations, graphs, plans and hardware profiles.
+// Documents, meshes, equations, graphs, plans, hardware profiles and what was
+// measured.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/mesh.h"
+#include "cost/kernels.h"
 #include "findings/program_findings.h"
 #include "graph/build.h"
 #include "graph/op.h"
@@ -17,6 +19,7 @@
 #include "io/plan/plan_file.h"
 #include "syntax/document.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/memory_host.h"
 
 // JSON and YAML documents: every node reached has its place inside the text.
 
@@ -266,6 +269,22 @@ void check_grid(const HardwareProfile& profile,
   }
 }
 
+void check_measured(const HardwareProfile& profile) {
+  const shardplan::MeasuredTables& measured = profile.measured;
+  for (const auto& table : measured.products) check_grid(profile, table.rate);
+  for (const auto& table : measured.attention) check_grid(profile, table.rate);
+  for (const auto& table : measured.collectives) {
+    check_grid(profile, table.seconds);
+  }
+  if (measured.memory) check_grid(profile, *measured.memory);
+  for (const auto& number :
+       {measured.sustained, measured.kernel_seconds,
+        measured.eager_launch_seconds, measured.host_bytes_per_second,
+        measured.network_bytes_per_second}) {
+    if (number) check_rate(profile, *number);
+  }
+}
+
 void check_profile(const HardwareProfile& profile) {
   using shardplan::fuzz::require;
   check(profile, profile.devices_per_chip);
@@ -288,13 +307,7 @@ void check_profile(const HardwareProfile& profile) {
     require(link.topology == shardplan::Topology::Torus || !link.extents,
             "only a torus has extents");
   }
-  const shardplan::MeasuredTables& measured = profile.measured;
-  for (const auto& table : measured.products) check_grid(profile, table.rate);
-  for (const auto& table : measured.attention) check_grid(profile, table.rate);
-  for (const auto& table : measured.collectives) {
-    check_grid(profile, table.seconds);
-  }
-  if (measured.memory) check_grid(profile, *measured.memory);
+  check_measured(profile);
 }
 
 }  // namespace
@@ -309,5 +322,36 @@ FUZZ_TARGET(hardware) {
   fuzz::require(profile.has_value() == !diags.has_errors(),
                 "a refusal has a reason, and only a refusal");
   if (profile) check_profile(*profile);
+  return 0;
+}
+
+// What users measured: nccl-tests' output and CSV. A card that is calibrated by
+// it still gives brackets.
+FUZZ_TARGET(calibration) {
+  using namespace shardplan;
+  testing::MemoryHost host;
+  Diagnostics diags;
+  static const std::optional<HardwareProfile> kCard = [] {
+    testing::MemoryHost none;
+    Diagnostics unused;
+    return load_hardware("h100-sxm", none, unused, Tables::Read);
+  }();
+  HardwareProfile card = *kCard;
+  host.files["measured"] = std::string(fuzz::text_of(data, size));
+  const std::string paths[] = {"measured"};
+  const bool fine = calibrate(paths, card, host, diags);
+  fuzz::require(fine == !diags.cannot_run(),
+                "a refusal has a reason, and only a refusal");
+  if (!fine) return 0;
+  check_measured(card);
+  for (const double rows : {1.0, 300.0, 1e5}) {
+    ProductShape shape;
+    shape.m = rows;
+    shape.n = shape.k = 1000;
+    const auto time = product_time(card, Precision::BF16, shape);
+    fuzz::require(time && time->seconds.lower <= time->seconds.estimate &&
+                      time->seconds.estimate <= time->seconds.upper,
+                  "a product has a bracket");
+  }
   return 0;
 }

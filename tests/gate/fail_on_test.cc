@@ -14,15 +14,16 @@ TEST_CASE("what fails is read from a list") {
     CAPTURE(form);
     CHECK(add_fail_on(form, fail_on));
   }
-  CHECK(fail_on == FailOn{0.01, 0.0, true, true, true, true});
+  CHECK(fail_on == FailOn{0.01, 0.0, true, true, true, true, {}, 0.03});
   CHECK(without_meaning_for_rules(fail_on) ==
-        std::vector<std::string>{"memory", "replicated", "new-errors",
+        std::vector<std::string>{"memory", "replicated", "time", "new-errors",
                                  "new-warnings"});
   FailOn other;
   CHECK(add_fail_on("memory>0.5", other));
   CHECK(other.memory == 0.5);
   for (const char* wrong : {"", "memory", "memory>", "memory>x", "memory>-1%",
-                            "memory>nan", "replicated>1%%", "lost_axes"}) {
+                            "memory>nan", "replicated>1%%", "lost_axes", "time",
+                            "time>", "time>1s", "time>-1%", "time>inf"}) {
     CAPTURE(wrong);
     CHECK_FALSE(add_fail_on(wrong, other));
   }

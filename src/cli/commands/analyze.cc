@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/commands/workload/residual.h"
 #include "cli/commands/workload/step.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -292,6 +293,10 @@ Exit run_analyze(Context& context) {
   if (!answer) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
+  const MeasuredStep& measured = options.measured;
+  if (measured.any() && !can_compare(measured, *answer, context.diags)) {
+    return finish_incomplete(context, plan_report(context, session, "analyze"));
+  }
   const auto& step = answer->step;
   const auto& serving = answer->serving;
   Report report;
@@ -305,6 +310,7 @@ Exit run_analyze(Context& context) {
   if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer, !step);
   if (step) add_step(*step, answer->budget, answer->fit, report);
+  if (measured.any()) add_residual(measured, *step, report, context.diags);
   add_cache(report, session, *answer, serving.has_value());
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));

@@ -556,8 +556,9 @@ const std::vector<Flag>& diff_flags() {
        [](auto& s, auto& o, auto&) { o.diff.after.push_back(path_of(s)); },
        true, false},
       {"fail-on", Takes::Text, "LIST", "Diagnostics",
-       "what fails: memory>1%, replicated>0, new-errors, new-warnings, "
-       "lost-axes, any-change (of rules alone the last two); default "
+       "what fails: memory>1%, replicated>0, time>3%, new-errors, "
+       "new-warnings, lost-axes, any-change (of rules alone the last two); "
+       "default "
        "new-errors, for gate new-errors,lost-axes,memory>10%",
        "diff gate", set_fail_on},
       {"exit-code", Takes::Nothing, "", "Diagnostics",

@@ -42,6 +42,7 @@ struct BothSides {
   std::vector<GateChange> changes;  // of the model
   CollectiveCoverage collectives;
   std::vector<CategoryChange> categories;  // of memory
+  std::vector<TimeChange> times;           // parts of a step
 };
 
 // What a saved plan holds cannot be changed by rules.
@@ -139,10 +140,12 @@ bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
   ComparedCollectives collectives =
       compare_collectives(diff.before, diff.after);
   diff.collectives = std::move(collectives.coverage);
-  diff.categories = category_changes(side_of(diff.before), side_of(diff.after));
-  diff.changes =
-      target_changes(after.model.manifest.title, side_of(diff.before),
-                     side_of(diff.after), std::move(collectives.changes));
+  const TargetSide was = side_of(diff.before);
+  const TargetSide is = side_of(diff.after);
+  diff.categories = category_changes(was, is);
+  diff.times = time_part_changes(was.time, is.time);
+  diff.changes = target_changes(after.model.manifest.title, was, is,
+                                std::move(collectives.changes));
   for (auto* changes : {&diff.rule_changes, &diff.changes}) {
     for (GateChange& change : *changes) {
       change.fails = falls_short(fail_on, change);
@@ -164,6 +167,27 @@ void add_findings(const BothSides& diff, Diagnostics& diags) {
       report_failure(change, true, diags);
     }
   }
+}
+
+// False, with the reason reported, where a limit of time is asked for and no
+// time: both sides have the same flags.
+bool is_time_judged(const BothSides& diff, const FailOn& fail_on,
+                    Diagnostics& diags) {
+  const TargetSide was = side_of(diff.before);
+  const TargetSide is = side_of(diff.after);
+  const std::string why = unjudged_time(fail_on, was, is);
+  if (why.empty()) return true;
+  if (was.untimed.empty()) {
+    diags
+        .error(Code::Usage, {},
+               "`time` in `--fail-on` needs the time of a step")
+        .help(
+            "add `--hardware`, `--batch` and `--seq`, for example `--hardware "
+            "h100-sxm --batch 64 --seq 4096`");
+    return false;
+  }
+  report_unjudged_time(why, diags);
+  return true;
 }
 
 template <typename Test>
@@ -236,6 +260,13 @@ Cell bracket_cell(const JudgedTarget& side) {
   return ByteBracket{of.lower(), of.estimate(), of.upper()};
 }
 
+Cell time_cell(const JudgedTarget& side) {
+  const StepTime* const time = side_of(side).time;
+  if (time == nullptr) return {};
+  const Seconds& total = time->total;
+  return DurationBracket{total.lower, total.estimate, total.upper};
+}
+
 void add_summary_of(const BothSides& diff, Report& report) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
@@ -260,6 +291,8 @@ void add_summary_of(const BothSides& diff, Report& report) {
       {"memory_bracket_from",
        step == nullptr ? Cell()
                        : Cell(std::string(bracket_source_name(step->from)))},
+      {"step_time_before", time_cell(diff.before)},
+      {"step_time_after", time_cell(diff.after)},
       {"fingerprint_before", fingerprint(before.model.manifest, before.plan)},
       {"fingerprint_after", fingerprint(after.model.manifest, after.plan)}};
 }
@@ -276,6 +309,7 @@ GateView view_of_diff(const Context& context, const BothSides& diff) {
   target.changes = &diff.changes;
   target.collectives = diff.collectives;
   target.categories = diff.categories;
+  target.times = diff.times;
   target.errors = diff.after.diags.count(Severity::Error);
   target.warnings = diff.after.diags.count(Severity::Warning);
   view.targets.push_back(std::move(target));
@@ -293,6 +327,7 @@ Report report_of_diff(const Context& context, const BothSides& diff,
     report.tables.push_back(
         category_table(diff.categories, context.options.output.exact));
   }
+  if (!diff.times.empty()) report.tables.push_back(time_table(diff.times));
   Table rules = rule_changes_table(diff.rules.changes, fail_on);
   rules.id = "rule_changes";
   report.tables.push_back(std::move(rules));
@@ -351,6 +386,7 @@ Exit diff_model(Context& context) {
   const FailOn fail_on = fail_on_of(options.diff);
   context.progress.stage("comparing rules");
   if (!compare(diff, fail_on, context)) return Exit::CouldNotRun;
+  if (!is_time_judged(diff, fail_on, context.diags)) return Exit::CouldNotRun;
   add_findings(diff, context.diags);
   const GateView view = view_of_diff(context, diff);
   Report report = report_of_diff(context, diff, view, fail_on);

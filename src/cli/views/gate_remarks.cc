@@ -106,6 +106,7 @@ Code code_of(const GateChange& change) {
     return change.what == "replicated parameters" ? Code::ReplicationGrowth
                                                   : Code::MemoryGrowth;
   }
+  if (change.kind == GateKind::Time) return Code::TimeGrowth;
   return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
 }
 
@@ -138,6 +139,16 @@ void report_failure(const GateChange& change, bool base_is_there,
     problem.fact("at " + change.line.file + ":" +
                  std::to_string(change.line.line) + " before the change");
   }
+}
+
+void report_unjudged_time(const std::string& why, Diagnostics& diags) {
+  diags
+      .report(Code::TimeGrowth, Severity::Warning, {},
+              "no step time to compare, so `time` in `--fail-on` is not judged")
+      .fact(why)
+      .help(
+          "a step has a time with `hardware`, `batch` and `seq`, for example "
+          "`--hardware h100-sxm --batch 64 --seq 4096`");
 }
 
 }  // namespace shardplan::cli

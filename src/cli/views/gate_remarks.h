@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -29,5 +30,8 @@ std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,
 // An error where a change fails that is not a finding itself.
 void report_failure(const GateChange& change, bool base_is_there,
                     Diagnostics& diags);
+
+// A warning that `--fail-on time>P%` has nothing to judge, for this reason.
+void report_unjudged_time(const std::string& why, Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -2,6 +2,7 @@
 #include "cli/views/gate_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -28,6 +29,9 @@ Cell cell_of(const ChangeValue& value) {
   if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
     return ByteSize{bytes->value};
   }
+  if (const auto* time = std::get_if<ChangeSeconds>(&value)) {
+    return Duration{time->value};
+  }
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   return std::monostate{};
 }
@@ -43,6 +47,12 @@ std::string delta_text(int64_t bytes, bool exact) {
          change_size(bytes > 0 ? bytes : -bytes, exact);
 }
 
+// "+12.5 %" of a step's time; "" where a side has none.
+std::string growth_text(const GateChange& change) {
+  if (change.time_growth == 0) return "";
+  return fmt::format("{:+.1f} %", 100 * change.time_growth);
+}
+
 std::string value_text(const ChangeValue& value, bool exact) {
   if (const auto* spec = std::get_if<PartitionSpec>(&value)) {
     return spec_text(*spec);
@@ -52,6 +62,9 @@ std::string value_text(const ChangeValue& value, bool exact) {
   }
   if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
     return change_size(bytes->value, exact);
+  }
+  if (const auto* time = std::get_if<ChangeSeconds>(&value)) {
+    return exact ? fmt::format("{} s", time->value) : seconds_text(time->value);
   }
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   return "-";
@@ -99,6 +112,7 @@ std::string name_of(const GateChange& change) {
       return change.what.substr(
           0, std::min(change.what.find(" of "), change.what.find(" after ")));
     case GateKind::Memory:
+    case GateKind::Time:
     case GateKind::Target:
       break;
   }
@@ -133,6 +147,8 @@ Row row_for_people(const GateChange& change, bool exact) {
     delta = fmt::format("{:+.1f} %",
                         100.0 * static_cast<double>(change.bytes_per_device) /
                             static_cast<double>(change.of_bytes));
+  } else if (change.kind == GateKind::Time) {
+    delta = growth_text(change);
   } else {
     delta = delta_text(change.bytes_per_device, exact);
   }
@@ -308,6 +324,37 @@ Table memory_changes_table(const GateView& view) {
         Row row = {target.name, change.category};
         for (const Ends* ends : {&change.before, &change.after}) {
           for (const int64_t bytes : *ends) row.emplace_back(ByteSize{bytes});
+        }
+        sink(row);
+      }
+    }
+  };
+  return table;
+}
+
+Table time_changes_table(const GateView& view) {
+  Table table = {"time_changes", "", {left("target"), left("part")}};
+  table.audience = Audience::Programs;
+  for (const char* side : {"_before", "_after"}) {
+    for (const char* end : {"lower", "estimate", "upper", "exposed"}) {
+      const std::string name = std::string(end) + side;
+      table.columns.push_back({name, name});
+    }
+  }
+  table.rows = [&targets = view.targets](const RowSink& sink) {
+    for (const GateTarget& target : targets) {
+      for (const TimeChange& change : target.times) {
+        Row row = {target.name, change.part};
+        for (const auto* side : {&change.before, &change.after}) {
+          if (!*side) {
+            row.insert(row.end(), 4, Cell());
+            continue;
+          }
+          const Seconds& seconds = (*side)->seconds;
+          for (const double value : {seconds.lower, seconds.estimate,
+                                     seconds.upper, (*side)->exposed}) {
+            row.emplace_back(Duration{value});
+          }
         }
         sink(row);
       }
@@ -529,6 +576,32 @@ Table category_table(const std::vector<CategoryChange>& categories,
   return table;
 }
 
+Table time_table(const std::vector<TimeChange>& times) {
+  Table table = {"part_changes",
+                 "How long a step takes, on the slowest device, estimated",
+                 {left("part", ""), right("before"), right("after"),
+                  right("delta", "change")}};
+  table.audience = Audience::People;
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& title, double was, double is) {
+    rows.push_back({title, Duration{was}, Duration{is},
+                    was == is ? Cell() : Cell(Duration{is - was})});
+  };
+  for (const TimeChange& change : times) {
+    const double was = change.before ? change.before->exposed : 0;
+    const double is = change.after ? change.after->exposed : 0;
+    const bool is_total = change.part == "step";
+    if (was != is || is_total) add(change.part, was, is);
+    if (!is_total) continue;
+    add("step, at least", change.before->seconds.lower,
+        change.after->seconds.lower);
+    add("step, at most", change.before->seconds.upper,
+        change.after->seconds.upper);
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
 std::string change_text(const GateChange& change) {
   const std::string arrow = shown_value(change, change.before, false) + " → " +
                             shown_value(change, change.after, false);
@@ -541,6 +614,16 @@ std::string change_text(const GateChange& change) {
               : "the fullest device holds " + how + ": ";
       return text + arrow + " (" + delta_text(change.bytes_per_device, false) +
              ")";
+    }
+    case GateKind::Time: {
+      const std::string growth = growth_text(change);
+      if (change.after == ChangeValue()) {
+        return "a step has no time any more: " + arrow;
+      }
+      if (growth.empty()) break;
+      return std::string("a step takes ") +
+             (change.time_growth < 0 ? "less: " : "longer: ") + arrow + " (" +
+             growth + ")";
     }
     case GateKind::Placement:
     case GateKind::Label:
@@ -566,7 +649,7 @@ Report gate_report(const GateView& view) {
   report.headline = {view.base + " → " + view.head + "    " +
                      plural(std::ssize(view.targets), "target")};
   report.tables = {targets_table(view), changes_table(view),
-                   memory_changes_table(view)};
+                   memory_changes_table(view), time_changes_table(view)};
   add_people_tables(view, report);
   if (const auto same = same_targets(view);
       !same.empty() && totals.changed > 0) {

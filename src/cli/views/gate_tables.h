@@ -8,6 +8,7 @@
 
 #include "gate/changes.h"
 #include "gate/collective_changes.h"
+#include "gate/time_changes.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
@@ -20,6 +21,7 @@ struct GateTarget {
   int64_t warnings = 0;
   CollectiveCoverage collectives;
   std::vector<CategoryChange> categories;  // of memory
+  std::vector<TimeChange> times;           // parts of a step
 };
 
 struct GateView {
@@ -39,6 +41,8 @@ Report gate_report(const GateView& view);
 
 // What categories of memory take, before and after, for people.
 Table category_table(const std::vector<CategoryChange>& categories, bool exact);
+// What parts of a step take that is not hidden, the same way.
+Table time_table(const std::vector<TimeChange>& times);
 
 // "the fullest device holds more: 12.1 GiB → 20.1 GiB (+8.0 GiB)"
 std::string change_text(const GateChange& change);

@@ -94,7 +94,7 @@ TEST_CASE("programs get the gate's rows, and those of the rules") {
   CHECK(summary.at("memory_per_device_after") == 192 + 48);
   CHECK(summary.at("fingerprint_before") != summary.at("fingerprint_after"));
   const json& tables = report.at("tables");
-  CHECK(tables.size() == 4);
+  CHECK(tables.size() == 5);
   REQUIRE(tables.at("targets").size() == 1);
   CHECK(tables.at("targets")[0].at("target") == "model.json");
   CHECK(tables.at("targets")[0].at("changed") == true);

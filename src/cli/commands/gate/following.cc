@@ -178,12 +178,17 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
   const std::vector<Setting>& was = gated.base_settings;
   const std::vector<Setting>& is = gated.head_settings;
   if (has_flag(was, "plan") || has_flag(is, "plan")) return std::nullopt;
-  // Without an optimizer nobody asks about the state.
-  const bool trains_no_more =
-      has_flag(was, "optimizer") && !has_flag(is, "optimizer");
+  // Without an optimizer nobody asks about the state, without a profile nobody
+  // about the time.
+  const auto asks_no_more = [&](std::string_view flag) {
+    return has_flag(was, flag) && !has_flag(is, flag);
+  };
+  const bool trains_no_more = asks_no_more("optimizer");
+  const bool times_no_more = asks_no_more("hardware");
   const auto is_question = [&](const Setting& setting) {
     return is_among(setting, kQuestion) ||
-           (trains_no_more && setting.flag->name == "optimizer");
+           (trains_no_more && setting.flag->name == "optimizer") ||
+           (times_no_more && setting.flag->name == "hardware");
   };
   const auto is_other = [&](const Setting& s) { return !is_question(s); };
   const bool same_model = path_below(base, gated.base->model) ==
@@ -216,6 +221,7 @@ std::vector<GateChange> changes_as_before(const JudgedTarget& before,
   for (GateChange& change :
        target_changes(target, side_of(before), side_of(after))) {
     const bool counts = change.kind == GateKind::Memory ||
+                        change.kind == GateKind::Time ||
                         change.kind == GateKind::Placement ||
                         (change.kind == GateKind::Finding && same_mesh);
     if (!counts) continue;

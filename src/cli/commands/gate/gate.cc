@@ -109,8 +109,15 @@ void judge_all(Gate& gate) {
     }
   }
   for (GatedTarget& gated : gate.targets) {
+    const bool is_timed_as_before =
+        gated.as_before && side_of(*gated.as_before).time != nullptr;
     for (GateChange& change : gated.changes) {
       change.fails = falls_short(gate.fail_on, change);
+      // The time that the head does not ask for is known all the same.
+      if (change.kind == GateKind::Time && change.after == ChangeValue() &&
+          is_timed_as_before && !gate.fail_on.any_change) {
+        change.fails = false;
+      }
     }
     add_failures_as_before(gate.fail_on, gated);
     mark_gone(severity_of_gone(gate, gated), gated);
@@ -269,6 +276,7 @@ GateTarget view_of(const GatedTarget& gated) {
   view.changes = &gated.changes;
   view.collectives = gated.collectives;
   view.categories = gated.categories;
+  view.times = gated.times;
   view.could_not_run = gated.failed_to_run;
   if (gated.judged) {
     view.errors = gated.judged->diags.count(Severity::Error);
@@ -329,6 +337,22 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
   for (const GateChange& change : gate.changes) report(change, diags);
 }
 
+// Targets that differ, and whose times cannot be compared as is asked for.
+void add_unjudged_times(const Gate& gate, Diagnostics& diags) {
+  std::vector<Diagnostics> kept(gate.targets.size());
+  std::vector<FindingsOf> found;
+  for (size_t i = 0; i < gate.targets.size(); ++i) {
+    const GatedTarget& gated = gate.targets[i];
+    if (!gated.before || !gated.judged || gated.failed_to_run) continue;
+    const std::string why = unjudged_time(gate.fail_on, side_of(*gated.before),
+                                          side_of(*gated.judged));
+    if (why.empty()) continue;
+    report_unjudged_time(why, kept[i]);
+    found.push_back({gated.name, &kept[i]});
+  }
+  add_findings_of(found, diags);
+}
+
 void add_warnings(const Gate& gate, Diagnostics& diags) {
   for (const GatedTarget& gated : gate.targets) {
     if (gated.gone.empty()) continue;
@@ -366,6 +390,7 @@ Exit report_gate(Gate& gate) {
   }
   add_new_diagnostics(gate, context.diags);
   add_failures(gate, context.diags);
+  add_unjudged_times(gate, context.diags);
   add_warnings(gate, context.diags);
   Report report = gate_report(view);
   const Diagnostics remarks = gate_remarks(view);

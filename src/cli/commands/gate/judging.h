@@ -13,6 +13,7 @@
 #include "cli/targets.h"
 #include "gate/changes.h"
 #include "gate/collective_changes.h"
+#include "gate/time_changes.h"
 
 namespace shardplan::cli {
 
@@ -35,6 +36,7 @@ struct GatedTarget {
   std::vector<GateChange> changes;
   CollectiveCoverage collectives;
   std::vector<CategoryChange> categories;  // of memory
+  std::vector<TimeChange> times;           // parts of a step
   std::optional<JudgedTarget> judged;      // as it is now, else as it was
   std::optional<JudgedTarget> before;      // where something differs
   // By what the base asked, where the head asks something else, and those of

@@ -299,6 +299,13 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
   std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
                                                 sweep.hardware.end());
   if (names.empty()) names.emplace_back();
+  if (names.size() > 1 && !memory.calibrate.empty()) {
+    return diags
+        .error(Code::Usage, {},
+               "`--calibrate` is of one kind of device, and `--hardware` names "
+               "several")
+        .help("sweep one after the other, each with its own files");
+  }
   for (const std::optional<std::string>& name : names) {
     MemoryRequest own = memory;
     own.hardware = name;
@@ -309,7 +316,10 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
     if (!reserve) return std::nullopt;
     device.reserve = *reserve;
     device.hardware = name;
-    if (memory.batch && memory.seq) device.card = measured_card(own, host);
+    if (memory.batch && memory.seq) {
+      device.card = measured_card(own, host, diags);
+      if (diags.cannot_run()) return std::nullopt;
+    }
     devices.push_back(std::move(device));
   }
   return devices;

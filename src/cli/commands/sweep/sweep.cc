@@ -495,6 +495,7 @@ Exit run_sweep(Context& context) {
        sweep->model
            ? Cell(std::string(bracket_source_name(sweep->model->from())))
            : Cell()},
+      {"calibrated", Names{context.options.memory.calibrate}},
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
   report.headline = {sweep_headline(*sweep, fitting, perhaps)};
@@ -508,6 +509,9 @@ Exit run_sweep(Context& context) {
                                             ? sweep->points.size()
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
+  if (const auto& files = context.options.memory.calibrate; !files.empty()) {
+    report.notes.push_back("calibrated by " + joined(files, ", ", " and "));
+  }
   if (sweep->left_out > 0) {
     report.notes.push_back(
         plural(sweep->left_out, "combination") +

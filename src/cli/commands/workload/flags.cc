@@ -2,10 +2,12 @@
 // The flags of a training step.
 #include "cli/flags.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "base/words.h"
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
@@ -90,6 +92,35 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
             "one of 1f1b, gpipe, interleaved:N, where a stage has N chunks of "
             "layers, interleaved:N:G with G micro-batches after one another "
             "in a chunk");
+  }
+}
+
+// `step=1.83,peak=61GiB`
+void set_measured(const Setting& s, Options& o, Diagnostics& d) {
+  for (const std::string& part : split_list(s.value)) {
+    const size_t equals = std::min(part.find('='), part.size());
+    const std::string name = part.substr(0, equals);
+    Setting value = s;
+    value.value = part.substr(std::min(equals + 1, part.size()));
+    if (name == "step" && !o.measured.seconds) {
+      const auto seconds = number_of(value, d);
+      if (!seconds) return;
+      if (*seconds <= 0) {
+        d.error(Code::Usage, s.where, title_of(s) + ": a step takes some time")
+            .help("seconds, for example `step=1.83`");
+        return;
+      }
+      o.measured.seconds = seconds;
+    } else if (name == "peak" && !o.measured.peak) {
+      o.measured.peak = bytes_of(value, d);
+      if (!o.measured.peak) return;
+    } else {
+      d.error(Code::Usage, s.where,
+              title_of(s) + " does not take " + in_backticks(part))
+          .help(
+              "for example `--measured step=1.83,peak=61GiB`, or one of them");
+      return;
+    }
   }
 }
 
@@ -192,6 +223,10 @@ const std::vector<Flag>& workload_flags() {
          o.workload.step.segments.loss_tiles =
              integer_of(s, 1, kMostTiles, d).value_or(1);
        }},
+      {"measured", Takes::Text, "step=S,peak=SIZE", "Memory",
+       "what a run took, in seconds, and had allocated at its peak, to be "
+       "compared with the estimate",
+       "analyze", set_measured, false, false},
       {"expert-factor", Takes::Text, "F", "Memory",
        "tokens of the fullest expert, of what it would have if all had as many "
        "(default 1)",

@@ -242,6 +242,7 @@ std::vector<std::pair<std::string, Cell>> step_summary(
     summary.emplace_back("tokens_per_second", Ratio{time.tokens_per_second()});
     summary.emplace_back("mfu", Percent{time.mfu});
     summary.emplace_back("limited_by", time.limited_by);
+    summary.emplace_back("calibrated", Names{answer.calibrated});
   } else if (!answer.untimed.empty()) {
     summary.emplace_back("step_time", Cell{});
   }
@@ -252,6 +253,10 @@ void add_time_text(const StepAnswer& answer, Report& report) {
   if (answer.time) {
     report.closing.push_back(time_text(*answer.time, answer.devices));
     report.closing.push_back("limited by " + answer.time->limited_by);
+    if (!answer.calibrated.empty()) {
+      report.notes.push_back("calibrated by " +
+                             joined(answer.calibrated, ", ", " and "));
+    }
     if (!answer.time->links.empty()) {
       report.notes.push_back("links: " +
                              joined(answer.time->links, "; ", "; "));

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/time_changes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kStep = "step time";
+
+// "all-reduce over tp +300 ms, products -20.0 ms", by what is not hidden, the
+// largest first.
+std::string slowed_text(const std::vector<TimeChange>& parts) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::pair<double, const TimeChange*>> sorted;
+  for (const TimeChange& each : parts) {
+    if (&each == &parts.back()) continue;  // the total
+    const double by = (each.after ? each.after->exposed : 0) -
+                      (each.before ? each.before->exposed : 0);
+    if (by != 0) sorted.emplace_back(by, &each);
+  }
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) {
+    return std::abs(a.first) > std::abs(b.first);
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min(sorted.size(), kMostNamed); ++i) {
+    const auto& [by, change] = sorted[i];
+    text += (i == 0 ? "" : ", ") + change->part + (by < 0 ? " -" : " +") +
+            seconds_text(std::abs(by));
+  }
+  return text;
+}
+
+// Sums in another order differ in their last digits.
+bool is_near(double a, double b) {
+  constexpr double kRounding = 1e-9;
+  return std::abs(a - b) <= kRounding * std::max(a, b);
+}
+bool is_alike(const TimeChange::Side& a, const TimeChange::Side& b) {
+  return is_near(a.seconds.lower, b.seconds.lower) &&
+         is_near(a.seconds.estimate, b.seconds.estimate) &&
+         is_near(a.seconds.upper, b.seconds.upper) &&
+         is_near(a.exposed, b.exposed);
+}
+
+std::string untimed_text(const TargetSide& side) {
+  return side.untimed.empty()
+             ? "no time of a step on hardware is asked for"
+             : "there is no step time: " + std::string(side.untimed);
+}
+
+}  // namespace
+
+std::vector<TimeChange> time_part_changes(const StepTime* before,
+                                          const StepTime* after) {
+  if (before == nullptr || after == nullptr) return {};
+  std::vector<TimeChange> all;
+  const auto of = [&](const std::string& part) -> TimeChange& {
+    const auto found = std::ranges::find_if(
+        all, [&](const auto& c) { return c.part == part; });
+    if (found != all.end()) return *found;
+    return all.emplace_back(TimeChange{part, {}, {}});
+  };
+  const auto add = [&](const StepTime& time,
+                       std::optional<TimeChange::Side> TimeChange::*side) {
+    for (const StepTimePart& row : time.parts) {
+      of(row.part).*side = TimeChange::Side{row.seconds, row.exposed};
+    }
+  };
+  add(*after, &TimeChange::after);
+  add(*before, &TimeChange::before);
+  const auto total = [](const StepTime& time) {
+    return TimeChange::Side{time.total, time.total.estimate};
+  };
+  all.push_back({"step", total(*before), total(*after)});
+  std::erase_if(all, [](const TimeChange& change) {
+    return change.before && change.after &&
+           is_alike(*change.before, *change.after);
+  });
+  if (!all.empty() && all.back().part != "step") {
+    all.push_back({"step", total(*before), total(*after)});
+  }
+  return all;
+}
+
+void add_time_changes(const TargetSide& before, const TargetSide& after,
+                      std::vector<GateChange>& changes) {
+  const auto change_of = [](std::string what) {
+    GateChange change;
+    change.kind = GateKind::Time;
+    change.what = std::move(what);
+    return change;
+  };
+  if (before.time == nullptr && after.time == nullptr) return;
+  if (before.time == nullptr || after.time == nullptr) {
+    GateChange change = change_of(std::string(kStep));
+    const TargetSide& without = before.time == nullptr ? before : after;
+    if (before.time != nullptr) {
+      change.before = ChangeSeconds{before.time->total.estimate};
+    }
+    if (after.time != nullptr) {
+      change.after = ChangeSeconds{after.time->total.estimate};
+    }
+    change.text = std::string(&without == &before ? "before" : "after") +
+                  " the change " + untimed_text(without);
+    changes.push_back(std::move(change));
+    return;
+  }
+  const Seconds& was = before.time->total;
+  const Seconds& is = after.time->total;
+  const auto add = [&](const char* end, double from, double to,
+                       std::string text = "") {
+    if (is_near(from, to)) return;
+    GateChange change = change_of(std::string(kStep) + end);
+    change.before = ChangeSeconds{from};
+    change.after = ChangeSeconds{to};
+    if (from > 0) change.time_growth = to / from - 1;
+    change.text = std::move(text);
+    changes.push_back(std::move(change));
+  };
+  const std::string slowed =
+      slowed_text(time_part_changes(before.time, after.time));
+  add("", was.estimate, is.estimate,
+      slowed.empty() ? "" : "estimated, not hidden: " + slowed);
+  add(", at least", was.lower, is.lower);
+  add(", at most", was.upper, is.upper);
+}
+
+bool takes_too_long(const FailOn& fail_on, const GateChange& change) {
+  if (!fail_on.time || change.what != kStep) return false;
+  const bool was_timed = change.before != ChangeValue();
+  const bool is_timed = change.after != ChangeValue();
+  return was_timed && (!is_timed || change.time_growth > *fail_on.time);
+}
+
+std::string unjudged_time(const FailOn& fail_on, const TargetSide& before,
+                          const TargetSide& after) {
+  if (!fail_on.time || before.time != nullptr) return "";
+  if (after.time != nullptr) return "before the change " + untimed_text(before);
+  return untimed_text(after.untimed.empty() ? before : after);
+}
+
+}  // namespace shardplan

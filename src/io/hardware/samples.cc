@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/hardware/samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "base/text.h"
+#include "base/words.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kCsvHeader = "kind,dtype,m,n,k,bytes,seconds";
+constexpr int64_t kMostRanks = 1'000'000;
+constexpr int64_t kMostBytes = int64_t{1} << 50U;
+constexpr int64_t kMostSize = int64_t{1} << 31U;  // of a dimension
+constexpr double kLeastSeconds = 1e-9;
+constexpr double kMostSeconds = 1e5;
+
+// A part of a line.
+struct Word {
+  std::string_view text;
+  uint64_t begin = 0;  // in the file
+};
+
+struct TextLine {
+  std::string_view text;
+  uint64_t begin = 0;
+};
+
+// Calls `take` with each line, without its end, until it returns false.
+template <typename Take>
+void each_line(const SourceFile& file, const Take& take) {
+  const std::string_view text = file.text();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!take(TextLine{line, begin})) return;
+    begin = end + 1;
+  }
+}
+
+constexpr std::string_view kSampleBlanks = " \t";
+
+std::vector<Word> words_of(const TextLine& line) {
+  std::vector<Word> words;
+  for (size_t at = 0;;) {
+    at = line.text.find_first_not_of(kSampleBlanks, at);
+    if (at == line.text.npos) return words;
+    const size_t end =
+        std::min(line.text.find_first_of(kSampleBlanks, at), line.text.size());
+    words.push_back({line.text.substr(at, end - at), line.begin + at});
+    at = end;
+  }
+}
+
+std::vector<Word> fields_of(const TextLine& line) {
+  std::vector<Word> fields;
+  for (size_t at = 0;;) {
+    const size_t end = std::min(line.text.find(',', at), line.text.size());
+    fields.push_back({line.text.substr(at, end - at), line.begin + at});
+    if (end == line.text.size()) return fields;
+    at = end + 1;
+  }
+}
+
+void add_run(Runs& runs, double seconds, Span where) {
+  if (runs.seconds.empty()) runs.where = where;
+  runs.seconds.push_back(seconds);
+}
+
+// What both readers do.
+class SampleReader {
+ public:
+  SampleReader(const SourceFile& file, Samples& samples, Diagnostics& diags)
+      : file_(file), samples_(samples), diags_(diags) {}
+
+  bool good() const { return errors_ == 0; }
+  bool goes_on() const { return errors_ < kMaxErrors; }
+
+ protected:
+  Span span_of(const Word& word) const {
+    return {&file_, word.begin, word.begin + word.text.size()};
+  }
+  Span span_of(const TextLine& line) const {
+    return {&file_, line.begin, line.begin + line.text.size()};
+  }
+  Diagnostics::Builder fail(Span where, std::string message) {
+    ++errors_;
+    return diags_.error(Code::MalformedDocument, where, std::move(message));
+  }
+
+  std::optional<int64_t> whole_of(const Word& word, std::string_view what,
+                                  int64_t most) {
+    const auto number = parse_integer(word.text);
+    if (number && *number >= 1 && *number <= most) return number;
+    fail(span_of(word),
+         "`" + std::string(what) + "` is " + in_backticks(word.text) +
+             ", which is no whole number from 1 to " + count_text(most));
+    return std::nullopt;
+  }
+  // `unit`: of one, in seconds.
+  std::optional<double> seconds_of(const Word& word, std::string_view what,
+                                   double unit) {
+    const auto number = parse_real(word.text);
+    const double seconds = number.value_or(0) * unit;
+    if (seconds >= kLeastSeconds && seconds <= kMostSeconds) return seconds;
+    fail(span_of(word), "`" + std::string(what) + "` is " +
+                            in_backticks(word.text) +
+                            ", which is no time from 1 ns to 100,000 s");
+    return std::nullopt;
+  }
+
+  const SourceFile& file_;
+  Samples& samples_;
+  Diagnostics& diags_;
+
+ private:
+  int errors_ = 0;
+};
+
+// --- CSV
+
+class CsvReader : SampleReader {
+ public:
+  using SampleReader::SampleReader;
+
+  bool read() {
+    bool has_header = false;
+    each_line(file_, [&](const TextLine& line) {
+      if (line.text.empty() || line.text.starts_with('#')) return true;
+      if (has_header) {
+        read_row(line);
+      } else {
+        has_header = true;  // as it was recognised by
+      }
+      return goes_on();
+    });
+    return good();
+  }
+
+ private:
+  enum Field : size_t { kKind, kDtype, kM, kN, kK, kBytes, kSeconds, kFields };
+
+  // Fields that the kind of row does not have are empty.
+  bool has_only(const std::vector<Word>& fields,
+                std::initializer_list<Field> wanted) {
+    static const std::vector<std::string> kNames = {
+        "kind", "dtype", "m", "n", "k", "bytes", "seconds"};
+    for (size_t i = kDtype; i < kSeconds; ++i) {
+      const bool is_wanted = contains(wanted, static_cast<Field>(i));
+      if (is_wanted || fields[i].text.empty()) continue;
+      fail(span_of(fields[i]), "a row of " + in_backticks(fields[kKind].text) +
+                                   " has no `" + kNames[i] + "`");
+      return false;
+    }
+    return true;
+  }
+
+  void read_row(const TextLine& line) {
+    const std::vector<Word> fields = fields_of(line);
+    if (fields.size() != kFields) {
+      fail(span_of(line),
+           "a row of " + plural(std::ssize(fields), "field") + ", not 7")
+          .fact("fields are " + std::string(kCsvHeader));
+      return;
+    }
+    const std::string_view kind = fields[kKind].text;
+    if (kind == "product") {
+      read_product(fields);
+    } else if (kind == "copy" || kind == "to-host" || kind == "from-host") {
+      read_copy(fields, std::string(kind));
+    } else if (kind == "kernel-start" || kind == "launch") {
+      if (!has_only(fields, {})) return;
+      const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
+      if (!seconds) return;
+      add_run(kind == "launch" ? samples_.launches : samples_.kernel_starts,
+              *seconds, span_of(fields[kSeconds]));
+    } else {
+      fail(span_of(fields[kKind]), "unknown kind " + in_backticks(kind))
+          .help(
+              "known are `product`, `copy`, `to-host`, `from-host`, "
+              "`kernel-start` and `launch`");
+    }
+  }
+
+  void read_product(const std::vector<Word>& fields) {
+    if (!has_only(fields, {kDtype, kM, kN, kK})) return;
+    const auto found = std::ranges::find(kPrecisionNames, fields[kDtype].text);
+    if (found == kPrecisionNames.end()) {
+      fail(span_of(fields[kDtype]),
+           "unknown dtype " + in_backticks(fields[kDtype].text))
+          .help("known are " +
+                quoted_names(std::vector<std::string>(kPrecisionNames.begin(),
+                                                      kPrecisionNames.end())));
+      return;
+    }
+    const auto m = whole_of(fields[kM], "m", kMostSize);
+    const auto n = whole_of(fields[kN], "n", kMostSize);
+    const auto k = whole_of(fields[kK], "k", kMostSize);
+    const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
+    if (!m || !n || !k || !seconds) return;
+    const auto precision =
+        static_cast<Precision>(found - kPrecisionNames.begin());
+    add_run(samples_.products[precision][{*m, *n, *k}], *seconds,
+            span_of(fields[kSeconds]));
+  }
+
+  void read_copy(const std::vector<Word>& fields, const std::string& kind) {
+    if (!has_only(fields, {kBytes})) return;
+    const auto bytes = whole_of(fields[kBytes], "bytes", kMostBytes);
+    const auto seconds = seconds_of(fields[kSeconds], "seconds", 1);
+    if (!bytes || !seconds) return;
+    Runs& runs = kind == "copy" ? samples_.copies[*bytes]
+                                : samples_.host_copies[{kind, *bytes}];
+    add_run(runs, *seconds, span_of(fields[kSeconds]));
+  }
+};
+
+// --- nccl-tests
+
+// Its programs, and kinds of collectives as this program names them.
+constexpr std::pair<std::string_view, std::string_view> kNcclPrograms[] = {
+    {"all_reduce", "all-reduce"},
+    {"all_gather", "all-gather"},
+    {"reduce_scatter", "reduce-scatter"},
+    {"alltoall", "all-to-all"},
+};
+// Others, of no use here.
+constexpr std::string_view kOtherPrograms[] = {
+    "broadcast", "reduce", "sendrecv", "gather", "scatter", "hypercube"};
+
+// "# Collective test starting: all_reduce_perf", or the command as a shell
+// echoes it: the program that a text names, without `_perf`; "" for none.
+std::string_view program_in(std::string_view text) {
+  constexpr std::string_view kEnd = "_perf";
+  const size_t end = text.find(kEnd);
+  if (end == text.npos) return "";
+  size_t begin = end;
+  while (begin > 0 && (is_letter(text[begin - 1]) || text[begin - 1] == '_')) {
+    --begin;
+  }
+  const std::string_view name = text.substr(begin, end - begin);
+  const bool is_known =
+      contains(kOtherPrograms, name) ||
+      std::ranges::any_of(kNcclPrograms,
+                          [&](const auto& each) { return each.first == name; });
+  return is_known ? name : "";
+}
+
+bool is_column_line(const std::vector<Word>& words) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(
+        words, [&](const Word& word) { return word.text == name; });
+  };
+  return has("size") && has("count") && has("time") && has("busbw");
+}
+
+class NcclReader : SampleReader {
+ public:
+  using SampleReader::SampleReader;
+
+  bool read() {
+    each_line(file_, [&](const TextLine& line) {
+      read_line(line);
+      return goes_on();
+    });
+    end_run();
+    for (const std::string_view program : unused_) {
+      diags_.report(Code::Remark, {},
+                    file_.name() + ": what `" + std::string(program) +
+                        "_perf` measured is of no use: no table has it");
+    }
+    if (good() && rows_ == 0 && unused_.empty()) {
+      fail({&file_, 0, 0}, "no row of nccl-tests was measured");
+    }
+    return good();
+  }
+
+ private:
+  struct NcclRow {
+    int64_t bytes = 0;
+    double seconds = 0;
+    double share = 0;  // bus bandwidth over algorithm bandwidth; 0: not said
+    bool sums = false;
+    Span where;
+  };
+
+  void read_line(const TextLine& line) {
+    const std::string_view program = program_in(line.text);
+    if (!program.empty()) {
+      // The next run begins with its name, where that is printed.
+      if (has_begun()) end_run();
+      program_ = program;
+    }
+    std::vector<Word> words = words_of(line);
+    if (!words.empty() && words.front().text == "#") words.erase(words.begin());
+    if (words.empty()) return;
+    if (words.front().text == "nThread") {
+      if (has_begun()) end_run();
+    } else if (words.front().text == "Rank" && words.size() > 3) {
+      read_rank(words);
+    } else if (is_column_line(words)) {
+      read_columns(words);
+    } else if (is_digit(words.front().text.front()) && !columns_.empty()) {
+      read_nccl_row(words, line);
+    }
+  }
+
+  // "Rank  0 Group  0 Pid 85576 on node-1 device  0 [0x8d] NVIDIA H100"
+  void read_rank(const std::vector<Word>& words) {
+    const auto rank = parse_integer(words[1].text);
+    const auto on = std::ranges::find_if(
+        words, [](const Word& word) { return word.text == "on"; });
+    if (!rank || *rank < 0 || *rank >= kMostRanks || on == words.end() ||
+        on + 1 == words.end()) {
+      fail(span_of(words.front()), "a line of a rank that names no machine");
+      return;
+    }
+    if (!ranks_.insert(*rank).second) {
+      fail(span_of(words[1]), "rank " + std::to_string(*rank) +
+                                  " is there twice, so this is no one run")
+          .help(
+              "programs of nccl-tests that run under MPI are built with "
+              "`make MPI=1`: without it each process runs by itself");
+      return;
+    }
+    hosts_.insert((on + 1)->text);
+  }
+
+  void read_columns(const std::vector<Word>& words) {
+    columns_.clear();
+    for (const Word& word : words) columns_.push_back(word.text);
+  }
+
+  // The first column of that name; of two times that is the one out of place.
+  std::optional<Word> cell(const std::vector<Word>& words,
+                           std::string_view name) const {
+    const auto at = std::ranges::find(columns_, name);
+    const auto index = static_cast<size_t>(at - columns_.begin());
+    if (at == columns_.end() || index >= words.size()) return std::nullopt;
+    return words[index];
+  }
+
+  void read_nccl_row(const std::vector<Word>& words, const TextLine& line) {
+    const auto size = cell(words, "size");
+    const auto time = cell(words, "time");
+    if (!size || !time || words.size() < columns_.size()) {
+      fail(span_of(line), "a row of " + plural(std::ssize(words), "field") +
+                              ", where columns are " +
+                              std::to_string(columns_.size()));
+      return;
+    }
+    // Fewer bytes than ranks are rounded to none.
+    if (size->text == "0") return;
+    const auto bytes = whole_of(*size, "size", kMostBytes);
+    const auto seconds = seconds_of(*time, "time", 1e-6);
+    if (!bytes || !seconds) return;
+    const auto wrong = cell(words, "#wrong");
+    if (const auto count = wrong ? parse_real(wrong->text) : std::nullopt;
+        count && *count > 0) {
+      fail(span_of(*wrong), "values of this run were wrong")
+          .help("leave the row out, and look at the hardware");
+      return;
+    }
+    NcclRow row = {*bytes, *seconds, 0, false, span_of(*time)};
+    const auto algorithm = cell(words, "algbw");
+    const auto bus = cell(words, "busbw");
+    const auto rate = algorithm ? parse_real(algorithm->text) : std::nullopt;
+    const auto on_bus = bus ? parse_real(bus->text) : std::nullopt;
+    if (rate && on_bus && *rate >= 1) row.share = *on_bus / *rate;
+    const auto redop = cell(words, "redop");
+    row.sums = redop && redop->text != "none";
+    rows_of_run_.push_back(row);
+  }
+
+  bool has_begun() const { return !rows_of_run_.empty() || !ranks_.empty(); }
+
+  // Older programs do not print their names. Of two that sum, the bus carries
+  // twice as much in an all-reduce; gathered and exchanged parts look alike.
+  // "" where it cannot be known.
+  std::string_view kind_of_run(std::string_view program) const {
+    for (const auto& each : kNcclPrograms) {
+      if (each.first == program) return each.second;
+    }
+    const NcclRow& last = rows_of_run_.back();
+    if (!last.sums || last.share == 0) return "";
+    const auto ranks = static_cast<double>(ranks_.size());
+    const double one = (ranks - 1) / ranks;
+    return std::abs(last.share - 2 * one) < std::abs(last.share - one)
+               ? "all-reduce"
+               : "reduce-scatter";
+  }
+
+  void use_run() {
+    if (rows_of_run_.empty()) return;
+    const Span first = rows_of_run_.front().where;
+    const std::string_view program =
+        program_.empty() ? program_in(file_.name()) : program_;
+    if (contains(kOtherPrograms, program)) {
+      unused_.insert(program);
+      return;
+    }
+    if (ranks_.empty()) {
+      fail(first, "nothing says how many ranks ran this")
+          .help(
+              "keep the lines that nccl-tests prints first, such as `#  Rank  "
+              "0 Group  0 Pid  85576 on node-1 device  0`");
+      return;
+    }
+    const std::string_view kind = kind_of_run(program);
+    if (kind.empty()) {
+      fail(first, "nothing says which collective this is")
+          .help(
+              "put the name of the program above it, such as `# "
+              "all_gather_perf`: older ones do not print it");
+      return;
+    }
+    rows_ += rows_of_run_.size();
+    auto& of_ranks = samples_.collectives[std::string(kind)][{
+        std::ssize(ranks_), std::ssize(hosts_)}];
+    for (const NcclRow& row : rows_of_run_) {
+      add_run(of_ranks[row.bytes], row.seconds, row.where);
+    }
+  }
+
+  void end_run() {
+    use_run();
+    rows_of_run_.clear();
+    program_ = "";
+    ranks_.clear();
+    hosts_.clear();
+    columns_.clear();
+  }
+
+  std::string_view program_;
+  std::set<int64_t> ranks_;
+  std::set<std::string_view> hosts_;
+  std::vector<std::string_view> columns_;
+  std::vector<NcclRow> rows_of_run_;
+  std::set<std::string_view> unused_;
+  size_t rows_ = 0;
+};
+
+enum class SampleFormat : uint8_t { None, Csv, Nccl };
+
+SampleFormat format_of(const SourceFile& file) {
+  SampleFormat format = SampleFormat::None;
+  bool is_first = true;
+  each_line(file, [&](const TextLine& line) {
+    if (is_column_line(words_of(line))) {
+      format = SampleFormat::Nccl;
+    } else if (!line.text.empty() && !line.text.starts_with('#')) {
+      if (is_first && line.text == kCsvHeader) format = SampleFormat::Csv;
+      is_first = false;
+    }
+    return format == SampleFormat::None;
+  });
+  return format;
+}
+
+}  // namespace
+
+bool read_samples(const SourceFile& file, Samples& samples,
+                  Diagnostics& diags) {
+  switch (format_of(file)) {
+    case SampleFormat::Csv:
+      return CsvReader(file, samples, diags).read();
+    case SampleFormat::Nccl:
+      return NcclReader(file, samples, diags).read();
+    case SampleFormat::None:
+      break;
+  }
+  diags
+      .error(Code::UnrecognizedFormat, {&file, 0, 0},
+             in_backticks(file.name()) + " is nothing that was measured")
+      .help("CSV begins with `" + std::string(kCsvHeader) +
+            "`, as `scripts/measure-gpu` writes it; what nccl-tests prints has "
+            "its line of columns, `size count type ..`");
+  return false;
+}
+
+}  // namespace shardplan

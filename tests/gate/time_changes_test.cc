@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/time_changes.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace shardplan {
+namespace {
+
+StepTime step_of(std::vector<std::pair<std::string, double>> parts) {
+  StepTime time;
+  for (auto& [name, seconds] : parts) {
+    StepTimePart row;
+    row.part = std::move(name);
+    row.seconds = {seconds / 2, seconds, seconds * 2};
+    row.exposed = seconds;
+    time.total += row.seconds;
+    time.parts.push_back(row);
+  }
+  return time;
+}
+
+// What is compared but for the session, which no time is read from.
+std::vector<GateChange> changes_between(const StepTime* before,
+                                        const std::string& no_before,
+                                        const StepTime* after,
+                                        const std::string& no_after) {
+  static const Session kSession = {
+      {}, {}, {}, {Mesh({{"dp", 1}}), {}, {}, {}, {}, {}, {}}, {}, {}, {}, {}};
+  static const Diagnostics kNone;
+  TargetSide was = {kSession, nullptr, nullptr, {}, kNone, before, no_before};
+  TargetSide is = {kSession, nullptr, nullptr, {}, kNone, after, no_after};
+  std::vector<GateChange> changes;
+  add_time_changes(was, is, changes);
+  return changes;
+}
+
+TEST_CASE("parts that differ are told apart, and the total is last") {
+  const StepTime before = step_of({{"products", 1}, {"memory", 2}});
+  const StepTime after =
+      step_of({{"products", 1}, {"memory", 1}, {"all-reduce over tp", 3}});
+  const auto changes = time_part_changes(&before, &after);
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].part == "memory");
+  CHECK(changes[0].before->exposed == 2);
+  CHECK(changes[0].after->seconds == Seconds{0.5, 1, 2});
+  CHECK(changes[1].part == "all-reduce over tp");
+  CHECK_FALSE(changes[1].before);
+  CHECK(changes[2].part == "step");
+  CHECK(changes[2].after->seconds.estimate == 5);
+  CHECK(time_part_changes(&before, &before).empty());
+  CHECK(time_part_changes(&before, nullptr).empty());
+}
+
+TEST_CASE("a step that takes longer fails beyond the limit alone") {
+  const StepTime before = step_of({{"products", 10}});
+  const StepTime after = step_of({{"products", 10}, {"memory", 0.5}});
+  const auto changes = changes_between(&before, "", &after, "");
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].what == "step time");
+  CHECK(changes[0].time_growth == doctest::Approx(0.05));
+  CHECK(changes[0].text == "estimated, not hidden: memory +500 ms");
+  CHECK(changes[1].what == "step time, at least");
+  CHECK(changes[2].what == "step time, at most");
+  FailOn limit;
+  REQUIRE(add_fail_on("time>4%", limit));
+  CHECK(falls_short(limit, changes[0]));
+  CHECK_FALSE(falls_short(limit, changes[1]));
+  CHECK_FALSE(falls_short(limit, changes[2]));
+  REQUIRE(add_fail_on("time>6%", limit));
+  CHECK_FALSE(falls_short(limit, changes[0]));
+  CHECK_FALSE(falls_short(FailOn(), changes[0]));
+  CHECK(changes_between(&before, "", &before, "").empty());
+  const auto faster = changes_between(&after, "", &before, "");
+  REQUIRE(add_fail_on("time>0", limit));
+  CHECK_FALSE(falls_short(limit, faster[0]));
+}
+
+TEST_CASE("a time that is gone fails, and one that is new does not") {
+  const StepTime step = step_of({{"products", 10}});
+  FailOn limit;
+  REQUIRE(add_fail_on("time>4%", limit));
+  const auto gone = changes_between(&step, "", nullptr, "no rate");
+  REQUIRE(gone.size() == 1);
+  CHECK(gone[0].text == "after the change there is no step time: no rate");
+  CHECK(gone[0].after == ChangeValue());
+  CHECK(falls_short(limit, gone[0]));
+  CHECK_FALSE(falls_short(FailOn(), gone[0]));
+  const auto fresh = changes_between(nullptr, "", &step, "");
+  REQUIRE(fresh.size() == 1);
+  CHECK(fresh[0].text ==
+        "before the change no time of a step on hardware is asked for");
+  CHECK_FALSE(falls_short(limit, fresh[0]));
+  CHECK(changes_between(nullptr, "no rate", nullptr, "").empty());
+}
+
+}  // namespace
+}  // namespace shardplan
