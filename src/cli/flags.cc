@@ -45,12 +45,12 @@ constexpr std::string_view kOrder[] = {
     "moment-dtype", "master-dtype", "compute-dtype", "live-layers",
     "state-rules", "trainable", "zero", "zero-axes", "zero-style", "mode",
     "batch", "seq", "source-seq", "microbatches", "remat", "schedule", "hide",
-    "objective",
-    "attention", "kernels", "framework", "fp8", "dropout", "no-dropout",
-    "loss-tiles", "expert-factor", "kv-dtype", "kv-block", "kv-axes",
-    "batch-axes", "sequence-axes", "ulysses-axes", "engine",
+    "objective", "attention", "kernels", "framework", "fp8", "dropout",
+    "no-dropout", "loss-tiles", "expert-factor", "kv-dtype", "kv-block",
+    "kv-axes", "batch-axes", "sequence-axes", "ulysses-axes", "engine",
     "gpu-memory-utilization", "mem-fraction-static", "max-batched-tokens",
-    "max-seqs", "expert-parallel", "dp-attention", "draft",
+    "max-seqs", "expert-parallel", "dp-attention", "input-tokens",
+    "output-tokens", "concurrency", "draft",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -136,6 +136,22 @@ void settle_topology(std::span<const Setting> settings, Options& options,
   if (is_other || memory.limit) topology.device_bytes.reset();
 }
 
+// A workload says how many sequences there are and how long they are, where
+// nothing else does.
+void settle_workload(Options& options) {
+  const auto workload = options.engine.workload();
+  if (!workload) return;
+  MemoryRequest& memory = options.memory;
+  if (!memory.seq) {
+    memory.seq = workload->input + workload->output;
+    options.sweep.seq = {*memory.seq};
+  }
+  if (!memory.batch) {
+    memory.batch = workload->concurrency;
+    options.sweep.batch = {*memory.batch};
+  }
+}
+
 }  // namespace
 
 std::span<const Flag> flags() {
@@ -185,6 +201,7 @@ void apply_settings(std::span<const Setting> settings, Options& options,
     flag.apply(setting, options, diags);
   }
   settle_topology(settings, options, diags);
+  settle_workload(options);
 }
 
 namespace {

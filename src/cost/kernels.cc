@@ -355,10 +355,16 @@ std::optional<PricedTime> product_time(const HardwareProfile& card,
       std::max(computed->seconds * computed->upper, start.seconds.upper);
   // Tables are of one product over and over, whose operands may stay in the
   // cache; in a step they come from memory.
+  const double right = shape.right_bits > 0 ? shape.right_bits / 8 : each;
   const double bytes =
-      shape.groups * ((shape.m * shape.k + shape.k * shape.n) * each +
+      shape.groups * (shape.m * shape.k * each + shape.k * shape.n * right +
                       shape.m * shape.n * std::max(each, 2.0));
   if (const auto moved = streaming(card, bytes)) {
+    if (right < each) {
+      // The table's product reads more than this one: only arithmetic counts.
+      const double arithmetic = flops / (*peak * kAssumedProductShare);
+      estimate = std::min(estimate, std::max(arithmetic, moved->seconds));
+    }
     if (moved->seconds > estimate) {
       estimate = moved->seconds;
       basis = weaker(basis, moved->basis);

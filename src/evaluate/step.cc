@@ -445,12 +445,30 @@ std::optional<JudgedStep> Steps::answer(
   }
   StepOptions of_program = step;
   of_program.segments.experts_apart = is_stacked_;
-  StepTimeInput timed = {input, program_->program, *card};
+  StepTimeInput timed = {{program_->program, *card}, input};
   timed.precision = precision_of(model_.activation_dtype(how.state));
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
   judged.time = step_time(timed, of_program, judged.untimed);
   return judged;
+}
+
+std::optional<Steps::Forward> Steps::forward(const Pass& pass,
+                                             Diagnostics& diags) {
+  if (model_.dequantised && !dequantised_) {
+    diags.add_all(undequantised_);
+    return std::nullopt;
+  }
+  if (!partition(pass, diags)) return std::nullopt;
+  Forward result = {*program_,
+                    is_stacked_ ? model_.stacked->manifest : computed(),
+                    forward_->layers};
+  result.computed.resize(result.manifest.size());
+  for (size_t i = 0; i < result.computed.size(); ++i) {
+    result.computed[i] = is_stacked_ ? model_.stacked->first[i] : i;
+  }
+  if (model_.dequantised) result.stored = &model_.dequantised->stored;
+  return result;
 }
 
 ShapedLayers Steps::by_shapes(const Workload& workload,

@@ -87,6 +87,9 @@ struct Engine {
   // does not start.
   bool whole_tower_heads = false;
   EngineDefaults (*defaults)(const DefaultsInput&) = nullptr;
+  // Seconds between two passes: what is scheduled, sampled and sent to users
+  // while the device waits (docs/time.md).
+  double pass_overhead = 0;
 };
 
 std::span<const Engine> engines();
