@@ -19,8 +19,6 @@ namespace shardplan {
 namespace {
 
 constexpr double kByte = 8;
-// Kernels that sort tokens by expert and count them, per layer.
-constexpr double kExpertKernels = 2;
 // Decoding attention splits the keys over the device and joins the parts.
 constexpr double kDecodeKernels = 2;
 
@@ -147,9 +145,7 @@ class InferencePricer {
     if (is_cheap(op.repeat)) return chain(i);
     if (op.exchange != TokenExchange::None) {
       // Tokens are sorted by expert, or their answers added up.
-      for (double k = 0; k < kExpertKernels / 2; ++k) {
-        pass_over(2 * bytes(wider(i)), segment(i));
-      }
+      pass_over(2 * bytes(wider(i)), segment(i));
       if (op.exchange == TokenExchange::FromExperts) {
         parts_[made.result] = 1;
       }
@@ -279,9 +275,10 @@ class InferencePricer {
         shape.head_dim = shape.value_dim = of_.latent;
         shape.kv_heads = 0.5;
       }
-      shape.kv_heads *= of_.kv_bits / kBits;
+      // The kernel is priced as if the cache had the dtype of activations.
+      shape.kv_heads *= of_.kv_bits / (of_.element_bytes * kByte);
       own.least_bytes += run.decoding * shape.keys * shape.kv_heads *
-                         (shape.head_dim + shape.value_dim) * kBits / kByte;
+                         (shape.head_dim + shape.value_dim) * of_.element_bytes;
       attend(shape, own.pass);
       PricedTime starts = kernel_start(of_.card);
       add(own.pass.attention, starts, kDecodeKernels - 1);
@@ -291,8 +288,13 @@ class InferencePricer {
       shape.batch = run.prompts;
       shape.heads = heads / q_parts;
       shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
-      shape.queries = run.length;
-      shape.keys = run.before + run.length;
+      // Where tokens are cut over devices and heads as well, attention has all
+      // of them.
+      const double gathered =
+          whole.queries * of_.program_sequences / of_.program_tokens;
+      shape.queries = run.length * gathered;
+      shape.keys = shape.queries +
+                   std::max(run.before - (shape.queries - run.length) / 2, 0.0);
       shape.causal = whole.causal;
       if (whole.window > 0 && whole.window < shape.keys) {
         shape.keys = whole.window;
@@ -311,7 +313,6 @@ class InferencePricer {
     add(time.attention, *priced);
     time.kernels += 1;
   }
-  static constexpr double kBits = 16;  // of a number in 16 bits
 
   // Products.
 
@@ -397,12 +398,8 @@ class InferencePricer {
       rows *= of_.run.sequences() / of_.run.tokens();
     }
     product.shape.m = std::max(rows, 1.0);
-    if (product.experts > 0) {
-      multiply(product, at(segment(i)).pass);
-      count_reads(product, segment(i));
-      return;
-    }
     count_reads(product, segment(i));
+    if (product.experts > 0) return multiply(product, at(segment(i)).pass);
     const RegisterId input = view_.reg(made.operands[1 - w]).root;
     const auto key = std::pair(
         segment(i), std::tuple(input, product.shape.groups, product.shape.k,
@@ -486,8 +483,9 @@ class InferencePricer {
     }
     add(time.products, sum);
     time.kernels += 1;
-    // A kernel converts the input to what the product computes with.
-    if (bits_of(product.use.precision) < kBits) {
+    // A kernel converts the input to what the product computes with; to 8 bits
+    // the kernel does that gave it.
+    if (product.use.precision == Precision::F4) {
       const double rows = product.experts > 0 ? product.rows * shape.groups
                                               : shape.m * shape.groups;
       auto cast = memory_time(of_.card, rows * shape.k * 3);
@@ -495,17 +493,6 @@ class InferencePricer {
       cast->seconds.lower = 0;
       add(time.memory, *cast);
       time.kernels += 1;
-    }
-  }
-  static double bits_of(Precision precision) {
-    switch (precision) {
-      case Precision::F8:
-      case Precision::I8:
-        return 8;
-      case Precision::F4:
-        return 4;
-      default:
-        return 16;
     }
   }
   void unknown(Precision precision) {

@@ -48,7 +48,9 @@ struct RunTokens {
   double context = 0;   // keys that such a token reads
   double prompts = 0;
   double length = 0;  // tokens of a prompt, or of a chunk of one
-  double before = 0;  // tokens of the prompt that are in the cache already
+  // Tokens of the prompt that its queries see beside these: in the cache, or,
+  // of a prompt that is cut over devices, on average on others.
+  double before = 0;
 
   double tokens() const { return decoding + prompts * length; }
   double sequences() const { return decoding + prompts; }

@@ -32,6 +32,9 @@ struct InferenceTimeInput : TimedRun {
   // The axes are those of the program, which has other names for them.
   bool renames_axes = false;
   Launches launches = Launches::Unknown;
+  // Sums of few bytes are one kernel that reads what all ranks have, as engines
+  // do it, in place of a library's rings and trees.
+  bool sums_in_kernels = false;
   std::array<double, kKeepings> overhead{};  // seconds, of a pass
   // What one stage hands to the next, along this axis.
   AxisNames stage_axis = {};

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -14,144 +13,12 @@
 #include "cost/inference_pass.h"
 #include "cost/inference_time.h"
 #include "evaluate/step.h"
-#include "model/tensor_name.h"
+#include "evaluate/stored_weights.h"
 #include "resolve/resolve.h"
 #include "serve/weights.h"
 
 namespace shardplan {
 namespace {
-
-constexpr double kByteBits = 8;
-constexpr double kHalfBits = 16;  // of a number in 16 bits
-
-// The name of a weight without what says that it is one: scales and packed
-// values of the same have names that begin so.
-std::string_view module_of(std::string_view name) {
-  for (const std::string_view end :
-       {"weight", "qweight", "weight_packed", "_blocks"}) {
-    if (name.ends_with(end)) {
-      name.remove_suffix(end.size());
-      break;
-    }
-  }
-  if (name.ends_with('.')) name.remove_suffix(1);
-  return name;
-}
-
-// How a weight is stored.
-struct StoredWeight {
-  double bits = kHalfBits;  // of a number, scales included
-  Precision precision = Precision::BF16;
-};
-
-// How all weights of a model are stored, and what computes with them.
-class StoredWeights {
- public:
-  StoredWeights(const Manifest& manifest, const HardwareProfile& card,
-                Precision plain, std::optional<DType> instead)
-      : manifest_(manifest), card_(card), plain_(plain), instead_(instead) {}
-
-  // Of parameter `index`, which stands for so many numbers.
-  StoredWeight of(size_t index, Int128 numbers) {
-    const TensorType& type = manifest_.type(index);
-    const std::string name(manifest_.name(index));
-    const auto elements = static_cast<double>(numbers);
-    StoredWeight stored;
-    stored.precision = plain_;
-    const bool is_plain = type.dtype == DType::F32 ||
-                          type.dtype == DType::F16 || type.dtype == DType::BF16;
-    if (is_plain && type.elements() == numbers) {
-      const DType dtype = instead_.value_or(type.dtype);
-      stored.bits =
-          static_cast<double>(byte_count(1, dtype).value_or(2)) * kByteBits;
-      if (stored.bits < kHalfBits)
-        stored.precision = computed_in(Precision::F8);
-      // Engines and transformers load floats in the dtype of activations.
-      stored.bits = std::min(stored.bits, kHalfBits);
-      return stored;
-    }
-    const Beside& beside = beside_of(name);
-    stored.bits = (static_cast<double>(type.bytes()) + beside.bytes) *
-                  kByteBits / elements;
-    const double own = static_cast<double>(type.bytes()) * kByteBits / elements;
-    constexpr double kFour = 4.01;
-    if (own > kFour) {
-      if (is_eight_bit_float(type.dtype)) {
-        stored.precision = computed_in(Precision::F8);
-      }
-    } else if (beside.scales == Scales::EightBits) {
-      // NVFP4, whose activations are quantised as well.
-      stored.precision = computed_in(Precision::F4);
-    } else if (beside.scales == Scales::Powers && has(Precision::F4)) {
-      // MXFP4 beside activations in MXFP8.
-      stored.precision = computed_in(Precision::F8);
-    }
-    return stored;
-  }
-
- private:
-  // Scales of a group, as far as they say how products are computed.
-  enum class Scales : uint8_t { Wide, EightBits, Powers };
-  struct Beside {
-    double bytes = 0;
-    Scales scales = Scales::Wide;
-  };
-
-  static bool is_eight_bit_float(DType dtype) {
-    return dtype == DType::F8E4M3 || dtype == DType::F8E5M2 ||
-           dtype == DType::F8E4M3FN || dtype == DType::F8E4M3FNUZ ||
-           dtype == DType::F8E5M2FNUZ;
-  }
-  bool has(Precision precision) const {
-    return std::ranges::any_of(card_.flops_per_second, [&](const auto& rate) {
-      return rate.first == precision;
-    });
-  }
-  Precision computed_in(Precision precision) const {
-    return has(precision) ? precision : plain_;
-  }
-
-  // What is stored of a weight beside its values.
-  const Beside& beside_of(const std::string& name) {
-    if (beside_.empty()) find_all();
-    return beside_[std::string(module_of(name))];
-  }
-  void find_all() {
-    for (size_t i = 0; i < manifest_.any_size(); ++i) {
-      const std::string_view name = manifest_.any_name(i);
-      const size_t at = name.find("scale") != std::string_view::npos
-                            ? name.rfind("scale")
-                            : name.rfind("qzeros");
-      if (at == std::string_view::npos) continue;
-      std::string_view module = name.substr(0, at);
-      while (module.ends_with('_') || module.ends_with('.')) {
-        module.remove_suffix(1);
-      }
-      if (module.ends_with(".weight")) module = module_of(module);
-      Beside& beside = beside_[std::string(module)];
-      const TensorType& type = manifest_.any_type(i);
-      beside.bytes += static_cast<double>(type.bytes());
-      if (type.elements() < 2) continue;
-      if (is_eight_bit_float(type.dtype)) beside.scales = Scales::EightBits;
-      if (type.dtype == DType::U8 || type.dtype == DType::F8E8M0) {
-        beside.scales = Scales::Powers;
-      }
-    }
-    beside_.try_emplace("");
-  }
-
-  const Manifest& manifest_;
-  const HardwareProfile& card_;
-  Precision plain_;
-  std::optional<DType> instead_;
-  std::unordered_map<std::string, Beside> beside_;
-};
-
-Precision precision_in(DType dtype) {
-  return dtype == DType::F16   ? Precision::F16
-         : dtype == DType::F32 ? Precision::F32
-                               : Precision::BF16;
-}
 
 // A forward pass that is partitioned, and what is asked of it again and again.
 class InferenceModel {
@@ -173,9 +40,8 @@ class InferenceModel {
       return false;
     }
     steps_.emplace(of_.memory, *step_, manifest, plan, rules);
-    precision_ =
-        precision_in(step_->activation_dtype(of_.memory.options.state));
-    stored_.emplace(manifest, of_.card, precision_,
+    dtype_ = step_->activation_dtype(of_.memory.options.state);
+    stored_.emplace(manifest, of_.card, dtype_,
                     of_.memory.options.state.param_dtype);
     return true;
   }
@@ -199,7 +65,8 @@ class InferenceModel {
 
   const Program& program() const { return forward_->program.program; }
   const ProgramView& view() const { return view_; }
-  Precision precision() const { return precision_; }
+  Precision precision() const { return precision_in(dtype_); }
+  double element_bytes() const { return bits_of(dtype_) / 8; }
   const std::vector<double>& counts() const { return counts_; }
   const std::vector<std::string>& labels() const { return labels_; }
   // Of the weights as they are computed with, before experts are stacked.
@@ -248,7 +115,7 @@ class InferenceModel {
     for (const InstructionId i : view_.instructions()) {
       if (!view_.computes(i) || !view_.op(i).is_lookup) continue;
       const Shape& shape = view_.value(view_.at(i).result).shape;
-      return static_cast<double>(shape.back()) * tokens * kHalfBits / kByteBits;
+      return static_cast<double>(shape.back()) * tokens * element_bytes();
     }
     return 0;
   }
@@ -293,15 +160,10 @@ class InferenceModel {
   std::optional<StoredWeights> stored_;
   std::unordered_map<std::string, size_t> number_of_;
   ProgramView view_;
-  Precision precision_ = Precision::BF16;
+  DType dtype_ = DType::BF16;  // of activations
   std::vector<double> counts_;
   std::vector<std::string> labels_;
 };
-
-double kv_bits_of(DType dtype) {
-  const auto block = dtype_block(dtype);
-  return static_cast<double>(block.bits) / block.elements;
-}
 
 std::string workload_text(double sequences, int64_t tokens, bool decodes) {
   const auto count = static_cast<int64_t>(sequences);
@@ -406,6 +268,8 @@ class EngineCuts {
         return;
     }
   }
+  // A table of the vocabulary that is not the head: SGLang's data-parallel
+  // attention has it whole on every rank.
   static bool is_token_embedding(const std::string& parameter) {
     return parameter.find("embed") != std::string::npos;
   }
@@ -440,13 +304,14 @@ class EngineTimer {
   std::optional<StageTimes> pass(const RunTokens& run) {
     InferencePass pass = {model_.view(), of_.card};
     pass.precision = model_.precision();
+    pass.element_bytes = model_.element_bytes();
     pass.program_tokens = static_cast<double>(kProgramTokens);
     pass.run = run;
     pass.weight = [&](const std::string& name) {
       const auto found = model_.find(name);
       return found ? cuts_.of(*found, name) : WeightUse();
     };
-    pass.kv_bits = kv_bits_of(serving_.kv_dtype);
+    pass.kv_bits = bits_of(serving_.kv_dtype);
     model_.add_cache(pass);
     if (cuts_.shares_experts()) {
       pass.expert_groups = static_cast<double>(serving_.mesh.dp);
@@ -458,8 +323,9 @@ class EngineTimer {
     input.counts = model_.counts();
     input.labels = model_.labels();
     input.launches = of_.eager ? Launches::Each : Launches::Hidden;
+    input.sums_in_kernels = true;
     const double overhead = serving_.engine->pass_overhead;
-    input.overhead = {0, overhead, kOverheadUpper * overhead};
+    input.overhead = {0, overhead, kSlowestOverhead};
     if (serving_.mesh.pp > 1) {
       input.stage_axis = {"pp"};
       input.stages = static_cast<double>(serving_.mesh.pp);
@@ -475,8 +341,9 @@ class EngineTimer {
   }
 
  private:
-  // Engines of other releases, and under other settings.
-  static constexpr double kOverheadUpper = 4;
+  // Seconds that releases without asynchronous scheduling take between passes:
+  // vLLM 0.5 spent most of a step of 25 milliseconds outside of the GPU.
+  static constexpr double kSlowestOverhead = 1e-2;
 
   const InferenceQuestion& of_;
   const Serving& serving_;
@@ -495,7 +362,7 @@ Seconds total_of(const StageTimes& times) {
 // Both times of an engine that runs a workload without a pause: whenever a
 // request ends, the next one begins.
 void schedule(EngineTimer& timer, const Serving& serving,
-              const ServedWorkload& workload, double running,
+              const ServedWorkload& workload, double running, double waiting,
               InferenceTimes& answer) {
   const auto groups = static_cast<double>(serving.mesh.dp);
   const auto input = static_cast<double>(workload.input);
@@ -509,17 +376,20 @@ void schedule(EngineTimer& timer, const Serving& serving,
   // prompt in some of the passes, or several in all of them.
   const auto budget = static_cast<double>(serving.settings.batched_tokens);
   const double arriving = (running - 1) * input / std::max(output, 1.0);
-  const double room = std::max(budget - running, 1.0);
-  const double chunk = std::min({std::max(input, arriving), room});
-  RunTokens both = decoding;
+  const bool mixes = serving.engine->mixes_prompts;
+  const double room = std::max(budget - (mixes ? running : 0), 1.0);
+  const double chunk = std::min(std::max(input, arriving), room);
+  RunTokens both = mixes ? decoding : RunTokens();
   both.length = std::min(chunk, input);
   both.prompts = chunk / both.length;
   both.before = chunk < input ? (input - chunk) / 2 : 0;
   const auto mixed_pass = timer.pass(both);
   if (!mixed_pass) return;
-  const double share = std::min(arriving / chunk, 1.0);
-  const StageTimes token = summed(
-      {{*decode, {1, 1 - share, 1 - share}}, {*mixed_pass, {0, share, share}}});
+  const double often = arriving / chunk;
+  const double share = mixes ? std::min(often, 1.0) : often;
+  const double rest = mixes ? 1 - share : 1;
+  const StageTimes token =
+      summed({{*decode, {1, rest, rest}}, {*mixed_pass, {0, share, share}}});
   answer.next_token = timer.composed(token, running * groups);
 
   // The first token: the passes of its own prompt, behind those of others.
@@ -531,7 +401,7 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const auto prefill = timer.pass(alone);
   if (!prefill) return;
   RunTokens beside = alone;
-  beside.decoding = std::max(running - 1, 0.0);
+  beside.decoding = mixes ? std::max(running - 1, 0.0) : 0;
   beside.context = decoding.context;
   const auto shared = beside.decoding > 0 ? timer.pass(beside) : prefill;
   if (!shared) return;
@@ -541,17 +411,18 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const double busy = std::min(
       1.0, running * own / (own + output * answer.next_token->total.estimate));
   const double ahead = std::min((running - 1) / 2, busy / 2 * (running - 1));
-  const StageTimes first = summed(
-      {{*prefill, {chunks, 0, 0}},
-       {*shared, {0, chunks * (1 + ahead) + 0.5, chunks * running + 1}}});
+  // Before that those that wait for a place let others end.
+  const double turns = output * waiting / running;
+  const StageTimes first =
+      summed({{*prefill, {chunks, 0, 0}},
+              {*shared, {0, chunks * (1 + ahead) + 0.5, chunks * running + 1}},
+              {token, {0, turns, 2 * turns}}});
   answer.first_token = timer.composed(first, input);
 }
 
-// Sequences that one group generates at once, of those that are asked for:
+// Sequences that one group generates at once, of those that it is asked for:
 // the others wait for a place in the cache, or for their turn.
-double running_sequences(const Serving& serving, int64_t asked) {
-  const double wanted = std::ceil(static_cast<double>(asked) /
-                                  static_cast<double>(serving.mesh.dp));
+double running_sequences(const Serving& serving, double wanted) {
   const double cached = std::floor(serving.group_sequences(1));
   return std::min(
       {wanted, cached, static_cast<double>(serving.settings.sequences)});
@@ -563,6 +434,7 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
                                      const RunTokens& run, std::string& why) {
   InferencePass priced = {model.view(), of.card};
   priced.precision = model.precision();
+  priced.element_bytes = model.element_bytes();
   priced.program_sequences = static_cast<double>(pass.sequences);
   priced.program_tokens =
       static_cast<double>(pass.sequences) * static_cast<double>(pass.tokens);
@@ -575,7 +447,7 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
     use.precision = found->stored.precision;
     return use;
   };
-  priced.kv_bits = kv_bits_of(of.memory.options.kv->dtype);
+  priced.kv_bits = bits_of(of.memory.options.kv->dtype);
   model.add_cache(priced);
   const auto segments = price_inference(priced, why);
   if (segments.empty()) return std::nullopt;
@@ -593,8 +465,20 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
   LinkPlaces places(of.card, model.program());
   const auto times = inference_times(input, segments, places, why);
   if (!times) return std::nullopt;
-  input.tokens = of.memory.options.kv->batch * pass.tokens;
+  const KvRequest& asked = *of.memory.options.kv;
+  input.tokens = asked.batch * (asked.prefill ? asked.seq : 1);
   return composed_time(input, {}, *times, places);
+}
+
+// Why a model's passes are not those of one decoder; "" where they are.
+std::string unlike_decoder(const Model& model) {
+  const auto layers = kv_layers(model.manifest.facts);
+  if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
+        return layer.source != 0;
+      })) {
+    return "a decoder that reads an encoder's tokens is not modelled";
+  }
+  return "";
 }
 
 }  // namespace
@@ -607,6 +491,8 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
   const bool decodes = !asked.prefill;
   answer.workload =
       workload_text(static_cast<double>(asked.batch), asked.seq, decodes);
+  answer.untimed = unlike_decoder(question.model);
+  if (!answer.untimed.empty()) return answer;
   InferenceModel model(question, like, answer.untimed);
   if (!model.open(plan, rules)) return answer;
   Steps& steps = model.steps();
@@ -626,7 +512,8 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
     run.context = static_cast<double>(asked.seq);
   } else {
     run.prompts = sequences;
-    run.length = static_cast<double>(asked.seq);
+    run.length = static_cast<double>(pass.tokens);
+    run.before = (static_cast<double>(asked.seq) - run.length) / 2;
   }
   const auto& stages = question.memory.options.stages;
   const double count =
@@ -650,8 +537,11 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "the engine does not start";
     return answer;
   }
+  answer.untimed = unlike_decoder(question.model);
+  if (!answer.untimed.empty()) return answer;
   const int64_t asked = workload ? workload->concurrency : serving.batch;
-  const double running = running_sequences(serving, asked);
+  const auto wanted = static_cast<double>(ceil_div(asked, serving.mesh.dp));
+  const double running = running_sequences(serving, wanted);
   if (running < 1) {
     answer.untimed = "the cache does not hold a sequence";
     return answer;
@@ -682,10 +572,15 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
   EngineTimer timer(question, serving, model, cuts, answer.untimed);
   const double all = running * static_cast<double>(serving.mesh.dp);
   if (workload) {
-    schedule(timer, serving, *workload, running, answer);
+    schedule(timer, serving, *workload, running, wanted - running, answer);
     answer.workload = plural(workload->concurrency, "request") +
                       " at once, each of " + count_text(workload->input) +
                       " tokens and " + count_text(workload->output) + " more";
+    if (running < wanted) {
+      answer.workload += "; " + count_text(static_cast<int64_t>(running)) +
+                         (serving.mesh.dp > 1 ? " of each group" : "") +
+                         " are generated at once, the others wait";
+    }
     return answer;
   }
   RunTokens run;

@@ -15,6 +15,7 @@
 #include "core/facts.h"
 #include "core/partition_axis.h"
 #include "evaluate/fit.h"
+#include "evaluate/stored_weights.h"
 #include "evaluate/torch_class.h"
 #include "model/forward/parameter_names.h"
 #include "model/quantised_weight.h"
@@ -139,17 +140,6 @@ std::optional<DequantisedModel> dequantised(const Model& of,
   const Model* const plain = of.unquantised(diags);
   if (plain == nullptr) return std::nullopt;
   return dequantised_model(manifest, plain->manifest, frozen, diags);
-}
-
-Precision precision_of(DType dtype) {
-  switch (dtype) {
-    case DType::F16:
-      return Precision::F16;
-    case DType::BF16:
-      return Precision::BF16;
-    default:
-      return Precision::F32;
-  }
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
@@ -446,7 +436,7 @@ std::optional<JudgedStep> Steps::answer(
   StepOptions of_program = step;
   of_program.segments.experts_apart = is_stacked_;
   StepTimeInput timed = {{program_->program, *card}, input};
-  timed.precision = precision_of(model_.activation_dtype(how.state));
+  timed.precision = precision_in(model_.activation_dtype(how.state));
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
   judged.time = step_time(timed, of_program, judged.untimed);

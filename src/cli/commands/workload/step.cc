@@ -174,7 +174,9 @@ std::string time_text(const StepTime& time, int64_t devices) {
 Table collectives_table(const StepTime& time, std::string_view what) {
   Table table;
   table.id = "step_collectives";
-  table.title = "What a device sends in a " + std::string(what);
+  table.title = "What a device sends " +
+                std::string(what == "step" ? "in a " : "for the ") +
+                std::string(what);
   table.columns = {left("kind"),
                    left("axis"),
                    left("link"),
