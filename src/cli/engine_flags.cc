@@ -65,6 +65,21 @@ const std::vector<Flag>& engine_flags() {
       {"dp-attention", Takes::Nothing, "", "Memory",
        "SGLang's data-parallel groups share all but attention", kServing,
        [](auto&, auto& o, auto&) { o.engine.dp_attention = true; }},
+      {"input-tokens", Takes::Text, "N", "Memory",
+       "tokens of each prompt that an engine gets", kServing,
+       [](auto& s, auto& o, auto& d) {
+         o.engine.input_tokens = integer_of(s, 1, kMaxStep, d);
+       }},
+      {"output-tokens", Takes::Text, "N", "Memory",
+       "tokens that it generates for each", kServing,
+       [](auto& s, auto& o, auto& d) {
+         o.engine.output_tokens = integer_of(s, 1, kMaxStep, d);
+       }},
+      {"concurrency", Takes::Text, "N", "Memory",
+       "requests that an engine has at once (default 1)", kServing,
+       [](auto& s, auto& o, auto& d) {
+         o.engine.concurrency = integer_of(s, 1, kMaxStep, d);
+       }},
       {"draft", Takes::File, "MODEL", "Memory",
        "a smaller model on the same devices that proposes tokens for an engine",
        kServing, [](auto& s, auto& o, auto&) { o.engine.draft = path_of(s); }},

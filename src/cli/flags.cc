@@ -50,7 +50,7 @@ constexpr std::string_view kOrder[] = {
     "kv-dtype", "kv-block", "kv-axes", "batch-axes", "sequence-axes",
     "ulysses-axes", "engine", "gpu-memory-utilization", "mem-fraction-static",
     "max-batched-tokens", "max-seqs", "expert-parallel", "dp-attention",
-    "draft",
+    "input-tokens", "output-tokens", "concurrency", "draft",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -136,6 +136,22 @@ void settle_topology(std::span<const Setting> settings, Options& options,
   if (is_other || memory.limit) topology.device_bytes.reset();
 }
 
+// A workload says how many sequences there are and how long they are, where
+// nothing else does.
+void settle_workload(Options& options) {
+  const auto workload = options.engine.workload();
+  if (!workload) return;
+  MemoryRequest& memory = options.memory;
+  if (!memory.seq) {
+    memory.seq = workload->input + workload->output;
+    options.sweep.seq = {*memory.seq};
+  }
+  if (!memory.batch) {
+    memory.batch = workload->concurrency;
+    options.sweep.batch = {*memory.batch};
+  }
+}
+
 }  // namespace
 
 std::span<const Flag> flags() {
@@ -185,6 +201,7 @@ void apply_settings(std::span<const Setting> settings, Options& options,
     flag.apply(setting, options, diags);
   }
   settle_topology(settings, options, diags);
+  settle_workload(options);
 }
 
 namespace {

@@ -59,6 +59,9 @@ struct ProductShape {
   // The left matrix is read by columns, as in the product that gives the
   // gradient of a weight.
   bool turned = false;
+  // Bits in which the right matrix stores a number, scales included; 0: those
+  // of the precision.
+  double right_bits = 0;
 
   double flops() const { return 2 * groups * m * n * k; }
 };
@@ -72,6 +75,7 @@ struct AttentionShape {
   double value_dim = 1;
   bool causal = false;
   double kv_heads = 0;  // 0: as many as `heads`
+  double window = 0;    // keys that a query reaches back at most; 0: all
 };
 
 // FLOP/s that no run exceeds, as the profile states them (no table of it has

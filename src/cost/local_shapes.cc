@@ -65,7 +65,8 @@ LocalProduct local_product(const ProgramView& view, InstructionId i) {
     product.parts *= cut;
   }
   double& tokens = view.reg(made.operands[0]).weight ? shape.n : shape.m;
-  tokens = std::max(tokens * view.reg(made.result).filled, 1.0);
+  product.rows = tokens * view.reg(made.result).filled;
+  tokens = std::max(product.rows, 1.0);
   return product;
 }
 
@@ -74,14 +75,13 @@ AttentionShape local_attention(const ProgramView& view, const Region& region,
   const Graph& graph = view.graph();
   AttentionShape shape;
   shape.head_dim = 0;
-  double window = 0;
   const NodeId last = last_product(graph, region);
   for (const NodeId n : region.nodes) {
     const GraphNode& node = graph.nodes[n];
     if (node.op->is_mask) {
       shape.causal = true;
       const double seen = number_of(node.attributes, "window", 0);
-      window = seen > 0 ? seen : number_of(node.attributes, "chunk", 0);
+      shape.window = seen > 0 ? seen : number_of(node.attributes, "chunk", 0);
     }
     if (!multiplies_values(graph, n) || !result_of[n]) continue;
     const InstructionId made = view.reg(result_of[n]).maker;
@@ -105,9 +105,9 @@ AttentionShape local_attention(const ProgramView& view, const Region& region,
     shape.value_dim = local.n;
   }
   if (shape.head_dim == 0) shape.head_dim = shape.value_dim;
-  if (window > 0 && window < shape.keys) {
+  if (shape.window > 0 && shape.window < shape.keys) {
     // Each query sees so many keys, of which none are hidden.
-    shape.keys = window;
+    shape.keys = shape.window;
     shape.causal = false;
   }
   return shape;

@@ -13,6 +13,9 @@ namespace shardplan {
 struct LocalProduct {
   ProductShape shape;
   double parts = 1;  // in how many different ones devices share the whole
+  // Rows of tokens, of each expert on average where it is one's product; the
+  // shape has at least one.
+  double rows = 1;
 };
 
 // Rows are factors of the first operand alone, columns those of the second,

@@ -323,17 +323,12 @@ class PassPricer {
       return;
     }
     if (precision_of(i) != Precision::F32) {
-      priced->seconds.estimate *= kWarm;
-      priced->seconds.upper *= kWarm;
+      priced->seconds.estimate *= kWarmProducts;
+      priced->seconds.upper *= kWarmProducts;
     }
     add(time.products, *priced);
     time.kernels += 1;
   }
-
-  // A card whose matrix units are busy for seconds on end lowers its clock to
-  // stay within its power; tables are of short runs. Prefills of Llama 3.1 8B
-  // on an H100 reach 0.82 to 0.88 of what its products alone do.
-  static constexpr double kWarm = 1.1;
 
   void attend(const Region& region, bool backward, PassTime& time) {
     auto priced = attention_time(of_.card, of_.precision,

@@ -36,14 +36,8 @@ UpdatePasses update_passes(const StepOptions& options) {
   return {1, 1.5, 4};
 }
 
-// Seconds between kernels that a program in Python starts, against those of
-// single small kernels in a loop: modules, checks and autograd stand between
-// them. Of the smallest steps of torch 2.11 (TinyLlama, one sequence of 1,024
-// tokens: 22 layers in 21 and 38 ms on two hosts, forward; BERT large) it is
-// 3 to 5.
-constexpr double kModuleOverhead = 4;
-// The same of an optimizer's step, per parameter: of the same steps, whose
-// optimizer takes 10 to 15 microseconds for each beside its kernels.
+// What kModuleOverhead is for an optimizer's step, per parameter: that of the
+// same steps takes 10 to 15 microseconds for each beside its kernels.
 constexpr double kLooksAtParameter = 2;
 
 // What computing loses to a collective beside it: NCCL runs on 16 to 24 of the

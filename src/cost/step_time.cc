@@ -13,7 +13,7 @@ namespace {
 // Stages one after the other, and what a report says of them.
 class StepComposer {
  public:
-  StepComposer(const StepTimeInput& input, const StepOptions& options,
+  StepComposer(const TimedRun& input, const StepOptions& options,
                const StageTimes& times, LinkPlaces& places)
       : input_(input), options_(options), times_(times), places_(places) {}
 
@@ -256,7 +256,7 @@ class StepComposer {
     }
   }
 
-  const StepTimeInput& input_;
+  const TimedRun& input_;
   const StepOptions& options_;
   const StageTimes& times_;
   LinkPlaces& places_;
@@ -264,13 +264,18 @@ class StepComposer {
 
 }  // namespace
 
+StepTime composed_time(const TimedRun& run, const StepOptions& options,
+                       const StageTimes& times, LinkPlaces& places) {
+  return StepComposer(run, options, times, places).compose();
+}
+
 std::optional<StepTime> step_time(const StepTimeInput& input,
                                   const StepOptions& options,
                                   std::string& why) {
   LinkPlaces places(input.card, input.program, input.slices);
   const auto times = stage_times(input, options, places, why);
   if (!times) return std::nullopt;
-  return StepComposer(input, options, *times, places).compose();
+  return composed_time(input, options, *times, places);
 }
 
 }  // namespace shardplan

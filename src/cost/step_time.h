@@ -58,6 +58,10 @@ struct StepTime {
   double tokens_per_second() const { return tokens / total.estimate; }
 };
 
+// Adds up stages that are priced already: the total, and the rows of a report.
+StepTime composed_time(const TimedRun& run, const StepOptions& options,
+                       const StageTimes& times, LinkPlaces& places);
+
 // Empty where the profile lacks a rate, or a link that reaches as far as an
 // axis; `why` says so.
 std::optional<StepTime> step_time(const StepTimeInput& input,

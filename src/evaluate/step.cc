@@ -15,6 +15,7 @@
 #include "core/facts.h"
 #include "core/partition_axis.h"
 #include "evaluate/fit.h"
+#include "evaluate/stored_weights.h"
 #include "evaluate/torch_class.h"
 #include "model/forward/parameter_names.h"
 #include "model/quantised_weight.h"
@@ -139,17 +140,6 @@ std::optional<DequantisedModel> dequantised(const Model& of,
   const Model* const plain = of.unquantised(diags);
   if (plain == nullptr) return std::nullopt;
   return dequantised_model(manifest, plain->manifest, frozen, diags);
-}
-
-Precision precision_of(DType dtype) {
-  switch (dtype) {
-    case DType::F16:
-      return Precision::F16;
-    case DType::BF16:
-      return Precision::BF16;
-    default:
-      return Precision::F32;
-  }
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
@@ -441,21 +431,39 @@ std::optional<JudgedStep> Steps::answer(
   }
   StepOptions of_program = step;
   of_program.segments.experts_apart = is_stacked_;
-  StepTimeInput timed = {input, program_->program, *card};
-  timed.precision = precision_of(model_.activation_dtype(how.state));
+  StepTimeInput timed = {{program_->program, *card}, input};
+  timed.precision = precision_in(model_.activation_dtype(how.state));
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
   if (asked_.sliced) {
     // Of any other mesh nobody says which axes cross slices.
     const auto& axes = asked_.sliced->mesh.axes();
     if (plan_.mesh.axes() != axes || timed.program.mesh.axes() != axes) {
-      judged.untimed = "axes that cross slices are not placed on links";
+      judged.untimed = std::string(kSlicesUntimed);
       return judged;
     }
     timed.slices = &*asked_.sliced->slices;
   }
   judged.time = step_time(timed, of_program, judged.untimed);
   return judged;
+}
+
+std::optional<Steps::Forward> Steps::forward(const Pass& pass,
+                                             Diagnostics& diags) {
+  if (model_.dequantised && !dequantised_) {
+    diags.add_all(undequantised_);
+    return std::nullopt;
+  }
+  if (!partition(pass, diags)) return std::nullopt;
+  Forward result = {*program_,
+                    is_stacked_ ? model_.stacked->manifest : computed(),
+                    forward_->layers};
+  result.computed.resize(result.manifest.size());
+  for (size_t i = 0; i < result.computed.size(); ++i) {
+    result.computed[i] = is_stacked_ ? model_.stacked->first[i] : i;
+  }
+  if (model_.dequantised) result.stored = &model_.dequantised->stored;
+  return result;
 }
 
 ShapedLayers Steps::by_shapes(const Workload& workload,

@@ -150,6 +150,19 @@ class Steps {
                                   const Budget& budget, const StepOptions& step,
                                   const HardwareProfile* card,
                                   Diagnostics& diags);
+  // The forward pass alone, partitioned, and the manifest of its parameters
+  // with, per parameter of it, one of the model's (as stored) that it is, or is
+  // made of. Kept until another pass is asked for. Empty, with the reason
+  // reported. REQUIRES: a forward pass is known.
+  struct Forward {
+    const RepeatedProgram& program;
+    const Manifest& manifest;
+    int64_t layers = 0;  // of the model
+    std::vector<size_t> computed =
+        {};  // parameters before experts were stacked
+    const std::vector<size_t>* stored = nullptr;  // of these; null: the same
+  };
+  std::optional<Forward> forward(const Pass& pass, Diagnostics& diags);
   // REQUIRES: shapes tell.
   ShapedLayers by_shapes(const Workload& workload,
                          const StepOptions& step) const;

@@ -87,6 +87,12 @@ struct Engine {
   // does not start.
   bool whole_tower_heads = false;
   EngineDefaults (*defaults)(const DefaultsInput&) = nullptr;
+  // Prompts are processed in passes that also generate; else in passes of their
+  // own, for which those that generate wait.
+  bool mixes_prompts = false;
+  // Seconds between two passes: what is scheduled, sampled and sent to users
+  // while the device waits. Fitted to servers (docs/time.md).
+  double pass_overhead = 0;
 };
 
 std::span<const Engine> engines();

@@ -51,6 +51,13 @@ struct ServingInput {
   bool all_degrees = true;
 };
 
+// What users ask of an engine.
+struct ServedWorkload {
+  int64_t input = 0;        // tokens of a prompt
+  int64_t output = 0;       // tokens that follow it
+  int64_t concurrency = 1;  // requests at once, over all groups
+};
+
 // Lower, estimate and upper.
 inline constexpr std::array<std::string_view, 3> kBracketEnds = {
     "lower", "estimate", "upper"};

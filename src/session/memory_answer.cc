@@ -192,6 +192,37 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
 
 }  // namespace
 
+std::optional<InferenceTimes> answer_inference(const MemoryQuestion& question,
+                                               const Session& session,
+                                               const MemoryAnswer& answer,
+                                               Host& host,
+                                               const Diagnostics& diags) {
+  if (question.planning.mode == Mode::Train || !question.memory.seq) {
+    return std::nullopt;
+  }
+  Diagnostics known = diags.fresh();  // answer_memory() has reported them
+  const auto card = measured_card(question.memory, host, known);
+  if (card == nullptr) return std::nullopt;
+  const RuleSet* const rules = session.rules ? &*session.rules : nullptr;
+  const auto memory = asked_memory(budgeted(question.engine, question.memory),
+                                   question.planning, question.workload,
+                                   session.model.manifest, rules, host, known);
+  if (!memory || !memory->options.kv) return std::nullopt;
+  const bool eager = question.workload.step.kernels == Kernels::Eager;
+  const InferenceQuestion asked = {session.model, *memory, *card, eager};
+  InferenceTimes times;
+  if (answer.serving) {
+    times = engine_inference(asked, *answer.serving, question.engine.workload(),
+                             diags);
+  } else if (session.slices && session.slices->count() > 1) {
+    times.untimed = std::string(kSlicesUntimed);
+  } else {
+    times = plan_inference(asked, session.plan, rules, diags);
+  }
+  times.calibrated = question.memory.calibrate;
+  return times;
+}
+
 bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
   const auto& [planning, memory, workload, engine] = question;
   return check_engine_request(engine, memory, planning, diags) &&

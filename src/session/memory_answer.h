@@ -12,6 +12,7 @@
 #include "activations/bracket.h"
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "evaluate/inference.h"
 #include "evaluate/plan_judge.h"
 #include "evaluate/reserved.h"
 #include "memory/budget.h"
@@ -35,7 +36,6 @@ struct MemoryQuestion {
 };
 // Whether the flags agree with one another; else SP010.
 bool check_question(const MemoryQuestion& question, Diagnostics& diags);
-
 
 struct StepAnswer {
   MemoryBracket bracket;
@@ -67,6 +67,14 @@ struct MemoryAnswer {
   std::optional<StepAnswer> step = {};            // with a training step
   Fit fit = {};                                   // of what is asked for
 };
+
+// How long a prompt or a token takes; nothing without a cache or a profile. It
+// reports nothing: what is not known is said there.
+std::optional<InferenceTimes> answer_inference(const MemoryQuestion& question,
+                                               const Session& session,
+                                               const MemoryAnswer& answer,
+                                               Host& host,
+                                               const Diagnostics& diags);
 
 // Whether it is looked for how far the workload may grow.
 enum class Headroom : uint8_t { Find, Leave };

@@ -248,13 +248,14 @@ bool check_step_request(const PlanRequest& planning,
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--framework`, `--optimizer-impl`, `--fp8`, "
+            "`--framework`, `--optimizer-impl`, `--fp8`, "
             "`--dropout`, `--no-dropout`, `--loss-tiles` and "
             "`--expert-factor` are about one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
-  if (workload.given && !asks_for_step(planning, memory)) {
+  const bool given = workload.given || (trains && workload.kernels_given);
+  if (given && !asks_for_step(planning, memory)) {
     diags
         .error(Code::Usage, {},
                "what backward keeps depends on the workload, which is not said")

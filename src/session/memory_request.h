@@ -53,7 +53,8 @@ struct WorkloadRequest {
   // --remat, --microbatches, --schedule, --attention, --loss-tiles,
   // --expert-factor.
   StepOptions step;
-  bool given = false;  // one of these was
+  bool given = false;          // one of these was
+  bool kernels_given = false;  // --kernels, which inference has as well
   Hide hide = Hide::Framework;
 };
 

@@ -45,13 +45,16 @@ bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
 }
 
 bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
-  const std::array<GivenFlag, 6> flags = {
+  const std::array<GivenFlag, 9> flags = {
       {{engine.share_flag, engine.share.has_value()},
        {"max-batched-tokens", engine.batched_tokens.has_value()},
        {"max-seqs", engine.sequences.has_value()},
        {"expert-parallel", engine.expert_parallel},
        {"dp-attention", engine.dp_attention},
-       {"draft", engine.draft.has_value()}}};
+       {"draft", engine.draft.has_value()},
+       {"input-tokens", engine.input_tokens.has_value()},
+       {"output-tokens", engine.output_tokens.has_value()},
+       {"concurrency", engine.concurrency.has_value()}}};
   bool good = true;
   for (const GivenFlag& flag : flags) {
     if (!flag.given) continue;
@@ -60,6 +63,27 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
                   "add `--engine`, e.g. `--engine vllm`");
   }
   return good;
+}
+
+// A workload has prompts and what follows them, and both fit the sequences that
+// the cache is asked to hold.
+bool check_workload(const EngineRequest& engine, const MemoryRequest& memory,
+                    Diagnostics& diags) {
+  const bool any =
+      engine.input_tokens || engine.output_tokens || engine.concurrency;
+  if (!any) return true;
+  if (!engine.workload()) {
+    return refuse(diags,
+                  "a workload needs `--input-tokens` and `--output-tokens`",
+                  "add both, e.g. `--input-tokens 1024 --output-tokens 256`");
+  }
+  const int64_t needed = *engine.input_tokens + *engine.output_tokens;
+  if (*memory.seq >= needed) return true;
+  return refuse(diags,
+                "`--seq " + std::to_string(*memory.seq) +
+                    "` is shorter than a prompt and its answer, " +
+                    std::to_string(needed) + " tokens",
+                "leave it out: sequences are then as long as these");
 }
 
 }  // namespace
@@ -76,14 +100,17 @@ bool check_engine_request(const EngineRequest& engine,
   }
   if (!memory.seq) {
     return refuse(diags, given + " needs `--seq`, the tokens of each sequence",
-                  "add `--seq`, e.g. `--seq 8192`");
+                  "add `--seq`, e.g. `--seq 8192`, or a workload, e.g. "
+                  "`--input-tokens 1024 --output-tokens 256 --concurrency "
+                  "16`");
   }
   if (!memory.hardware && !memory.limit) {
     return refuse(diags,
                   given + " takes a share of a memory that nothing states",
                   "add `--hardware` or `--memory`");
   }
-  bool good = check_beside_engine(row, memory, diags);
+  bool good = check_beside_engine(row, memory, diags) &&
+              check_workload(engine, memory, diags);
   if (planning.megatron.given() || planning.torchtitan.given()) {
     good = refuse(
         diags,

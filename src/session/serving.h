@@ -26,6 +26,17 @@ struct EngineRequest {
   bool expert_parallel = false;           // --expert-parallel
   bool dp_attention = false;              // --dp-attention
   std::optional<std::string> draft;       // --draft, a model
+  // --input-tokens, --output-tokens, --concurrency
+  std::optional<int64_t> input_tokens;
+  std::optional<int64_t> output_tokens;
+  std::optional<int64_t> concurrency;
+
+  // All of them, or none.
+  std::optional<ServedWorkload> workload() const {
+    if (!input_tokens || !output_tokens) return std::nullopt;
+    return ServedWorkload{*input_tokens, *output_tokens,
+                          concurrency.value_or(1)};
+  }
 };
 
 // The engine against mode, memory flags and degrees of frameworks (SP010); true

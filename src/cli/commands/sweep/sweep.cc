@@ -523,7 +523,7 @@ Exit run_sweep(Context& context) {
       });
   if (has_slices(context.options) && !sweep->points.empty() &&
       sweep->points.front().step && !context.options.sweep.hardware.empty()) {
-    report.notes.push_back("no step time: a sweep does not place axes that cross slices on links");
+    report.notes.push_back("no step time: " + std::string(kSlicesUntimed));
   }
   if (untimed != sweep->points.end()) {
     report.notes.push_back("no step time: " + untimed->step->untimed);

@@ -170,7 +170,7 @@ const std::vector<Flag>& workload_flags() {
        "(default)",
        kCounting,
        [](auto& s, auto& o, auto&) {
-         o.workload.given = true;
+         o.workload.kernels_given = true;
          o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
                                    : s.value == "eager" ? Kernels::Eager
                                                         : Kernels::Any;

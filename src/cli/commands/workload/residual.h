@@ -14,7 +14,7 @@ bool can_compare(const MeasuredStep& measured, const MemoryAnswer& answer,
                  Diagnostics& diags);
 
 // The table, lines that say where the difference may lie, and a finding where a
-// bound was broken (SP314). REQUIRES: can_compare().
+// bound was broken (SP312). REQUIRES: can_compare().
 void add_residual(const MeasuredStep& measured, const StepAnswer& answer,
                   Report& report, Diagnostics& diags);
 

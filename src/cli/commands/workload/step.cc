@@ -110,10 +110,12 @@ Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   return table;
 }
 
-Table time_table(const StepTime& time, bool for_people) {
+// What a time is of: "step", "token", "first token".
+Table time_table(const StepTime& time, std::string_view what, bool for_people) {
   Table table;
   table.id = for_people ? "step_time_for_people" : "step_time";
-  table.title = "How long the step takes, on the slowest device";
+  table.title =
+      "How long the " + std::string(what) + " takes, on the slowest device";
   table.columns = {{"part", for_people ? "" : "part"},
                    right("lower", "at least"),
                    right("estimate"),
@@ -137,7 +139,7 @@ Table time_table(const StepTime& time, bool for_people) {
     }
   };
   if (for_people) {
-    table.footer = Row{std::string("step"),
+    table.footer = Row{std::string(what),
                        Duration{time.total.lower},
                        Duration{time.total.estimate},
                        Duration{time.total.upper},
@@ -147,25 +149,34 @@ Table time_table(const StepTime& time, bool for_people) {
   return table;
 }
 
+// "5.32 s (2.27 s to 18.2 s)"
+std::string seconds_text(const Seconds& seconds) {
+  Style style;
+  style.unicode = false;
+  const auto text = [&](double each) {
+    return cell_text(Duration{each}, style);
+  };
+  return text(seconds.estimate) + " (" + text(seconds.lower) + " to " +
+         text(seconds.upper) + ")";
+}
+
 // "a step takes 5.32 s (2.27 s to 18.2 s): 49,399 tokens/s, ..."
 std::string time_text(const StepTime& time, int64_t devices) {
   Style style;
   style.unicode = false;
-  const auto text = [&](double seconds) {
-    return cell_text(Duration{seconds}, style);
-  };
   const double rate = time.tokens_per_second();
-  return "a step takes " + text(time.total.estimate) + " (" +
-         text(time.total.lower) + " to " + text(time.total.upper) +
-         "): " + count_text(std::llround(rate)) + " tokens/s, " +
+  return "a step takes " + seconds_text(time.total) + ": " +
+         count_text(std::llround(rate)) + " tokens/s, " +
          count_text(std::llround(rate / static_cast<double>(devices))) +
          " per device, MFU " + cell_text(Percent{time.mfu}, style);
 }
 
-Table collectives_table(const StepTime& time) {
+Table collectives_table(const StepTime& time, std::string_view what) {
   Table table;
   table.id = "step_collectives";
-  table.title = "What a device sends in a step";
+  table.title = "What a device sends " +
+                std::string(what == "step" ? "in a " : "for the ") +
+                std::string(what);
   table.columns = {left("kind"),
                    left("axis"),
                    left("link"),
@@ -213,7 +224,69 @@ std::string reserved_text(const ReservedMemory& reserved,
          bytes_text(limit->usable);
 }
 
+void add_time_tables(const StepTime& time, std::string_view what,
+                     Report& report) {
+  report.tables.push_back(time_table(time, what, true));
+  report.tables.push_back(time_table(time, what, false));
+  if (!time.collectives.empty()) {
+    report.tables.push_back(collectives_table(time, what));
+  }
+}
+
+void add_limits(const StepTime& time,
+                const std::vector<std::string>& calibrated, Report& report) {
+  report.closing.push_back("limited by " + time.limited_by);
+  if (!calibrated.empty()) {
+    report.notes.push_back("calibrated by " +
+                           joined(calibrated, ", ", " and "));
+  }
+  if (!time.links.empty()) {
+    report.notes.push_back("links: " + joined(time.links, "; ", "; "));
+  }
+}
+
 }  // namespace
+
+void add_inference(const InferenceTimes& times, Mode mode, TimeTables tables,
+                   Report& report) {
+  const auto add = [&](std::string key, const StepTime* time) {
+    if (time == nullptr) {
+      report.summary.emplace_back(std::move(key), Cell{});
+      return;
+    }
+    report.summary.emplace_back(
+        std::move(key), DurationBracket{time->total.lower, time->total.estimate,
+                                        time->total.upper});
+  };
+  const StepTime* const first =
+      times.first_token ? &*times.first_token : nullptr;
+  const StepTime* const next = times.next_token ? &*times.next_token : nullptr;
+  const bool decodes = mode == Mode::Decode;
+  if (!decodes || first != nullptr) add("time_to_first_token", first);
+  if (decodes) add("time_per_output_token", next);
+  const StepTime* const shown = decodes ? next : first;
+  if (shown == nullptr) {
+    report.notes.push_back("no time: " + times.untimed);
+    return;
+  }
+  const double rate = shown->tokens_per_second();
+  report.summary.emplace_back("tokens_per_second", Ratio{rate});
+  report.summary.emplace_back("limited_by", shown->limited_by);
+  report.summary.emplace_back("calibrated", Names{times.calibrated});
+  if (first != nullptr) {
+    report.closing.push_back("the first token comes after " +
+                             seconds_text(first->total));
+  }
+  if (next != nullptr) {
+    report.closing.push_back("a token takes " + seconds_text(next->total));
+  }
+  report.closing.back() += ": " + count_text(std::llround(rate)) + " tokens/s";
+  add_limits(*shown, times.calibrated, report);
+  report.notes.push_back(times.workload);
+  if (tables == TimeTables::Shown) {
+    add_time_tables(*shown, decodes ? "token" : "first token", report);
+  }
+}
 
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit) {
   return fit_text(fit) + (answer.left_out.empty() ? "" : ", of text alone");
@@ -252,15 +325,7 @@ std::vector<std::pair<std::string, Cell>> step_summary(
 void add_time_text(const StepAnswer& answer, Report& report) {
   if (answer.time) {
     report.closing.push_back(time_text(*answer.time, answer.devices));
-    report.closing.push_back("limited by " + answer.time->limited_by);
-    if (!answer.calibrated.empty()) {
-      report.notes.push_back("calibrated by " +
-                             joined(answer.calibrated, ", ", " and "));
-    }
-    if (!answer.time->links.empty()) {
-      report.notes.push_back("links: " +
-                             joined(answer.time->links, "; ", "; "));
-    }
+    add_limits(*answer.time, answer.calibrated, report);
   } else if (!answer.untimed.empty()) {
     report.notes.push_back("no step time: " + answer.untimed);
   }
@@ -284,11 +349,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   }
   report.tables.push_back(alive_table(bracket));
   if (answer.time) {
-    report.tables.push_back(time_table(*answer.time, true));
-    report.tables.push_back(time_table(*answer.time, false));
-    if (!answer.time->collectives.empty()) {
-      report.tables.push_back(collectives_table(*answer.time));
-    }
+    add_time_tables(*answer.time, "step", report);
   }
   report.notes.push_back(answer.workload);
   const bool crossed =

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/partition_axis.h"
+#include "evaluate/inference.h"
 #include "memory/budget.h"
 #include "report/report.h"
 #include "session/memory_answer.h"
@@ -20,6 +22,11 @@ std::vector<std::pair<std::string, Cell>> step_summary(
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
 // How long it takes, in a line, or why that is not known.
 void add_time_text(const StepAnswer& answer, Report& report);
+// Times of inference in the summary, in lines and, for `analyze`, as tables;
+// the times must outlive the report.
+enum class TimeTables : uint8_t { Shown, LeftOut };
+void add_inference(const InferenceTimes& times, Mode mode, TimeTables tables,
+                   Report& report);
 // Into the summary, the tables and the notes of a report; the answer must
 // outlive it.
 void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,

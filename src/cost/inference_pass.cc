@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/inference_pass.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "cost/local_shapes.h"
+#include "graph/op.h"
+#include "graph/regions.h"
+
+namespace shardplan {
+namespace {
+
+constexpr double kByte = 8;
+// Decoding attention splits the keys over the device and joins the parts.
+constexpr double kDecodeKernels = 2;
+
+// Of `experts`, each of which a token chooses `choices`, those that at least
+// one of `tokens` chooses, where all choices are equally likely.
+double touched_share(double experts, double choices, double tokens) {
+  return 1 - std::pow(1 - std::min(choices / experts, 1.0), tokens);
+}
+
+class InferencePricer {
+ public:
+  explicit InferencePricer(const InferencePass& of)
+      : of_(of),
+        view_(of.view),
+        scale_(of.run.tokens() / of.program_tokens),
+        parts_(of.view.registers.size(), 1.0),
+        chain_of_(of.view.registers.size(), -1),
+        result_of_(of.view.graph().nodes.size()),
+        attention_of_(of.view.graph().nodes.size()),
+        experts_of_(of.view.graph().nodes.size()),
+        leaves_chain_(of.view.registers.size()),
+        segments_(of.view.layer_of_segment.size()) {
+    for (const Region& region : view_.graph().regions) {
+      for (const NodeId n : region.nodes) {
+        if (region.kind == Region::Kind::Attention) attention_of_[n] = &region;
+        if (region.kind == Region::Kind::Experts) experts_of_[n] = &region;
+      }
+    }
+    for (const InstructionId i : view_.instructions()) {
+      if (view_.computes(i)) result_of_[view_.at(i).node] = view_.at(i).result;
+      if (view_.at(i).kind == Instruction::Kind::Load) continue;
+      if (is_chained(i)) continue;
+      for (const RegisterId operand : view_.at(i).operands) {
+        leaves_chain_[operand] = true;
+      }
+    }
+  }
+
+  std::vector<InferenceSegment> run(std::string& why) {
+    for (const InstructionId i : view_.instructions()) {
+      if (view_.at(i).kind != Instruction::Kind::Load) price(i);
+    }
+    for (auto& [key, product] : joined_) multiply(product, at(key.first).pass);
+    for (const Chain& chain : chains_) pass_over(chain.bytes, chain.segment);
+    for (const auto& [key, sum] : sums_) send_sum(key.first, sum);
+    if (!problem_.empty()) {
+      why = problem_;
+      return {};
+    }
+    return std::move(segments_);
+  }
+
+ private:
+  // A product, or several of one input side by side.
+  struct Product {
+    ProductShape shape;
+    WeightUse use;
+    // Of an expert's: how many there are, how many a token chooses, and the
+    // rows of one on average; else all are 0.
+    double experts = 0;
+    double choices = 0;
+    double rows = 0;
+    double ranks = 1;  // over which experts are dealt out whole
+  };
+  struct Chain {
+    size_t segment = 0;
+    double bytes = 0;
+  };
+  struct Sum {
+    AxisNames axes;
+    double bytes = 0;
+    NodeId node;
+  };
+
+  size_t segment(InstructionId i) const {
+    return static_cast<size_t>(std::max(view_.segment(i), 0));
+  }
+  InferenceSegment& at(size_t segment) { return segments_[segment]; }
+
+  // On a device, of this run.
+  double numbers(RegisterId reg) const {
+    return static_cast<double>(local_elements(view_, reg)) *
+           view_.reg(reg).filled * scale_ / parts_[reg];
+  }
+  double bytes(RegisterId reg) const {
+    return numbers(reg) *
+           (view_.value(reg).is_integer() ? 4 : of_.element_bytes);
+  }
+
+  bool is_chained(InstructionId i) const {
+    if (!view_.computes(i)) return false;
+    const OpDef& op = view_.op(i);
+    return op.repeat == Repeat::View || op.is_constraint ||
+           (is_cheap(op.repeat) && attention_of_[view_.at(i).node] == nullptr);
+  }
+
+  void price(InstructionId i) {
+    const Instruction& made = view_.at(i);
+    if (made.kind == Instruction::Kind::Collective) return send(i);
+    if (!view_.computes(i)) {
+      parts_[made.result] = parts_[made.operands[0]];
+      return;
+    }
+    if (view_.reg(made.result).weight || made.operands.empty()) return;
+    const OpDef& op = view_.op(i);
+    for (const RegisterId operand : made.operands) {
+      if (view_.reg(operand).weight) continue;
+      parts_[made.result] = std::max(parts_[made.result], parts_[operand]);
+    }
+    const Region* const attention = attention_of_[made.node];
+    if (op.repeat != Repeat::View && !op.is_constraint) {
+      at(segment(i)).calls += 1;
+    }
+    if (attention != nullptr) {
+      if (attention->nodes.back() == made.node) attend(i, *attention);
+      return;
+    }
+    if (op.repeat == Repeat::View || op.is_constraint) {
+      chain_of_[made.result] = chain_of_[made.operands[0]];
+      return;
+    }
+    if (op.is_product) return add_product(i);
+    if (op.is_lookup) return look_up(i);
+    if (is_cheap(op.repeat)) return chain(i);
+    if (op.exchange != TokenExchange::None) {
+      // Tokens are sorted by expert, or their answers added up.
+      pass_over(2 * bytes(wider(i)), segment(i));
+      if (op.exchange == TokenExchange::FromExperts) {
+        parts_[made.result] = 1;
+      }
+      return;
+    }
+    double moved = bytes(made.result);
+    for (const RegisterId operand : made.operands) {
+      if (!view_.reg(operand).weight) moved += bytes(operand);
+    }
+    if (op.repeat == Repeat::Dear && !op.is_decision) recur(i);
+    pass_over(moved, segment(i));
+  }
+  RegisterId wider(InstructionId i) const {
+    const Instruction& made = view_.at(i);
+    return numbers(made.result) > numbers(made.operands[0]) ? made.result
+                                                            : made.operands[0];
+  }
+
+  // Element by element, and sums over rows: one kernel with what gave its
+  // operands, where that is such an operation as well.
+  void chain(InstructionId i) {
+    const Instruction& made = view_.at(i);
+    int& own = chain_of_[made.result];
+    double moved = 0;
+    for (const RegisterId operand : made.operands) {
+      if (view_.reg(operand).weight) continue;
+      if (chain_of_[operand] >= 0) {
+        own = chain_of_[operand];
+      } else {
+        moved += bytes(operand);
+      }
+    }
+    if (leaves_chain_[made.result] || view_.reg(made.result).output) {
+      moved += bytes(made.result);
+    }
+    if (own < 0) {
+      own = static_cast<int>(chains_.size());
+      chains_.push_back({segment(i), 0});
+    }
+    // What another part of the model hands on is a kernel of its own here.
+    Chain& found = chains_[static_cast<size_t>(own)];
+    if (found.segment != segment(i)) {
+      own = static_cast<int>(chains_.size());
+      chains_.push_back({segment(i), moved});
+      return;
+    }
+    found.bytes += moved;
+  }
+
+  void pass_over(double moved, size_t segment) {
+    if (moved <= 0) return;
+    auto priced = memory_time(of_.card, moved);
+    if (!priced) {
+      problem_ = "the profile " + in_backticks(of_.card.name) +
+                 " states no rate of its memory";
+      return;
+    }
+    priced->seconds.lower = 0;  // who fuses it with a product moves nothing
+    PassTime& pass = at(segment).pass;
+    add(pass.memory, *priced);
+    pass.kernels += 1;
+  }
+
+  // Its arithmetic, and what it keeps of each sequence, read and written.
+  void recur(InstructionId i) {
+    std::vector<Shape> shapes;
+    for (const RegisterId reg : view_.at(i).operands) {
+      shapes.push_back(view_.program->registers[reg].local_shape);
+    }
+    const GraphNode& node = view_.node(i);
+    const auto flops = static_cast<double>(node.op->flops(
+        shapes, view_.program->registers[view_.at(i).result].local_shape,
+        node.attributes));
+    const double parts = parts_[view_.at(i).result];
+    auto rate = peak_rate(of_.card, Precision::F32);
+    if (!rate) rate = peak_rate(of_.card, of_.precision).value_or(0) / 16;
+    if (*rate <= 0) return;  // which products report
+    // Kernels of recurrences (FLA, Mamba) reach a fifth of the vector peak.
+    const double seconds = 5 * flops * scale_ / parts / *rate;
+    add(at(segment(i)).pass.memory,
+        {{0, seconds, 2 * seconds}, Basis::Assumed});
+    if (!stateful_.insert(segment(i)).second) return;
+    const double state = of_.state_bytes * of_.run.sequences() / parts;
+    at(segment(i)).least_bytes += state;
+    pass_over(2 * state, segment(i));
+  }
+
+  void look_up(InstructionId i) {
+    const Instruction& made = view_.at(i);
+    pass_over(2 * bytes(made.result), segment(i));
+    const RegisterId table = made.operands[0];
+    if (!view_.reg(table).weight) return;
+    const WeightUse use = use_of(table);
+    for (const WeightCut& cut : use.cuts) {
+      if (cut.parts > 1) need_sum(i, cut.axes, Summed::Rows);
+    }
+  }
+
+  // Attention.
+
+  void attend(InstructionId i, const Region& region) {
+    const AttentionShape whole = local_attention(view_, region, result_of_);
+    const RunTokens& run = of_.run;
+    double q_parts = 1;
+    double kv_parts = 1;
+    for (const NodeId n : region.nodes) {
+      if (!multiplies_values(view_.graph(), n) || !result_of_[n]) continue;
+      const auto& operands = view_.at(view_.reg(result_of_[n]).maker).operands;
+      q_parts = std::max(q_parts, parts_[operands[0]]);
+      kv_parts = std::max(kv_parts, parts_[operands[1]]);
+    }
+    parts_[view_.at(i).result] = q_parts;
+    const double heads = whole.heads / of_.program_sequences;
+    const double kv_heads = whole.kv_heads / of_.program_sequences;
+    InferenceSegment& own = at(segment(i));
+    if (run.decoding > 0) {
+      AttentionShape shape = whole;
+      shape.batch = run.decoding;
+      shape.heads = heads / q_parts;
+      shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
+      shape.queries = 1;
+      shape.keys = seen(run.context, whole.window);
+      shape.causal = false;
+      if (of_.latent > 0) {
+        // Queries are multiplied with the latent itself, which is key and
+        // value in one.
+        shape.head_dim = shape.value_dim = of_.latent;
+        shape.kv_heads = 0.5;
+      }
+      // The kernel is priced as if the cache had the dtype of activations.
+      shape.kv_heads *= of_.kv_bits / (of_.element_bytes * kByte);
+      own.least_bytes += run.decoding * shape.keys * shape.kv_heads *
+                         (shape.head_dim + shape.value_dim) * of_.element_bytes;
+      attend(shape, own.pass);
+      PricedTime starts = kernel_start(of_.card);
+      add(own.pass.attention, starts, kDecodeKernels - 1);
+    }
+    if (run.prompts > 0) {
+      AttentionShape shape = whole;
+      shape.batch = run.prompts;
+      shape.heads = heads / q_parts;
+      shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
+      // Where tokens are cut over devices and heads as well, attention has all
+      // of them.
+      const double gathered =
+          whole.queries * of_.program_sequences / of_.program_tokens;
+      shape.queries = run.length * gathered;
+      shape.keys = shape.queries +
+                   std::max(run.before - (shape.queries - run.length) / 2, 0.0);
+      shape.causal = whole.causal;
+      if (whole.window > 0 && whole.window < shape.keys) {
+        shape.keys = whole.window;
+        shape.causal = false;
+      }
+      attend(shape, own.pass);
+    }
+  }
+  static double seen(double keys, double window) {
+    return window > 0 ? std::min(keys, window) : keys;
+  }
+  void attend(const AttentionShape& shape, PassTime& time) {
+    const auto priced =
+        attention_time(of_.card, of_.precision, shape, false, "");
+    if (!priced) return;
+    add(time.attention, *priced);
+    time.kernels += 1;
+  }
+
+  // Products.
+
+  WeightUse use_of(RegisterId reg) const {
+    const RegisterId root = loaded(reg);
+    const Value& value = view_.value(root);
+    return of_.weight(value.parameter.empty() ? value.name : value.parameter);
+  }
+  // The parameter that a weight is made of.
+  RegisterId loaded(RegisterId reg) const {
+    InstructionId maker = view_.reg(reg).maker;
+    while (view_.at(maker).kind != Instruction::Kind::Load) {
+      const auto& operands = view_.at(maker).operands;
+      if (operands.empty()) break;
+      maker = view_.reg(operands[0]).maker;
+    }
+    return view_.at(maker).result;
+  }
+
+  // Which dimension of a weight's shape, as a product reads it, a dimension of
+  // the parameter became; -1: none.
+  static int seen_as(const Shape& parameter, size_t dim, const Shape& read) {
+    if (read.size() == parameter.size() && read[dim] == parameter[dim]) {
+      return static_cast<int>(dim);
+    }
+    // One layer of several, or one expert: dimensions count from the last.
+    const auto from_last = static_cast<int>(dim) -
+                           static_cast<int>(parameter.size()) +
+                           static_cast<int>(read.size());
+    if (from_last >= 0 &&
+        read[static_cast<size_t>(from_last)] == parameter[dim]) {
+      return from_last;
+    }
+    for (size_t d = 0; d < read.size(); ++d) {
+      if (read[d] == parameter[dim]) return static_cast<int>(d);
+    }
+    // Heads, and what each has, apart from one another.
+    for (size_t d = 0; d < read.size(); ++d) {
+      if (read[d] > 1 && parameter[dim] % read[d] == 0) {
+        return static_cast<int>(d);
+      }
+    }
+    return -1;
+  }
+
+  void add_product(InstructionId i) {
+    const Instruction& made = view_.at(i);
+    const LocalProduct local = local_product(view_, i);
+    size_t w = made.operands.size();
+    for (size_t o = 0; o < made.operands.size(); ++o) {
+      if (view_.reg(made.operands[o]).weight) w = o;
+    }
+    Product product;
+    product.shape = local.shape;
+    if (w == made.operands.size()) {
+      // Two activations: tables of positions, or an attention that was not
+      // found to be one, whose keys grow with the context.
+      if (of_.run.decoding > 0 && of_.run.context > 0 &&
+          view_.multiplies_values(i) && of_.latent == 0) {
+        problem_ =
+            "a product of two activations is not known to be attention: " +
+            in_backticks(view_.value(made.result).name);
+        return;
+      }
+      product.shape.m = std::max(local.rows * scale_, 1.0);
+      multiply(product, at(segment(i)).pass);
+      return;
+    }
+    product.use = use_of(made.operands[w]);
+    if (w == 0) std::swap(product.shape.m, product.shape.n);
+    cut(i, w, product);
+    const Region* const experts = experts_of_[made.node];
+    double rows = local.rows * scale_;
+    if (product.use.all_groups) rows *= of_.expert_groups;
+    if (experts != nullptr && experts->experts > 1 &&
+        view_.reg(made.result).filled < 1) {
+      product.experts = static_cast<double>(experts->experts);
+      product.choices = static_cast<double>(experts->choices);
+      product.rows = rows;
+    }
+    if (view_.reg(made.result).output) {
+      // The last token of a prompt alone says what comes next.
+      rows *= of_.run.sequences() / of_.run.tokens();
+    }
+    product.shape.m = std::max(rows, 1.0);
+    count_reads(product, segment(i));
+    if (product.experts > 0) return multiply(product, at(segment(i)).pass);
+    const RegisterId input = view_.reg(made.operands[1 - w]).root;
+    const auto key = std::pair(
+        segment(i), std::tuple(input, product.shape.groups, product.shape.k,
+                               product.use.bits, product.use.precision, rows));
+    const auto [found, is_new] = joined_.emplace(key, product);
+    if (!is_new) found->second.shape.n += product.shape.n;
+  }
+
+  // Dimensions of the weight that an engine cuts.
+  void cut(InstructionId i, size_t w, Product& product) {
+    const Instruction& made = view_.at(i);
+    double& result_parts = parts_[made.result];
+    if (product.use.cuts.empty()) return;
+    const ShardingRule& rule = view_.node(i).rule;
+    const Shape& read = view_.value(made.operands[w]).shape;
+    const Shape& stored = view_.value(loaded(made.operands[w])).shape;
+    std::set<int> in_result;
+    for (const DimFactors& dim : rule.result) {
+      in_result.insert(dim.begin(), dim.end());
+    }
+    std::set<int> in_input;
+    for (const DimFactors& dim : rule.operands[1 - w]) {
+      in_input.insert(dim.begin(), dim.end());
+    }
+    double given = 1;  // in how many parts the result is
+    for (size_t d = 0; d < product.use.cuts.size() && d < stored.size(); ++d) {
+      const WeightCut& cut = product.use.cuts[d];
+      if (cut.parts <= 1) continue;
+      const int dim = seen_as(stored, d, read);
+      if (dim < 0) continue;
+      const DimFactors& factors = rule.operands[w][static_cast<size_t>(dim)];
+      if (factors.empty()) continue;
+      const int factor = factors.front();
+      if (in_result.count(factor) == 0) {
+        product.shape.k /= cut.parts;
+        need_sum(i, cut.axes,
+                 product.use.attention ? Summed::Attention : Summed::Mlp);
+        continue;
+      }
+      given *= cut.parts;
+      if (in_input.count(factor) > 0) {
+        product.shape.groups /= cut.parts;
+        product.ranks = cut.parts;
+        need_sum(i, cut.axes, Summed::Mlp);
+      } else {
+        product.shape.n /= cut.parts;
+        if (view_.reg(made.result).output && product.use.vocabulary) {
+          gather_answers(i, cut.axes);
+        }
+      }
+    }
+    result_parts = given;
+  }
+
+  // What is read of its weight, at the least.
+  void count_reads(const Product& product, size_t segment) {
+    double groups = product.shape.groups;
+    if (product.experts > 0 && product.rows > 0) {
+      groups *= std::min(1.0, product.choices / product.experts);
+    }
+    at(segment).least_bytes +=
+        groups * product.shape.k * product.shape.n * product.use.bits / kByte;
+  }
+
+  void multiply(Product& product, PassTime& time) {
+    ProductShape& shape = product.shape;
+    shape.right_bits = product.use.bits;
+    PricedTime sum;
+    if (product.experts > 0) {
+      const auto priced = price_experts(product);
+      if (!priced) return;
+      sum = *priced;
+    } else {
+      const auto priced = product_time(of_.card, product.use.precision, shape);
+      if (!priced) return unknown(product.use.precision);
+      sum = *priced;
+    }
+    if (of_.run.prompts > 0) {
+      sum.seconds.estimate *= kWarmProducts;
+      sum.seconds.upper *= kWarmProducts;
+    }
+    add(time.products, sum);
+    time.kernels += 1;
+    // A kernel converts the input to what the product computes with; to 8 bits
+    // the kernel does that gave it.
+    if (product.use.precision == Precision::F4) {
+      const double rows = product.experts > 0 ? product.rows * shape.groups
+                                              : shape.m * shape.groups;
+      auto cast = memory_time(of_.card, rows * shape.k * 3);
+      if (!cast) return;
+      cast->seconds.lower = 0;
+      add(time.memory, *cast);
+      time.kernels += 1;
+    }
+  }
+  void unknown(Precision precision) {
+    problem_ = "the profile " + in_backticks(of_.card.name) +
+               " states no rate of products in " +
+               std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
+  }
+
+  // Experts that no token chooses are not read. Choices are random by the
+  // estimate, all of the same few experts at the least, and all of different
+  // ones at the most.
+  std::optional<PricedTime> price_experts(const Product& product) {
+    const double here = product.shape.groups;
+    const double rows = product.rows;
+    const double tokens = rows * product.experts / product.choices;
+    const double share =
+        touched_share(product.experts, product.choices, tokens);
+    double touched = here * share;
+    if (product.ranks > 1) {
+      // The rank on which most experts are chosen.
+      touched +=
+          std::sqrt(here * share * (1 - share) * 2 * std::log(product.ranks));
+    }
+    touched = std::min(touched, here);
+    const std::array<double, 3> counts = {
+        here * std::min(1.0, product.choices / product.experts), touched,
+        std::min(here, std::max(here * rows, touched))};
+    std::array<PricedTime, 3> priced;
+    for (size_t k = 0; k < counts.size(); ++k) {
+      ProductShape shape = product.shape;
+      // A single expert is a product of its own, or none.
+      const double whole = std::max(counts.at(k), 1.0);
+      shape.groups = whole;
+      shape.m = std::max(rows * here / whole, 1.0);
+      shape.right_bits = product.use.bits;
+      const auto one = product_time(of_.card, product.use.precision, shape);
+      if (!one) {
+        unknown(product.use.precision);
+        return std::nullopt;
+      }
+      priced.at(k) = *one;
+      if (counts.at(k) < 1) {
+        priced.at(k).seconds = priced.at(k).seconds * counts.at(k);
+      }
+    }
+    PricedTime sum = priced[1];
+    sum.seconds.lower = std::min(priced[0].seconds.lower, sum.seconds.estimate);
+    sum.seconds.upper =
+        std::max(priced[1].seconds.upper, priced[2].seconds.upper);
+    return sum;
+  }
+
+  // Collectives.
+
+  void send(InstructionId i) {
+    const Instruction& made = view_.at(i);
+    if (view_.reg(made.result).weight && made.operands.empty()) return;
+    SentPart part;
+    part.kind = made.collective;
+    part.axes = made.axes;
+    part.node = made.node;
+    part.of_weight = view_.reg(made.result).weight;
+    const bool grows = made.collective == CollectiveKind::AllGather;
+    const RegisterId whole = grows ? made.result : made.operands[0];
+    const double factor = part.of_weight ? 1 / scale_ : 1;
+    part.bytes = bytes(whole) * factor;
+    at(segment(i)).pass.sends.push_back(std::move(part));
+  }
+  // What is added up over ranks in a layer: what attention says, and what its
+  // MLP or its experts say, shared ones with the others. Before layers, the
+  // rows of a table that is cut.
+  enum class Summed : uint8_t { Attention, Mlp, Rows };
+  void need_sum(InstructionId i, const AxisNames& axes, Summed what) {
+    if (axes.empty()) return;
+    const Instruction& made = view_.at(i);
+    const auto& shape = view_.value(made.result).shape;
+    Sum& sum = sums_[{segment(i), what}];
+    sum.axes = axes;
+    sum.node = made.node;
+    sum.bytes = static_cast<double>(shape.back()) * of_.run.tokens() *
+                of_.element_bytes;
+  }
+  void send_sum(size_t segment, const Sum& sum) {
+    PassTime& pass = at(segment).pass;
+    if (of_.expert_groups == 1 || sum.axes != of_.expert_axes) {
+      pass.sends.push_back({CollectiveKind::AllReduce, sum.axes, sum.bytes, 1,
+                            false, false, sum.node});
+      return;
+    }
+    // Each group brings its tokens to all experts, and gets its own sums back.
+    for (const CollectiveKind kind :
+         {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
+      pass.sends.push_back({kind, sum.axes, sum.bytes * of_.expert_groups, 1,
+                            false, false, sum.node});
+    }
+  }
+  void gather_answers(InstructionId i, const AxisNames& axes) {
+    const auto& shape = view_.value(view_.at(i).result).shape;
+    const double bytes = static_cast<double>(shape.back()) *
+                         of_.run.sequences() * of_.element_bytes;
+    at(segment(i))
+        .pass.sends.push_back({CollectiveKind::AllGather, axes, bytes, 1, false,
+                               false, view_.at(i).node});
+  }
+
+  const InferencePass& of_;
+  const ProgramView& view_;
+  double scale_ = 1;
+  PerRegister<double> parts_;  // in how many of it an engine has it
+  PerRegister<int> chain_of_;
+  PerNode<RegisterId> result_of_;
+  PerNode<const Region*> attention_of_;
+  PerNode<const Region*> experts_of_;
+  PerRegister<bool> leaves_chain_;  // something else than a chain reads it
+  std::vector<Chain> chains_;
+  std::map<std::pair<size_t, std::tuple<RegisterId, double, double, double,
+                                        Precision, double>>,
+           Product>
+      joined_;
+  std::map<std::pair<size_t, Summed>, Sum> sums_;
+  std::set<size_t> stateful_;
+  std::vector<InferenceSegment> segments_;
+  std::string problem_;
+};
+
+}  // namespace
+
+std::vector<InferenceSegment> price_inference(const InferencePass& pass,
+                                              std::string& why) {
+  return InferencePricer(pass).run(why);
+}
+
+}  // namespace shardplan

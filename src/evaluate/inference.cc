@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/inference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+
+#include "activations/segments.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "cost/inference_pass.h"
+#include "cost/inference_time.h"
+#include "evaluate/step.h"
+#include "evaluate/stored_weights.h"
+#include "resolve/resolve.h"
+#include "serve/weights.h"
+
+namespace shardplan {
+namespace {
+
+// A forward pass that is partitioned, and what is asked of it again and again.
+class InferenceModel {
+ public:
+  // A pass on a plan. False, with the reason in `why`.
+  InferenceModel(const InferenceQuestion& of, const Diagnostics& like,
+                 std::string& why)
+      : of_(of), found_(like.fresh()), why_(why) {}
+
+  bool open(const Plan& plan, const RuleSet* rules) {
+    const Manifest& manifest = of_.model.manifest;
+    step_ = step_model(of_.model, TrainedParameters(manifest.size(), false),
+                       found_);
+    if (!step_) return fail();
+    if (step_->runnable == nullptr) {
+      why_ =
+          "the forward pass is not known, and shapes of weights do not say "
+          "what is computed";
+      return false;
+    }
+    steps_.emplace(of_.memory, *step_, manifest, plan, rules);
+    dtype_ = step_->activation_dtype(of_.memory.options.state);
+    stored_.emplace(manifest, of_.card, dtype_,
+                    of_.memory.options.state.param_dtype);
+    return true;
+  }
+
+  Steps& steps() { return *steps_; }
+
+  bool partition(const Steps::Pass& pass) {
+    auto forward = steps_->forward(pass, found_);
+    if (!forward) return fail();
+    forward_.emplace(*std::move(forward));
+    number_of_.clear();
+    for (size_t i = 0; i < forward_->manifest.size(); ++i) {
+      number_of_.emplace(forward_->manifest.name(i), i);
+    }
+    SegmentOptions options;
+    options.attention = AttentionKind::Flash;
+    view_ = view_of(forward_->program.program, options);
+    list_segments(options);
+    return true;
+  }
+
+  const Program& program() const { return forward_->program.program; }
+  const ProgramView& view() const { return view_; }
+  Precision precision() const { return precision_in(dtype_); }
+  double element_bytes() const { return bits_of(dtype_) / 8; }
+  const std::vector<double>& counts() const { return counts_; }
+  const std::vector<std::string>& labels() const { return labels_; }
+  // Of the weights as they are computed with, before experts are stacked.
+  const Model& computed() const {
+    return step_->dequantised ? *step_->dequantised : of_.model;
+  }
+
+  // A parameter of the graph's manifest, and of that of computed().
+  struct Found {
+    const TensorType& type;
+    size_t computed = 0;
+    bool stacked = false;
+    StoredWeight stored;
+  };
+  std::optional<Found> find(const std::string& parameter) {
+    const auto at = number_of_.find(parameter);
+    if (at == number_of_.end()) return std::nullopt;
+    const TensorType& type = forward_->manifest.type(at->second);
+    const size_t computed_at = forward_->computed[at->second];
+    const TensorType& one = computed().manifest.type(computed_at);
+    const size_t stored_at = forward_->stored != nullptr
+                                 ? (*forward_->stored)[computed_at]
+                                 : computed_at;
+    return Found{type, computed_at, one.shape.size() != type.shape.size(),
+                 stored_->of(stored_at, one.elements())};
+  }
+
+  // What is kept for each token or sequence beside keys and values by head.
+  void add_cache(InferencePass& pass) const {
+    const auto layers = kv_layers(of_.model.manifest.facts);
+    if (!layers) return;
+    for (const KvLayer& layer : *layers) {
+      if (layer.latent > 0) pass.latent = static_cast<double>(layer.latent);
+      if (!is_recurrent(layer)) continue;
+      const auto numbers = static_cast<double>(layer.heads * layer.width);
+      const double bytes = static_cast<double>(
+          byte_count(1, layer.dtype.value_or(of_.memory.options.kv->dtype))
+              .value_or(2));
+      // A layer may keep several parts; the largest is the state proper.
+      pass.state_bytes = std::max(pass.state_bytes, numbers * bytes);
+    }
+  }
+
+  // What one stage hands to the next, of so many tokens.
+  double handed_bytes(double tokens) const {
+    for (const InstructionId i : view_.instructions()) {
+      if (!view_.computes(i) || !view_.op(i).is_lookup) continue;
+      const Shape& shape = view_.value(view_.at(i).result).shape;
+      return static_cast<double>(shape.back()) * tokens * element_bytes();
+    }
+    return 0;
+  }
+
+ private:
+  bool fail() {
+    why_ = "its forward pass cannot be placed";
+    for (const Diagnostic& each : found_.all()) {
+      if (each.severity == Severity::Error) {
+        why_ = each.message;
+        break;
+      }
+    }
+    return false;
+  }
+
+  // How often each segment occurs, by layers that stand for others.
+  void list_segments(const SegmentOptions& options) {
+    const auto segments = segments_of(program(), options, {});
+    counts_.assign(segments.size(), 0);
+    labels_.clear();
+    std::optional<size_t> first;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      labels_.push_back(segments[s].is_layer ? folded_name(segments[s].label)
+                                             : segments[s].label);
+      if (segments[s].is_layer && !first) first = s;
+      if (!segments[s].is_layer || !forward_->program.cycle) counts_[s] = 1;
+    }
+    if (!forward_->program.cycle || !first) return;
+    for (int64_t layer = 0; layer < forward_->layers; ++layer) {
+      const auto own = layer_for(*forward_->program.cycle, layer);
+      counts_[*first + static_cast<size_t>(own)] += 1;
+    }
+  }
+
+  const InferenceQuestion& of_;
+  Diagnostics found_;  // what is wrong here has no place in a report
+  std::string& why_;
+  std::optional<StepModel> step_;
+  std::optional<Steps> steps_;
+  std::optional<Steps::Forward> forward_;
+  std::optional<StoredWeights> stored_;
+  std::unordered_map<std::string, size_t> number_of_;
+  ProgramView view_;
+  DType dtype_ = DType::BF16;  // of activations
+  std::vector<double> counts_;
+  std::vector<std::string> labels_;
+};
+
+std::string workload_text(double sequences, int64_t tokens, bool decodes) {
+  const auto count = static_cast<int64_t>(sequences);
+  return (decodes ? "a token of each of " : "prompts of ") +
+         plural(count, "sequence") +
+         (decodes ? " with " + count_text(tokens) + " tokens in the cache"
+                  : " of " + count_text(tokens) + " tokens");
+}
+
+// --- As an engine does it.
+
+// An engine's layout of a model: how weights are cut, by what labels of their
+// architecture say of dimensions.
+class EngineCuts {
+ public:
+  EngineCuts(const Serving& serving, const Model& computed)
+      : serving_(serving),
+        served_(served_weights(computed)),
+        computed_(computed) {}
+
+  bool is_known() const { return served_.has_value(); }
+  bool shares_experts() const {
+    const EngineMesh& mesh = serving_.mesh;
+    return mesh.dp > 1 &&
+           (serving_.engine->experts_over_dp || mesh.dp_attention);
+  }
+  AxisNames axes(bool over_groups) const {
+    AxisNames axes;
+    if (over_groups && serving_.mesh.dp > 1) axes.emplace_back("dp");
+    if (serving_.mesh.tp > 1) axes.emplace_back("tp");
+    return axes;
+  }
+
+  WeightUse of(const InferenceModel::Found& found,
+               const std::string& parameter) const {
+    WeightUse use;
+    use.bits = found.stored.bits;
+    use.precision = found.stored.precision;
+    const Folding& folding = *served_->folding;
+    const uint32_t number = folding.class_of[found.computed];
+    const ParameterClass& c = folding.classes[number];
+    const std::string& name = folding.folded_names[c.folded];
+    const bool expert = is_expert_name(name);
+    const Shape& shape = computed_.manifest.type(found.computed).shape;
+    if (found.stacked) use.cuts.push_back(cut_of_experts());
+    if (is_token_embedding(parameter) && serving_.mesh.dp_attention &&
+        serving_.mesh.dp > 1) {
+      return use;
+    }
+    for (const auto& dims :
+         served_parameter(*served_->kinds[number], shape, expert,
+                          served_->grouped_experts)) {
+      double size = 0;
+      double held = 0;
+      WeightCut cut;
+      for (const ServedDim& dim : dims) {
+        const int64_t degree = degree_of(dim.role, serving_.layout);
+        size += static_cast<double>(dim.size);
+        held += static_cast<double>(
+            held_elements(dim, degree, serving_.engine->vocab_multiple));
+        describe(dim.role, degree, use, cut);
+      }
+      if (held > 0) cut.parts = std::max(size / held, 1.0);
+      use.cuts.push_back(std::move(cut));
+    }
+    return use;
+  }
+
+ private:
+  WeightCut cut_of_experts() const {
+    WeightCut cut;
+    const int64_t degree = degree_of(DimRole::Experts, serving_.layout);
+    cut.parts = static_cast<double>(degree);
+    if (degree > 1) cut.axes = axes(shares_experts());
+    return cut;
+  }
+  void describe(DimRole role, int64_t degree, WeightUse& use,
+                WeightCut& cut) const {
+    const bool is_dense =
+        serving_.layout.has_view("dense") &&
+        (role == DimRole::Dense || role == DimRole::Vocabulary);
+    switch (role) {
+      case DimRole::Heads:
+      case DimRole::KvHeads:
+      case DimRole::StateGroups:
+        use.attention = true;
+        if (degree > 1) cut.axes = axes(false);
+        return;
+      case DimRole::Vocabulary:
+        use.vocabulary = true;
+        [[fallthrough]];
+      case DimRole::Dense:
+        use.all_groups = is_dense;
+        if (degree > 1) cut.axes = axes(is_dense);
+        return;
+      case DimRole::Width:
+      case DimRole::Experts:
+        use.all_groups = shares_experts();
+        if (degree > 1) cut.axes = axes(shares_experts());
+        return;
+      case DimRole::Whole:
+        return;
+    }
+  }
+  // A table of the vocabulary that is not the head: SGLang's data-parallel
+  // attention has it whole on every rank.
+  static bool is_token_embedding(const std::string& parameter) {
+    return parameter.find("embed") != std::string::npos;
+  }
+
+  const Serving& serving_;
+  std::optional<ServedWeights> served_;
+  const Model& computed_;
+};
+
+// Tokens of the program that is priced for every number of tokens.
+constexpr int64_t kProgramTokens = 16;
+
+// Every parameter whole on one device.
+std::optional<Plan> whole_plan(const Manifest& manifest, const RuleSet& rules,
+                               Diagnostics& diags) {
+  ResolveOptions how;
+  return resolve(manifest, rules, Mesh({{"tp", 1}}), how, diags);
+}
+
+class EngineTimer {
+ public:
+  EngineTimer(const InferenceQuestion& of, const Serving& serving,
+              InferenceModel& model, const EngineCuts& cuts, std::string& why)
+      : of_(of),
+        serving_(serving),
+        model_(model),
+        cuts_(cuts),
+        why_(why),
+        devices_{Mesh(serving.layout.axes()), model.program().graph},
+        places_(of.card, devices_, nullptr) {}
+
+  std::optional<StageTimes> pass(const RunTokens& run) {
+    InferencePass pass = {model_.view(), of_.card};
+    pass.precision = model_.precision();
+    pass.element_bytes = model_.element_bytes();
+    pass.program_tokens = static_cast<double>(kProgramTokens);
+    pass.run = run;
+    pass.weight = [&](const std::string& name) {
+      const auto found = model_.find(name);
+      return found ? cuts_.of(*found, name) : WeightUse();
+    };
+    pass.kv_bits = bits_of(serving_.kv_dtype);
+    model_.add_cache(pass);
+    if (cuts_.shares_experts()) {
+      pass.expert_groups = static_cast<double>(serving_.mesh.dp);
+      pass.expert_axes = cuts_.axes(true);
+    }
+    const auto segments = price_inference(pass, why_);
+    if (segments.empty()) return std::nullopt;
+    InferenceTimeInput input = {{devices_, of_.card, model_.precision()}};
+    input.counts = model_.counts();
+    input.labels = model_.labels();
+    input.launches = of_.eager ? Launches::Each : Launches::Hidden;
+    input.sums_in_kernels = true;
+    const double overhead = serving_.engine->pass_overhead;
+    input.overhead = {0, overhead, kSlowestOverhead};
+    if (serving_.mesh.pp > 1) {
+      input.stage_axis = {"pp"};
+      input.stages = static_cast<double>(serving_.mesh.pp);
+      input.handed_bytes = model_.handed_bytes(run.tokens());
+    }
+    return inference_times(input, segments, places_, why_);
+  }
+
+  StepTime composed(const StageTimes& times, double tokens) {
+    TimedRun run = {devices_, of_.card, model_.precision()};
+    run.tokens = static_cast<int64_t>(tokens);
+    return composed_time(run, {}, times, places_);
+  }
+
+ private:
+  // Seconds that releases without asynchronous scheduling take between passes:
+  // vLLM 0.5 spent most of a step of 25 milliseconds outside of the GPU.
+  static constexpr double kSlowestOverhead = 1e-2;
+
+  const InferenceQuestion& of_;
+  const Serving& serving_;
+  InferenceModel& model_;
+  const EngineCuts& cuts_;
+  std::string& why_;
+  Program devices_;
+  LinkPlaces places_;
+};
+
+Seconds total_of(const StageTimes& times) {
+  return {times.of[0].front().microbatch(), times.of[1].front().microbatch(),
+          times.of[2].front().microbatch()};
+}
+
+// Both times of an engine that runs a workload without a pause: whenever a
+// request ends, the next one begins.
+void schedule(EngineTimer& timer, const Serving& serving,
+              const ServedWorkload& workload, double running, double waiting,
+              InferenceTimes& answer) {
+  const auto groups = static_cast<double>(serving.mesh.dp);
+  const auto input = static_cast<double>(workload.input);
+  const auto output = static_cast<double>(workload.output);
+  RunTokens decoding;
+  decoding.decoding = running;
+  decoding.context = input + output / 2;
+  const auto decode = timer.pass(decoding);
+  if (!decode) return;
+  // Tokens of others' prompts that come with each token of a sequence, as one
+  // prompt in some of the passes, or several in all of them.
+  const auto budget = static_cast<double>(serving.settings.batched_tokens);
+  const double arriving = (running - 1) * input / std::max(output, 1.0);
+  const bool mixes = serving.engine->mixes_prompts;
+  const double room = std::max(budget - (mixes ? running : 0), 1.0);
+  const double chunk = std::min(std::max(input, arriving), room);
+  RunTokens both = mixes ? decoding : RunTokens();
+  both.length = std::min(chunk, input);
+  both.prompts = chunk / both.length;
+  both.before = chunk < input ? (input - chunk) / 2 : 0;
+  const auto mixed_pass = timer.pass(both);
+  if (!mixed_pass) return;
+  const double often = arriving / chunk;
+  const double share = mixes ? std::min(often, 1.0) : often;
+  const double rest = mixes ? 1 - share : 1;
+  const StageTimes token =
+      summed({{*decode, {1, rest, rest}}, {*mixed_pass, {0, share, share}}});
+  answer.next_token = timer.composed(token, running * groups);
+
+  // The first token: the passes of its own prompt, behind those of others.
+  const double chunks = std::ceil(input / room);
+  RunTokens alone;
+  alone.prompts = 1;
+  alone.length = input / chunks;
+  alone.before = (input - alone.length) / 2;
+  const auto prefill = timer.pass(alone);
+  if (!prefill) return;
+  RunTokens beside = alone;
+  beside.decoding = mixes ? std::max(running - 1, 0.0) : 0;
+  beside.context = decoding.context;
+  const auto shared = beside.decoding > 0 ? timer.pass(beside) : prefill;
+  if (!shared) return;
+  const double own = chunks * total_of(*shared).estimate;
+  // Prompts that wait: half of the time in which one is processed is already
+  // over, by how much of all time prompts are processed.
+  const double busy = std::min(
+      1.0, running * own / (own + output * answer.next_token->total.estimate));
+  const double ahead = std::min((running - 1) / 2, busy / 2 * (running - 1));
+  // Before that those that wait for a place let others end.
+  const double turns = output * waiting / running;
+  const StageTimes first =
+      summed({{*prefill, {chunks, 0, 0}},
+              {*shared, {0, chunks * (1 + ahead) + 0.5, chunks * running + 1}},
+              {token, {0, turns, 2 * turns}}});
+  answer.first_token = timer.composed(first, input);
+}
+
+// Sequences that one group generates at once, of those that it is asked for:
+// the others wait for a place in the cache, or for their turn.
+double running_sequences(const Serving& serving, double wanted) {
+  const double cached = std::floor(serving.group_sequences(1));
+  return std::min(
+      {wanted, cached, static_cast<double>(serving.settings.sequences)});
+}
+
+std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
+                                     InferenceModel& model,
+                                     const Steps::Pass& pass, double stages,
+                                     const RunTokens& run, std::string& why) {
+  InferencePass priced = {model.view(), of.card};
+  priced.precision = model.precision();
+  priced.element_bytes = model.element_bytes();
+  priced.program_sequences = static_cast<double>(pass.sequences);
+  priced.program_tokens =
+      static_cast<double>(pass.sequences) * static_cast<double>(pass.tokens);
+  priced.run = run;
+  priced.weight = [&](const std::string& name) {
+    WeightUse use;
+    const auto found = model.find(name);
+    if (!found) return use;
+    use.bits = found->stored.bits;
+    use.precision = found->stored.precision;
+    return use;
+  };
+  priced.kv_bits = bits_of(of.memory.options.kv->dtype);
+  model.add_cache(priced);
+  const auto segments = price_inference(priced, why);
+  if (segments.empty()) return std::nullopt;
+  InferenceTimeInput input = {{model.program(), of.card, model.precision()}};
+  input.counts = model.counts();
+  input.labels = model.labels();
+  input.renames_axes = true;
+  input.launches = of.eager ? Launches::Each : Launches::Unknown;
+  if (stages > 1) {
+    const AxisName& axis = of.memory.options.stages->axis;
+    input.stage_axis = parts_of(model.program().mesh, axis);
+    input.stages = stages;
+    input.handed_bytes = model.handed_bytes(run.tokens());
+  }
+  LinkPlaces places(of.card, model.program(), nullptr);
+  const auto times = inference_times(input, segments, places, why);
+  if (!times) return std::nullopt;
+  const KvRequest& asked = *of.memory.options.kv;
+  input.tokens = asked.batch * (asked.prefill ? asked.seq : 1);
+  return composed_time(input, {}, *times, places);
+}
+
+// Why a model's passes are not those of one decoder; "" where they are.
+std::string unlike_decoder(const Model& model) {
+  const auto layers = kv_layers(model.manifest.facts);
+  if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
+        return layer.source != 0;
+      })) {
+    return "a decoder that reads an encoder's tokens is not modelled";
+  }
+  return "";
+}
+
+}  // namespace
+
+InferenceTimes plan_inference(const InferenceQuestion& question,
+                              const Plan& plan, const RuleSet* rules,
+                              const Diagnostics& like) {
+  InferenceTimes answer;
+  const KvRequest& asked = *question.memory.options.kv;
+  const bool decodes = !asked.prefill;
+  answer.workload =
+      workload_text(static_cast<double>(asked.batch), asked.seq, decodes);
+  answer.untimed = unlike_decoder(question.model);
+  if (!answer.untimed.empty()) return answer;
+  InferenceModel model(question, like, answer.untimed);
+  if (!model.open(plan, rules)) return answer;
+  Steps& steps = model.steps();
+  if (decodes && !steps.axes().sequence.empty()) {
+    answer.untimed = "attention over tokens that are cut over " +
+                     text_of(steps.axes().sequence) +
+                     " is not modelled: give `--sequence-axes` none of these";
+    return answer;
+  }
+  const Steps::Pass pass =
+      steps.pass_of({asked.batch, decodes ? 1 : asked.seq}, 1);
+  if (!model.partition(pass)) return answer;
+  RunTokens run;
+  const auto sequences = static_cast<double>(pass.sequences);
+  if (decodes) {
+    run.decoding = sequences;
+    run.context = static_cast<double>(asked.seq);
+  } else {
+    run.prompts = sequences;
+    run.length = static_cast<double>(pass.tokens);
+    run.before = (static_cast<double>(asked.seq) - run.length) / 2;
+  }
+  const auto& stages = question.memory.options.stages;
+  const double count =
+      stages ? static_cast<double>(plan.mesh.size_of(stages->axis)) : 1;
+  (decodes ? answer.next_token : answer.first_token) =
+      time_on_plan(question, model, pass, count, run, answer.untimed);
+  return answer;
+}
+
+InferenceTimes engine_inference(const InferenceQuestion& question,
+                                const Serving& serving,
+                                const std::optional<ServedWorkload>& workload,
+                                const Diagnostics& like) {
+  InferenceTimes answer;
+  if (!serving.draft.empty()) {
+    answer.untimed =
+        "how many tokens of the draft are accepted is not known beforehand";
+    return answer;
+  }
+  if (!serving.problems.empty()) {
+    answer.untimed = "the engine does not start";
+    return answer;
+  }
+  answer.untimed = unlike_decoder(question.model);
+  if (!answer.untimed.empty()) return answer;
+  const int64_t asked = workload ? workload->concurrency : serving.batch;
+  const auto wanted = static_cast<double>(ceil_div(asked, serving.mesh.dp));
+  const double running = running_sequences(serving, wanted);
+  if (running < 1) {
+    answer.untimed = "the cache does not hold a sequence";
+    return answer;
+  }
+  InferenceModel model(question, like, answer.untimed);
+  RuleSet whole;
+  Rule everything;
+  everything.pattern = ".*";
+  whole.rules.push_back(everything);
+  Diagnostics quiet = like.fresh();
+  const auto plan = whole_plan(question.model.manifest, whole, quiet);
+  if (!plan) {
+    answer.untimed = "its forward pass cannot be placed";
+    return answer;
+  }
+  if (!model.open(*plan, &whole)) return answer;
+  Steps::Pass pass;
+  pass.pass.batch = 1;
+  pass.pass.length = kProgramTokens;
+  pass.sequences = 1;
+  pass.tokens = kProgramTokens;
+  if (!model.partition(pass)) return answer;
+  const EngineCuts cuts(serving, model.computed());
+  if (!cuts.is_known()) {
+    answer.untimed = "dimensions of its parameters have no labels";
+    return answer;
+  }
+  EngineTimer timer(question, serving, model, cuts, answer.untimed);
+  const double all = running * static_cast<double>(serving.mesh.dp);
+  if (workload) {
+    schedule(timer, serving, *workload, running, wanted - running, answer);
+    answer.workload = plural(workload->concurrency, "request") +
+                      " at once, each of " + count_text(workload->input) +
+                      " tokens and " + count_text(workload->output) + " more";
+    if (running < wanted) {
+      answer.workload += "; " + count_text(static_cast<int64_t>(running)) +
+                         (serving.mesh.dp > 1 ? " of each group" : "") +
+                         " are generated at once, the others wait";
+    }
+    return answer;
+  }
+  RunTokens run;
+  run.decoding = running;
+  run.context = static_cast<double>(serving.seq);
+  const auto times = timer.pass(run);
+  if (!times) return answer;
+  answer.next_token = timer.composed(*times, all);
+  answer.workload = workload_text(all, serving.seq, true);
+  return answer;
+}
+
+}  // namespace shardplan
