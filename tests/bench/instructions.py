@@ -166,8 +166,8 @@ class Workload:
         self.files, self.prepare = files or {}, prepare
 
 
-def config(name):
-    return {f"{name}.json": (CONFIGS / f"{name}.json").read_text("utf-8")}
+def config(name, folder=CONFIGS):
+    return {f"{name}.json": (folder / f"{name}.json").read_text("utf-8")}
 
 
 def fp8_deepseek(kept):
@@ -511,6 +511,19 @@ def workloads():
                  ["analyze", *on_llama, "--mesh", "fsdp=64,tp=8",
                   "--optimizer", "adamw", "--hardware", "h100-sxm", "--batch",
                   "128", "--seq", "8192", "--remat", "block"],
+                 config("llama-3.1-70b")),
+        Workload("analyze, a step of 405B on 16,384 devices",
+                 ["analyze", "llama-3.1-405b.json", "--rules", "@llama",
+                  "--mesh", "pp=16,fsdp=128,tp=8", "--stages", "pp",
+                  "--optimizer", "adamw", "--hardware", "h100-sxm", "--batch",
+                  "2048", "--seq", "8192", "--microbatches", "16", "--remat",
+                  "full", "--framework", "megatron"],
+                 config("llama-3.1-405b", CONFIGS.parent / "validation")),
+        Workload("check, serving",
+                 ["check", *on_llama, "--mesh", "tp=8", "--mode", "decode",
+                  "--engine", "vllm", "--hardware", "h100-sxm",
+                  "--input-tokens", "1024", "--output-tokens", "256",
+                  "--concurrency", "32"],
                  config("llama-3.1-70b")),
         # 128 experts of 48 layers.
         Workload("sweep, steps of many experts",

@@ -342,13 +342,32 @@ TEST_CASE("step time: none, and why, where the profile does not suffice") {
   CHECK(has_text(narrow.text, "states no rate of products in f8"));
 }
 
-TEST_CASE("step time: none on several slices, which no link is known for") {
-  const TimedRun step =
-      timed({"-m", "fsdp=8", "--slices", "2", "--hardware", "tpu-v5e"});
-  CHECK(step.summary("step_time").is_null());
-  CHECK(has_text(step.text, "slices are not placed"));
+TEST_CASE("step time: an axis that crosses slices takes the network") {
   const TimedRun one = timed({"-m", "fsdp=8", "--hardware", "tpu-v5e"});
-  CHECK(one.total() > 0);
+  const TimedRun two =
+      timed({"-m", "fsdp=8", "--slices", "2", "--hardware", "tpu-v5e"});
+  CHECK(two.total() > one.total());
+  CHECK(two.total("lower") > one.total("lower"));
+  const auto links = [](const TimedRun& step) {
+    std::string all;
+    for (const Json& row : step.report.at("tables").at("step_collectives")) {
+      all += row.at("link").get<std::string>() + " ";
+    }
+    return all;
+  };
+  CHECK_FALSE(has_text(links(one), "dcn"));
+  CHECK(has_text(links(two), "dcn"));
+}
+
+TEST_CASE("step time: an axis inside slices stays on their links") {
+  const Words flags = {"--slices", "2", "--hardware", "tpu-v5e"};
+  Words inside = {"-m", "dp=2,tp=4"};
+  inside.insert(inside.end(), flags.begin(), flags.end());
+  for (const Json& row :
+       timed(inside).report.at("tables").at("step_collectives")) {
+    CHECK(has_text(row.at("link").get<std::string>(), "dcn") ==
+          (row.at("axis") == "dp"));
+  }
 }
 
 TEST_CASE("step time: without a profile or a workload there is none") {

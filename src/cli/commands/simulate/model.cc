@@ -16,6 +16,7 @@
 #include "graph/shrink.h"
 #include "io/load.h"
 #include "model/forward/inputs.h"
+#include "sim/activations.h"
 #include "syntax/document.h"
 
 namespace shardplan::cli {
@@ -115,8 +116,9 @@ constexpr int64_t kDefaultLength = 16;
 int64_t shards_of(std::string_view token, const RuleSet* rules,
                   const Mesh& mesh, Mode mode) {
   Diagnostics quiet;
-  auto axis = rules != nullptr ? rules->partition_axis : std::nullopt;
-  if (!axis) axis = resolve_partition_axis(default_partition_axis(), quiet);
+  const auto axis =
+      with_assumed_axes(rules != nullptr ? *rules : RuleSet{}, mesh, {})
+          .partition_axis;
   const SemanticEntry entry = {{std::string(token)}};
   const auto spec = resolve_semantic_spec(*axis, std::span(&entry, 1), mode,
                                           EformerVersion::Current, quiet);
