@@ -58,7 +58,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
      {"base", "core", "model", "resolve", "findings", "evaluate", "advise"}},
     {"session",
      {"base", "core", "model", "io", "resolve", "memory", "serve",
-      "activations", "findings", "evaluate", "advise", "session"}},
+      "activations", "cost", "findings", "evaluate", "advise", "session"}},
     {"gate",
      {"base", "core", "syntax", "model", "io", "resolve", "memory", "sim",
       "session", "gate"}},

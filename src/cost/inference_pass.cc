@@ -22,8 +22,8 @@ constexpr double kByte = 8;
 // Decoding attention splits the keys over the device and joins the parts.
 constexpr double kDecodeKernels = 2;
 
-// Of `experts`, each of which a token chooses `choices`, those that at least
-// one of `tokens` chooses, where all choices are equally likely.
+// The share of experts that at least one of `tokens` chooses, if each token
+// chooses `choices` of them and all choices are equally likely.
 double touched_share(double experts, double choices, double tokens) {
   return 1 - std::pow(1 - std::min(choices / experts, 1.0), tokens);
 }
@@ -76,8 +76,8 @@ class InferencePricer {
   struct Product {
     ProductShape shape;
     WeightUse use;
-    // Of an expert's: how many there are, how many a token chooses, and the
-    // rows of one on average; else all are 0.
+    // A product of experts: how many there are, how many a token chooses, and
+    // the rows of one on average. Any other product has 0 in all of them.
     double experts = 0;
     double choices = 0;
     double rows = 0;
@@ -288,8 +288,8 @@ class InferencePricer {
       shape.batch = run.prompts;
       shape.heads = heads / q_parts;
       shape.kv_heads = std::max(kv_heads / kv_parts, 1.0);
-      // Where tokens are cut over devices and heads as well, attention has all
-      // of them.
+      // A device that has some of the heads attends to all tokens, even if it
+      // has only a part of them otherwise.
       const double gathered =
           whole.queries * of_.program_sequences / of_.program_tokens;
       shape.queries = run.length * gathered;
@@ -332,8 +332,8 @@ class InferencePricer {
     return view_.at(maker).result;
   }
 
-  // Which dimension of a weight's shape, as a product reads it, a dimension of
-  // the parameter became; -1: none.
+  // Maps a dimension of the parameter to that of the weight as a product reads
+  // it; -1: there is none.
   static int seen_as(const Shape& parameter, size_t dim, const Shape& read) {
     if (read.size() == parameter.size() && read[dim] == parameter[dim]) {
       return static_cast<int>(dim);
@@ -454,7 +454,7 @@ class InferencePricer {
     result_parts = given;
   }
 
-  // What is read of its weight, at the least.
+  // Adds the bytes of the product's weight that any run reads.
   void count_reads(const Product& product, size_t segment) {
     double groups = product.shape.groups;
     if (product.experts > 0 && product.rows > 0) {
@@ -561,9 +561,9 @@ class InferencePricer {
     part.bytes = bytes(whole) * factor;
     at(segment(i)).pass.sends.push_back(std::move(part));
   }
-  // What is added up over ranks in a layer: what attention says, and what its
-  // MLP or its experts say, shared ones with the others. Before layers, the
-  // rows of a table that is cut.
+  // A layer sums over ranks the output of attention, and that of its MLP or of
+  // all its experts together. Before layers, ranks sum the rows of a table that
+  // is cut.
   enum class Summed : uint8_t { Attention, Mlp, Rows };
   void need_sum(InstructionId i, const AxisNames& axes, Summed what) {
     if (axes.empty()) return;

@@ -64,7 +64,7 @@ struct InferencePass {
   double program_tokens = 1;              // on a device
   double program_sequences = 1;
   RunTokens run = {};
-  // Of a parameter by its name in the graph's manifest.
+  // Looks up a parameter by its name in the graph's manifest.
   std::function<WeightUse(const std::string& parameter)> weight = {};
   double kv_bits = 16;     // of a number in the cache
   double latent = 0;       // numbers that a token caches in place of heads; 0

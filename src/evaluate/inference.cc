@@ -69,7 +69,7 @@ class InferenceModel {
   double element_bytes() const { return bits_of(dtype_) / 8; }
   const std::vector<double>& counts() const { return counts_; }
   const std::vector<std::string>& labels() const { return labels_; }
-  // Of the weights as they are computed with, before experts are stacked.
+  // The model with weights as products read them, before experts are stacked.
   const Model& computed() const {
     return step_->dequantised ? *step_->dequantised : of_.model;
   }
@@ -94,7 +94,7 @@ class InferenceModel {
                  stored_->of(stored_at, one.elements())};
   }
 
-  // What is kept for each token or sequence beside keys and values by head.
+  // Sets the sizes of caches other than keys and values by head.
   void add_cache(InferencePass& pass) const {
     const auto layers = kv_layers(of_.model.manifest.facts);
     if (!layers) return;

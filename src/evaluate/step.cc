@@ -436,7 +436,7 @@ std::optional<JudgedStep> Steps::answer(
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
   if (asked_.sliced) {
-    // Of any other mesh nobody says which axes cross slices.
+    // No other mesh has known axes that cross slices.
     const auto& axes = asked_.sliced->mesh.axes();
     if (plan_.mesh.axes() != axes || timed.program.mesh.axes() != axes) {
       judged.untimed = std::string(kSlicesUntimed);

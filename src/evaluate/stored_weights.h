@@ -33,15 +33,15 @@ class StoredWeights {
   StoredWeights(const Manifest& manifest, const HardwareProfile& card,
                 DType plain, std::optional<DType> instead);
 
-  // Of parameter `index`, which stands for so many numbers. Products are in 8
-  // or 4 bits where the weight is, its scales say that activations are
-  // quantised as well, and the card has a rate of it.
+  // Describes parameter `index`, which stands for so many numbers. Products run
+  // in 8 or 4 bits if the weight does, its scales say that activations are
+  // quantised as well, and the card has a rate for it.
   StoredWeight of(size_t index, Int128 numbers);
 
  private:
   // Scales of groups, as far as they say how products are computed.
   enum class Scales : uint8_t { Wide, EightBits, Powers };
-  // What is stored of a weight beside its values.
+  // Scales and offsets that are stored beside a weight's values.
   struct Beside {
     double bytes = 0;
     Scales scales = Scales::Wide;

@@ -84,13 +84,31 @@ std::optional<Mesh> with_last(const Mesh& mesh, const AxisName& axis) {
   return viewed_mesh(std::move(axes), mesh.views());
 }
 
+// Whether it sends more than each axis behind it, which it would push outwards.
+bool sends_most(const Mesh& mesh,
+                const std::map<AxisName, AxisTraffic>& traffic,
+                const AxisName& axis) {
+  const std::vector<Axis>& axes = mesh.axes();
+  const auto at = std::ranges::find(axes, axis, &Axis::name);
+  return at != axes.end() &&
+         std::all_of(at + 1, axes.end(), [&](const Axis& behind) {
+           const auto other = traffic.find(behind.name);
+           return other == traffic.end() ||
+                  other->second.bytes < traffic.at(axis).bytes;
+         });
+}
+
 void report_slow_axes(const WaysOutInput& in, const StepTime& time, Host& host,
                       Diagnostics& diags) {
   const Mesh& mesh = in.session.plan.mesh;
   if (in.asked.memory.sliced) return;
   std::optional<MeshTrials> trials;
-  for (const auto& [axis, sent] : traffic_of(in, time)) {
-    if (!sent.is_slow || sent.exposed < kWorthReporting * time.total.estimate) {
+  const auto traffic = traffic_of(in, time);
+  for (const auto& each : traffic) {
+    const AxisName& axis = each.first;
+    const AxisTraffic& sent = each.second;
+    if (!sent.is_slow || sent.exposed < kWorthReporting * time.total.estimate ||
+        !sends_most(mesh, traffic, axis)) {
       continue;
     }
     const auto other = with_last(mesh, axis);

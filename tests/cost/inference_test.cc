@@ -190,7 +190,7 @@ TEST_CASE("inference: experts that no token chooses are not read") {
   // One token goes to two experts of 32, whatever the least, the estimate or
   // the most is.
   CHECK(read(1).part("products") == doctest::Approx(products(2)).epsilon(0.06));
-  // Of many tokens each expert has some: 32 (1 - (30/32)^16) by the estimate.
+  // Many tokens reach 32 (1 - (30/32)^16) of the experts, by the estimate.
   const double touched = 32 * (1 - std::pow(30.0 / 32, 16));
   CHECK(read(16).part("products") ==
         doctest::Approx(products(touched)).epsilon(0.06));

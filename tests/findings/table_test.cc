@@ -117,6 +117,12 @@ const std::vector<RaisedElsewhere> kRaisedElsewhere = {
      "what would help is tried with the forward pass partitioned anew"},
     {Code::WorkloadDoesNotDivide, "findings/step_findings.cc",
      "a workload is not of the plan, and of many of a sweep each is asked"},
+    {Code::SlowAxis, "session/slow_parts.cc",
+     "the step is judged again on another mesh"},
+    {Code::GatheredAgain, "session/slow_parts.cc",
+     "the step is judged again with fewer micro-batches"},
+    {Code::BoundBroken, "cli/commands/workload/residual.cc",
+     "a measurement is compared, and not a plan"},
     {Code::UnusedActivationRule, "sim/activations.cc",
      "told though the values cannot be placed, and no program is made"},
 };

@@ -22,7 +22,8 @@ StepTime step_of(std::vector<std::pair<std::string, double>> parts) {
   return time;
 }
 
-// What is compared but for the session, which no time is read from.
+// The changes between two steps. The session is empty, since no time is read
+// from it.
 std::vector<GateChange> changes_between(const StepTime* before,
                                         const std::string& no_before,
                                         const StepTime* after,

@@ -90,7 +90,7 @@ TEST_CASE("slow parts: weights are gathered with every micro-batch") {
   const Json other = report_of(one);
   CHECK(found(other, "SP311") == nullptr);
   CHECK(estimate(other) < 0.95 * estimate(report));
-  // Where fewer do not fit, nothing is proposed.
+  // Nothing is proposed if fewer do not fit.
   many.insert(many.end(), {"--memory", "3GiB"});
   CHECK(found(report_of(many), "SP311") == nullptr);
   // Weights that no axis of the batch cuts are not gathered.

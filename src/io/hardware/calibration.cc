@@ -233,7 +233,7 @@ class Calibration {
     card_.measured.memory = std::move(grid);
   }
 
-  // Of the largest copy in either direction, the slower.
+  // Takes the slower direction of the largest copy.
   void add_host_copies() {
     std::map<std::string, double> rates;
     std::set<std::string> files;

@@ -31,8 +31,8 @@ std::optional<JudgedTarget> judge_as_before(const GateSide& base,
                                             const GateSide& head,
                                             const std::vector<Setting>& over,
                                             const GatedTarget& gated);
-// Of these changes those that count though the head asks something else:
-// memory, time and placements, and findings where the mesh is the same.
+// Returns the changes that count though the head asks something else: memory,
+// time and placements, and findings if the mesh is the same.
 std::vector<GateChange> changes_as_before(const JudgedTarget& before,
                                           const JudgedTarget& after,
                                           const std::string& target);
