@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "report/json.h"
 #include "report/style.h"
 

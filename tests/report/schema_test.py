@@ -465,7 +465,7 @@ def missing_mistakes(strict, report):
 OPTIONAL = {
     "slices", "topology", "parity", "first_non_finite", "memory_bracket",
     "host_bracket", "memory_reserved", "dequantised_weights", "fp8_weights",
-    "group", "optimizer"}
+    "group", "optimizer", "time_per_output_token"}
 
 
 # The whole.
