@@ -59,8 +59,10 @@ struct AxisTraffic {
 
 std::map<AxisName, AxisTraffic> traffic_of(const WaysOutInput& in,
                                            const StepTime& time) {
-  const std::string& fastest = in.asked.memory.card->links.front().name;
   std::map<AxisName, AxisTraffic> traffic;
+  const std::vector<LinkTier>& links = in.asked.memory.card->links;
+  if (links.empty()) return traffic;  // a card that nothing is connected to
+  const std::string& fastest = links.front().name;
   for (const StepCollective& row : time.collectives) {
     if (row.axes.size() != 1 || row.direction == Direction::Update) continue;
     if (!in.session.plan.mesh.has({}, row.axes.front())) continue;
