@@ -33,6 +33,11 @@ void set_share(const Setting& s, Options& o, Diagnostics& d) {
   o.engine.share_flag = s.flag->name;
 }
 
+template <std::optional<int64_t> EngineRequest::*Count>
+void set_count(const Setting& s, Options& o, Diagnostics& d) {
+  o.engine.*Count = integer_of(s, 1, kMaxStep, d);
+}
+
 }  // namespace
 
 const std::vector<Flag>& engine_flags() {
@@ -51,14 +56,10 @@ const std::vector<Flag>& engine_flags() {
        set_share},
       {"max-batched-tokens", Takes::Text, "N", "Memory",
        "tokens of an engine's largest step (default by device)", kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.batched_tokens = integer_of(s, 1, kMaxStep, d);
-       }},
+       set_count<&EngineRequest::batched_tokens>},
       {"max-seqs", Takes::Text, "N", "Memory",
        "sequences that an engine runs at once (default by device)", kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.sequences = integer_of(s, 1, kMaxStep, d);
-       }},
+       set_count<&EngineRequest::sequences>},
       {"expert-parallel", Takes::Nothing, "", "Memory",
        "an engine deals out experts whole, in place of cutting each", kServing,
        [](auto&, auto& o, auto&) { o.engine.expert_parallel = true; }},
@@ -67,19 +68,13 @@ const std::vector<Flag>& engine_flags() {
        [](auto&, auto& o, auto&) { o.engine.dp_attention = true; }},
       {"input-tokens", Takes::Text, "N", "Memory",
        "tokens of each prompt that an engine gets", kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.input_tokens = integer_of(s, 1, kMaxStep, d);
-       }},
+       set_count<&EngineRequest::input_tokens>},
       {"output-tokens", Takes::Text, "N", "Memory",
        "tokens that it generates for each", kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.output_tokens = integer_of(s, 1, kMaxStep, d);
-       }},
+       set_count<&EngineRequest::output_tokens>},
       {"concurrency", Takes::Text, "N", "Memory",
        "requests that an engine has at once (default 1)", kServing,
-       [](auto& s, auto& o, auto& d) {
-         o.engine.concurrency = integer_of(s, 1, kMaxStep, d);
-       }},
+       set_count<&EngineRequest::concurrency>},
       {"draft", Takes::File, "MODEL", "Memory",
        "a smaller model on the same devices that proposes tokens for an engine",
        kServing, [](auto& s, auto& o, auto&) { o.engine.draft = path_of(s); }},

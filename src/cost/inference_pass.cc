@@ -211,22 +211,9 @@ class InferencePricer {
 
   // Its arithmetic, and what it keeps of each sequence, read and written.
   void recur(InstructionId i) {
-    std::vector<Shape> shapes;
-    for (const RegisterId reg : view_.at(i).operands) {
-      shapes.push_back(view_.program->registers[reg].local_shape);
-    }
-    const GraphNode& node = view_.node(i);
-    const auto flops = static_cast<double>(node.op->flops(
-        shapes, view_.program->registers[view_.at(i).result].local_shape,
-        node.attributes));
     const double parts = parts_[view_.at(i).result];
-    auto rate = peak_rate(of_.card, Precision::F32);
-    if (!rate) rate = peak_rate(of_.card, of_.precision).value_or(0) / 16;
-    if (*rate <= 0) return;  // which products report
-    // Kernels of recurrences (FLA, Mamba) reach a fifth of the vector peak.
-    const double seconds = 5 * flops * scale_ / parts / *rate;
     add(at(segment(i)).pass.memory,
-        {{0, seconds, 2 * seconds}, Basis::Assumed});
+        recurrence_time(view_, i, of_.card, of_.precision), scale_ / parts);
     if (!stateful_.insert(segment(i)).second) return;
     const double state = of_.state_bytes * of_.run.sequences() / parts;
     at(segment(i)).least_bytes += state;
@@ -501,9 +488,9 @@ class InferencePricer {
                std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
   }
 
-  // Experts that no token chooses are not read. Choices are random by the
-  // estimate, all of the same few experts at the least, and all of different
-  // ones at the most.
+  // Experts that no token chooses are not read. The estimate draws choices at
+  // random; the lower end has all tokens choose the same few experts, the upper
+  // end as many different experts as there are choices.
   std::optional<PricedTime> price_experts(const Product& product) {
     const double here = product.shape.groups;
     const double rows = product.rows;

@@ -130,4 +130,22 @@ double model_flops(const ProgramView& view, InstructionId i,
                                                                : flops;
 }
 
+PricedTime recurrence_time(const ProgramView& view, InstructionId i,
+                           const HardwareProfile& card, Precision precision) {
+  constexpr double kVectorSlowdown = 5;
+  std::vector<Shape> shapes;
+  for (const RegisterId reg : view.at(i).operands) {
+    shapes.push_back(view.program->registers[reg].local_shape);
+  }
+  const GraphNode& node = view.node(i);
+  const auto flops = static_cast<double>(node.op->flops(
+      shapes, view.program->registers[view.at(i).result].local_shape,
+      node.attributes));
+  auto rate = peak_rate(card, Precision::F32);
+  if (!rate) rate = peak_rate(card, precision).value_or(0) / 16;
+  if (*rate <= 0) return {};
+  const double seconds = flops / *rate * kVectorSlowdown;
+  return {{0, seconds, 2 * seconds}, Basis::Assumed};
+}
+
 }  // namespace shardplan

@@ -33,4 +33,10 @@ AttentionShape local_attention(const ProgramView& view, const Region& region,
 double model_flops(const ProgramView& view, InstructionId i,
                    double expert_factor);
 
+// How long the arithmetic of a recurrence takes, which is not that of matrix
+// units. Its kernels (FLA, Mamba) reach a fifth of the vector peak. No time
+// where the profile has no rate in `precision`, which products report.
+PricedTime recurrence_time(const ProgramView& view, InstructionId i,
+                           const HardwareProfile& card, Precision precision);
+
 }  // namespace shardplan

@@ -186,7 +186,9 @@ class PassPricer {
     if (is_eager() && op.exchange != TokenExchange::None) {
       time.kernels += kExchangeKernels;
     }
-    if (is_recurrent(op)) recur(i, time);
+    if (is_recurrent(op)) {
+      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision));
+    }
   }
 
   // Reads and writes what is dropped, and a byte per number for the mask.
@@ -230,25 +232,6 @@ class PassPricer {
     return op.repeat == Repeat::Dear && !op.is_product && !op.is_lookup &&
            op.exchange == TokenExchange::None && !op.is_decision;
   }
-
-  // Its arithmetic, which is not that of matrix units.
-  void recur(InstructionId i, PassTime& time) const {
-    std::vector<Shape> shapes;
-    for (const RegisterId reg : view_.at(i).operands) {
-      shapes.push_back(view_.program->registers[reg].local_shape);
-    }
-    const GraphNode& node = view_.node(i);
-    const auto flops = static_cast<double>(node.op->flops(
-        shapes, view_.program->registers[view_.at(i).result].local_shape,
-        node.attributes));
-    auto rate = peak_rate(of_.card, Precision::F32);
-    if (!rate) rate = peak_rate(of_.card, of_.precision).value_or(0) / 16;
-    if (*rate <= 0) return;  // which products report
-    const double seconds = flops / *rate * kVectorSlowdown;
-    add(time.memory, {{0, seconds, 2 * seconds}, Basis::Assumed});
-  }
-  // Kernels of recurrences (FLA, Mamba) reach a fifth of the vector peak.
-  static constexpr double kVectorSlowdown = 5;
 
   // Operation by operation, what changes the dtype is a kernel of its own.
   void cast_operands(InstructionId i, PassTime& time) {
@@ -557,9 +540,9 @@ class PassPricer {
     if (is_of_rows(i)) moved *= kRowsSlowdown;
     const double steps = steps_in_kernels(i);
     pass_over(moved * steps, kernels * steps, time);
+    // A recurrence runs twice as long backward as forward.
     if (is_recurrent(op)) {
-      recur(i, time);
-      recur(i, time);
+      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision), 2);
     }
   }
   bool comes_from_memory_backward(RegisterId reg) const {

@@ -367,29 +367,19 @@ int64_t fullest(const TargetSide& side, Compared compared) {
   return categories_of(side, compared).back().bytes[1];
 }
 
-// "activations +3.10 GiB, gathered layer -1.00 GiB", the largest first.
 std::string grown_text(const std::vector<CategoryChange>& categories) {
-  constexpr size_t kMostNamed = 4;
-  std::vector<std::pair<int64_t, const CategoryChange*>> sorted;
+  std::vector<std::pair<int64_t, std::string_view>> grown;
+  bool is_parameters = true;
   for (const CategoryChange& each : categories) {
     const int64_t by = each.after[1] - each.before[1];
-    if (each.category != "total" && by != 0) sorted.emplace_back(by, &each);
+    if (each.category == "total" || by == 0) continue;
+    grown.emplace_back(by, each.title);
+    is_parameters = is_parameters && each.category == "parameters";
   }
   // Parameters alone are what the line says.
-  if (sorted.size() == 1 && sorted[0].second->category == "parameters") {
-    return "";
-  }
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) {
-                     return std::abs(a.first) > std::abs(b.first);
-                   });
-  std::string text;
-  for (size_t i = 0; i < std::min(sorted.size(), kMostNamed); ++i) {
-    const auto& [by, category] = sorted[i];
-    text += (i == 0 ? "" : ", ") + category->title + (by < 0 ? " -" : " +") +
-            bytes_text(std::abs(by));
-  }
-  return text;
+  if (is_parameters) return "";
+  return largest_text(std::move(grown),
+                      [](int64_t bytes) { return bytes_text(bytes); });
 }
 
 // Bytes of parameters that neither an axis nor a pipeline shards.

@@ -7,11 +7,14 @@
 // its side. Parameters that change alike are one change.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -138,5 +141,24 @@ int64_t rank_of(const Dealt& dealt, std::string_view name);
 // What says whether two runs found the same: the code with the axis, and the
 // names it is about or, without names, the text it points at.
 std::string finding_key(const Diagnostic& diagnostic);
+
+// "activations +3.10 GiB, gathered layer -1.00 GiB": the largest few amounts,
+// with their names, by `text` of an amount.
+template <typename Amount, typename Text>
+std::string largest_text(
+    std::vector<std::pair<Amount, std::string_view>> changes,
+    const Text& text) {
+  constexpr size_t kMostNamed = 4;
+  std::ranges::stable_sort(changes, [](const auto& a, const auto& b) {
+    return std::abs(a.first) > std::abs(b.first);
+  });
+  std::string all;
+  for (size_t i = 0; i < std::min(changes.size(), kMostNamed); ++i) {
+    const Amount by = changes[i].first;
+    all += (i == 0 ? "" : ", ") + std::string(changes[i].second) +
+           (by < 0 ? " -" : " +") + text(std::abs(by));
+  }
+  return all;
+}
 
 }  // namespace shardplan

@@ -12,27 +12,17 @@ namespace {
 
 constexpr std::string_view kStep = "step time";
 
-// "all-reduce over tp +300 ms, products -20.0 ms", by what is not hidden, the
-// largest first.
+// "all-reduce over tp +300 ms, products -20.0 ms", by what is not hidden.
 std::string slowed_text(const std::vector<TimeChange>& parts) {
-  constexpr size_t kMostNamed = 4;
-  std::vector<std::pair<double, const TimeChange*>> sorted;
+  std::vector<std::pair<double, std::string_view>> slowed;
   for (const TimeChange& each : parts) {
     if (&each == &parts.back()) continue;  // the total
     const double by = (each.after ? each.after->exposed : 0) -
                       (each.before ? each.before->exposed : 0);
-    if (by != 0) sorted.emplace_back(by, &each);
+    if (by != 0) slowed.emplace_back(by, each.part);
   }
-  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) {
-    return std::abs(a.first) > std::abs(b.first);
-  });
-  std::string text;
-  for (size_t i = 0; i < std::min(sorted.size(), kMostNamed); ++i) {
-    const auto& [by, change] = sorted[i];
-    text += (i == 0 ? "" : ", ") + change->part + (by < 0 ? " -" : " +") +
-            seconds_text(std::abs(by));
-  }
-  return text;
+  return largest_text(std::move(slowed),
+                      [](double seconds) { return seconds_text(seconds); });
 }
 
 // Sums in another order differ in their last digits.

@@ -68,8 +68,8 @@ struct MemoryAnswer {
   Fit fit = {};                                   // of what is asked for
 };
 
-// How long a prompt or a token takes; nothing without a cache or a profile. It
-// reports nothing: what is not known is said there.
+// How long a prompt or a token takes; empty without a cache or a profile. It
+// raises no diagnostics: InferenceTimes::untimed says why a time is missing.
 std::optional<InferenceTimes> answer_inference(const MemoryQuestion& question,
                                                const Session& session,
                                                const MemoryAnswer& answer,

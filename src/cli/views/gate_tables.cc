@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -309,15 +311,20 @@ using Ends = CategoryChange::Ends;
 constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
                                                        "upper"};
 
+// A column of each name before the change, then one of each after it.
+void add_sides(Table& table, std::span<const std::string_view> names) {
+  for (const char* side : {"_before", "_after"}) {
+    for (const std::string_view name : names) {
+      const std::string own = std::string(name) + side;
+      table.columns.push_back({own, own});
+    }
+  }
+}
+
 Table memory_changes_table(const GateView& view) {
   Table table = {"memory_changes", "", {left("target"), left("category")}};
   table.audience = Audience::Programs;
-  for (const char* side : {"_before", "_after"}) {
-    for (const std::string_view end : kEndNames) {
-      const std::string name = std::string(end) + side;
-      table.columns.push_back({name, name});
-    }
-  }
+  add_sides(table, kEndNames);
   table.rows = [&targets = view.targets](const RowSink& sink) {
     for (const GateTarget& target : targets) {
       for (const CategoryChange& change : target.categories) {
@@ -335,12 +342,9 @@ Table memory_changes_table(const GateView& view) {
 Table time_changes_table(const GateView& view) {
   Table table = {"time_changes", "", {left("target"), left("part")}};
   table.audience = Audience::Programs;
-  for (const char* side : {"_before", "_after"}) {
-    for (const char* end : {"lower", "estimate", "upper", "exposed"}) {
-      const std::string name = std::string(end) + side;
-      table.columns.push_back({name, name});
-    }
-  }
+  constexpr std::array<std::string_view, 4> kNames = {"lower", "estimate",
+                                                      "upper", "exposed"};
+  add_sides(table, kNames);
   table.rows = [&targets = view.targets](const RowSink& sink) {
     for (const GateTarget& target : targets) {
       for (const TimeChange& change : target.times) {
