@@ -47,6 +47,8 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
     return true;
   }
   if (text.starts_with(kTime)) {
+    // `time>3` would read as 300 %, or as seconds.
+    if (!text.ends_with('%')) return false;
     const auto limit = fraction_of(text.substr(kTime.size()));
     if (limit) fail_on.time = limit;
     return limit.has_value();
