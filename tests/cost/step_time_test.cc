@@ -363,8 +363,8 @@ TEST_CASE("step time: an axis inside slices stays on their links") {
   const Words flags = {"--slices", "2", "--hardware", "tpu-v5e"};
   Words inside = {"-m", "dp=2,tp=4"};
   inside.insert(inside.end(), flags.begin(), flags.end());
-  for (const Json& row :
-       timed(inside).report.at("tables").at("step_collectives")) {
+  const TimedRun step = timed(inside);
+  for (const Json& row : step.report.at("tables").at("step_collectives")) {
     CHECK(has_text(row.at("link").get<std::string>(), "dcn") ==
           (row.at("axis") == "dp"));
   }
