@@ -75,7 +75,7 @@ TEST_CASE("a step that takes longer fails beyond the limit alone") {
   CHECK_FALSE(falls_short(FailOn(), changes[0]));
   CHECK(changes_between(&before, "", &before, "").empty());
   const auto faster = changes_between(&after, "", &before, "");
-  REQUIRE(add_fail_on("time>0", limit));
+  REQUIRE(add_fail_on("time>0%", limit));
   CHECK_FALSE(falls_short(limit, faster[0]));
 }
 
