@@ -119,7 +119,9 @@ class Maker {
               return contains(axes_in(p.spec), axis.name) ||
                      (p.dealt && p.dealt->axis == axis.name);
             });
-        if (axis.size > 1 && !cuts) free.push_back(axis.name);
+        const bool stages =
+            options_.stages && axis.name == options_.stages->axis;
+        if (axis.size > 1 && !cuts && !stages) free.push_back(axis.name);
       }
       AxisNames wanted = options_.state.zero_axes;
       wanted.insert(wanted.end(), free.begin(), free.end());
@@ -144,8 +146,11 @@ class Maker {
         })) {
       return false;
     }
+    // Stages hold other layers, not copies.
+    const int64_t stages =
+        options_.stages ? mesh_.size_of(options_.stages->axis) : 1;
     return std::ranges::any_of(plan_.placements, [&](const Placement& p) {
-      return p.view == view.name && p.replicas > 1;
+      return p.view == view.name && p.replicas > stages;
     });
   }
 
