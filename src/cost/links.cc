@@ -358,6 +358,20 @@ struct Domains {
   const Slices* slices = nullptr;
 };
 
+// Of a domain of several hosts as many devices as every domain can have alike,
+// in whole hosts and more than half of it: 256 devices are 64 in each of four
+// racks of 72, as batch systems place them. Else all of it.
+int64_t used_of_domain(const HardwareProfile& card, int64_t size,
+                       int64_t mesh_devices) {
+  const int64_t host =
+      card.devices_per_host ? card.devices_per_host->value : size;
+  if (size >= mesh_devices || host < 1 || host >= size) return size;
+  for (int64_t part = size - size % host; 2 * part > size; part -= host) {
+    if (mesh_devices % part == 0) return part;
+  }
+  return size;
+}
+
 // At most the mesh; the last tier has no end where it states none. `slice` is
 // the number of devices of one, 0 without slices.
 int64_t domain_size(const HardwareProfile& card, size_t tier, int64_t slice,
@@ -365,6 +379,7 @@ int64_t domain_size(const HardwareProfile& card, size_t tier, int64_t slice,
   int64_t size = mesh_devices;
   if (const auto& devices = card.links[tier].devices) {
     size = std::min(size, devices->value);
+    if (tier == 0) size = used_of_domain(card, size, mesh_devices);
   } else if (tier == 0 && card.devices_per_host) {
     size = std::min(size, card.devices_per_host->value);
   }

@@ -61,6 +61,17 @@ TEST_CASE("fast axes lie inside nodes, slow ones between them") {
   CHECK(text("h100-sxm", "dp=1,tp=4", {"dp"}) == "one device");
 }
 
+TEST_CASE("racks have as many devices each, in whole trays") {
+  // 256 devices are 64 in each of four racks of 72.
+  CHECK(placed("gb200", "dp=4,tp=64", {"tp"}).per_tier == PerTier{64, 1});
+  CHECK(placed("gb200", "dp=4,tp=64", {"dp"}).per_tier == PerTier{1, 4});
+  CHECK(placed("gb200", "dp=8,tp=36", {"dp"}).per_tier == PerTier{2, 4});
+  // 100 devices have no such part: the first rack is full.
+  CHECK_FALSE(placed("gb200", "dp=2,tp=50", {"tp"}).even);
+  // A node of eight has no smaller part.
+  CHECK_FALSE(placed("h100-sxm", "dp=2,tp=6", {"tp"}).even);
+}
+
 TEST_CASE("groups that nodes cut unevenly are counted as scattered") {
   // Two groups of three in a node of eight, the third crosses.
   const RankPlaces places = placed("h100-sxm", "dp=8,tp=3", {"tp"});
