@@ -63,9 +63,21 @@ TargetSide side_of(const JudgedTarget& judged) {
   TargetSide side = {*judged.session, memory ? &memory->budget : nullptr,
                      memory && memory->step ? &memory->step->bracket : nullptr,
                      judged.kv_tokens, judged.diags};
+  const Mode mode = judged.options.planning.mode;
+  if (mode != Mode::Train) {
+    side.timed = mode == Mode::Prefill ? "prompt" : "token";
+  }
+  const auto use = [&](const std::optional<StepTime>& time,
+                       const std::string& untimed) {
+    side.time = time ? &*time : nullptr;
+    side.untimed = untimed;
+  };
   if (side.step != nullptr) {
-    side.time = memory->step->time ? &*memory->step->time : nullptr;
-    side.untimed = memory->step->untimed;
+    use(memory->step->time, memory->step->untimed);
+  } else if (memory && memory->inference) {
+    const InferenceTimes& times = *memory->inference;
+    use(mode == Mode::Prefill ? times.first_token : times.next_token,
+        times.untimed);
   }
   return side;
 }

@@ -51,8 +51,8 @@ struct AskedMemory {
   // A training step, where there is one.
   std::optional<Workload> workload = {};
   StepOptions step = {};
-  // The profile with its measured tables, read for a training step alone; null:
-  // there is none, so a step has no time.
+  // The profile with its measured tables, read for what has a time; null: there
+  // is none, so nothing has.
   std::shared_ptr<const HardwareProfile> card = {};
   // The mesh that was asked for, where it lies on several slices.
   std::optional<SlicedMesh> sliced = {};

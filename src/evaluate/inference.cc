@@ -20,37 +20,37 @@
 namespace shardplan {
 namespace {
 
+std::string first_error(const Diagnostics& diags) {
+  for (const Diagnostic& each : diags.all()) {
+    if (each.severity == Severity::Error) return each.message;
+  }
+  return "its forward pass cannot be placed";
+}
+
 // A forward pass that is partitioned, and what is asked of it again and again.
-class InferenceModel {
+class PartitionedModel {
  public:
   // A pass on a plan. False, with the reason in `why`.
-  InferenceModel(const InferenceQuestion& of, const Diagnostics& like,
-                 std::string& why)
+  PartitionedModel(const InferenceQuestion& of, const Diagnostics& like,
+                   std::string& why)
       : of_(of), found_(like.fresh()), why_(why) {}
 
-  bool open(const Plan& plan, const RuleSet* rules) {
+  void open(const Plan& plan, const RuleSet* rules) {
     const Manifest& manifest = of_.model.manifest;
-    step_ = step_model(of_.model, TrainedParameters(manifest.size(), false),
-                       found_);
-    if (!step_) return fail();
-    if (step_->runnable == nullptr) {
-      why_ =
-          "the forward pass is not known, and shapes of weights do not say "
-          "what is computed";
-      return false;
-    }
-    steps_.emplace(of_.memory, *step_, manifest, plan, rules);
-    dtype_ = step_->activation_dtype(of_.memory.options.state);
+    steps_.emplace(of_.memory, step(), manifest, plan, rules);
+    dtype_ = step().activation_dtype(of_.memory.options.state);
     stored_.emplace(manifest, of_.card, dtype_,
                     of_.memory.options.state.param_dtype);
-    return true;
   }
 
   Steps& steps() { return *steps_; }
 
   bool partition(const Steps::Pass& pass) {
     auto forward = steps_->forward(pass, found_);
-    if (!forward) return fail();
+    if (!forward) {
+      why_ = first_error(found_);
+      return false;
+    }
     forward_.emplace(*std::move(forward));
     number_of_.clear();
     for (size_t i = 0; i < forward_->manifest.size(); ++i) {
@@ -71,7 +71,7 @@ class InferenceModel {
   const std::vector<std::string>& labels() const { return labels_; }
   // The model with weights as products read them, before experts are stacked.
   const Model& computed() const {
-    return step_->dequantised ? *step_->dequantised : of_.model;
+    return step().dequantised ? *step().dequantised : of_.model;
   }
 
   // A parameter of the graph's manifest, and of that of computed().
@@ -103,8 +103,7 @@ class InferenceModel {
       if (!is_recurrent(layer)) continue;
       const auto numbers = static_cast<double>(layer.heads * layer.width);
       const double bytes = static_cast<double>(
-          byte_count(1, layer.dtype.value_or(of_.memory.options.kv->dtype))
-              .value_or(2));
+          byte_count(1, layer.dtype.value_or(of_.kv.dtype)).value_or(2));
       // A layer may keep several parts; the largest is the state proper.
       pass.state_bytes = std::max(pass.state_bytes, numbers * bytes);
     }
@@ -121,16 +120,7 @@ class InferenceModel {
   }
 
  private:
-  bool fail() {
-    why_ = "its forward pass cannot be placed";
-    for (const Diagnostic& each : found_.all()) {
-      if (each.severity == Severity::Error) {
-        why_ = each.message;
-        break;
-      }
-    }
-    return false;
-  }
+  const StepModel& step() const { return *of_.passes.step; }
 
   // How often each segment occurs, by layers that stand for others.
   void list_segments(const SegmentOptions& options) {
@@ -154,7 +144,6 @@ class InferenceModel {
   const InferenceQuestion& of_;
   Diagnostics found_;  // what is wrong here has no place in a report
   std::string& why_;
-  std::optional<StepModel> step_;
   std::optional<Steps> steps_;
   std::optional<Steps::Forward> forward_;
   std::optional<StoredWeights> stored_;
@@ -197,7 +186,7 @@ class EngineCuts {
     return axes;
   }
 
-  WeightUse of(const InferenceModel::Found& found,
+  WeightUse of(const PartitionedModel::Found& found,
                const std::string& parameter) const {
     WeightUse use;
     use.bits = found.stored.bits;
@@ -292,7 +281,7 @@ std::optional<Plan> whole_plan(const Manifest& manifest, const RuleSet& rules,
 class EngineTimer {
  public:
   EngineTimer(const InferenceQuestion& of, const Serving& serving,
-              InferenceModel& model, const EngineCuts& cuts, std::string& why)
+              PartitionedModel& model, const EngineCuts& cuts, std::string& why)
       : of_(of),
         serving_(serving),
         model_(model),
@@ -322,7 +311,7 @@ class EngineTimer {
     InferenceTimeInput input = {{devices_, of_.card, model_.precision()}};
     input.counts = model_.counts();
     input.labels = model_.labels();
-    input.launches = of_.eager ? Launches::Each : Launches::Hidden;
+    input.launches = of_.eager() ? Launches::Each : Launches::Hidden;
     input.sums_in_kernels = true;
     const double overhead = serving_.engine->pass_overhead;
     input.overhead = {0, overhead, kSlowestOverhead};
@@ -347,7 +336,7 @@ class EngineTimer {
 
   const InferenceQuestion& of_;
   const Serving& serving_;
-  InferenceModel& model_;
+  PartitionedModel& model_;
   const EngineCuts& cuts_;
   std::string& why_;
   Program devices_;
@@ -429,7 +418,7 @@ double running_sequences(const Serving& serving, double wanted) {
 }
 
 std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
-                                     InferenceModel& model,
+                                     PartitionedModel& model,
                                      const Steps::Pass& pass, double stages,
                                      const RunTokens& run, std::string& why) {
   InferencePass priced = {model.view(), of.card};
@@ -447,7 +436,7 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
     use.precision = found->stored.precision;
     return use;
   };
-  priced.kv_bits = bits_of(of.memory.options.kv->dtype);
+  priced.kv_bits = bits_of(of.kv.dtype);
   model.add_cache(priced);
   const auto segments = price_inference(priced, why);
   if (segments.empty()) return std::nullopt;
@@ -455,7 +444,7 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
   input.counts = model.counts();
   input.labels = model.labels();
   input.renames_axes = true;
-  input.launches = of.eager ? Launches::Each : Launches::Unknown;
+  input.launches = of.eager() ? Launches::Each : Launches::Unknown;
   if (stages > 1) {
     const AxisName& axis = of.memory.options.stages->axis;
     input.stage_axis = parts_of(model.program().mesh, axis);
@@ -465,7 +454,7 @@ std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
   LinkPlaces places(of.card, model.program(), nullptr);
   const auto times = inference_times(input, segments, places, why);
   if (!times) return std::nullopt;
-  const KvRequest& asked = *of.memory.options.kv;
+  const KvRequest& asked = of.kv;
   input.tokens = asked.batch * (asked.prefill ? asked.seq : 1);
   return composed_time(input, {}, *times, places);
 }
@@ -483,18 +472,35 @@ std::string unlike_decoder(const Model& model) {
 
 }  // namespace
 
+InferenceModel inference_model(const Model& model, const Diagnostics& like) {
+  InferenceModel passes;
+  passes.untimed = unlike_decoder(model);
+  if (!passes.untimed.empty()) return passes;
+  Diagnostics found = like.fresh();  // what is wrong has no place in a report
+  const TrainedParameters none(model.manifest.size(), false);
+  passes.step = step_model(model, none, found);
+  if (!passes.step) {
+    passes.untimed = first_error(found);
+  } else if (passes.step->runnable == nullptr) {
+    passes.untimed =
+        "the forward pass is not known, and shapes of weights do not say what "
+        "is computed";
+  }
+  return passes;
+}
+
 InferenceTimes plan_inference(const InferenceQuestion& question,
                               const Plan& plan, const RuleSet* rules,
                               const Diagnostics& like) {
   InferenceTimes answer;
-  const KvRequest& asked = *question.memory.options.kv;
+  const KvRequest& asked = question.kv;
   const bool decodes = !asked.prefill;
   answer.workload =
       workload_text(static_cast<double>(asked.batch), asked.seq, decodes);
-  answer.untimed = unlike_decoder(question.model);
+  answer.untimed = question.passes.untimed;
   if (!answer.untimed.empty()) return answer;
-  InferenceModel model(question, like, answer.untimed);
-  if (!model.open(plan, rules)) return answer;
+  PartitionedModel model(question, like, answer.untimed);
+  model.open(plan, rules);
   Steps& steps = model.steps();
   if (decodes && !steps.axes().sequence.empty()) {
     answer.untimed = "attention over tokens that are cut over " +
@@ -525,7 +531,6 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
 
 InferenceTimes engine_inference(const InferenceQuestion& question,
                                 const Serving& serving,
-                                const std::optional<ServedWorkload>& workload,
                                 const Diagnostics& like) {
   InferenceTimes answer;
   if (!serving.draft.empty()) {
@@ -537,8 +542,9 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "the engine does not start";
     return answer;
   }
-  answer.untimed = unlike_decoder(question.model);
+  answer.untimed = question.passes.untimed;
   if (!answer.untimed.empty()) return answer;
+  const auto& workload = question.memory.serving->workload;
   const int64_t asked = workload ? workload->concurrency : serving.batch;
   const auto wanted = static_cast<double>(ceil_div(asked, serving.mesh.dp));
   const double running = running_sequences(serving, wanted);
@@ -546,7 +552,7 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "the cache does not hold a sequence";
     return answer;
   }
-  InferenceModel model(question, like, answer.untimed);
+  PartitionedModel model(question, like, answer.untimed);
   RuleSet whole;
   Rule everything;
   everything.pattern = ".*";
@@ -557,7 +563,7 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "its forward pass cannot be placed";
     return answer;
   }
-  if (!model.open(*plan, &whole)) return answer;
+  model.open(*plan, &whole);
   Steps::Pass pass;
   pass.pass.batch = 1;
   pass.pass.length = kProgramTokens;

@@ -33,22 +33,32 @@ struct InferenceTimes {
   std::vector<std::string> calibrated;  // files that the times rest on
 };
 
+// A model as passes compute it, made once for any number of plans.
+struct InferenceModel {
+  std::optional<StepModel> step;
+  std::string untimed;  // why no plan has a time; "" where plans have
+};
+// `model` must outlive it.
+InferenceModel inference_model(const Model& model, const Diagnostics& like);
+
 struct InferenceQuestion {
   const Model& model;
+  const InferenceModel& passes;
   const AskedMemory& memory;
+  const KvRequest& kv;
   const HardwareProfile& card;
-  bool eager = false;  // kernels are started one by one
+
+  // Whether kernels are started one by one.
+  bool eager() const { return memory.step.kernels == Kernels::Eager; }
 };
 
-// REQUIRES: there is a cache (BudgetOptions::kv).
 InferenceTimes plan_inference(const InferenceQuestion& question,
                               const Plan& plan, const RuleSet* rules,
                               const Diagnostics& like);
-// With a workload both times, else that of a token at the batch and length that
-// the engine is asked to hold.
+// With a workload (ServingInput::workload) both times, else that of a token at
+// the batch and length that the engine is asked to hold.
 InferenceTimes engine_inference(const InferenceQuestion& question,
                                 const Serving& serving,
-                                const std::optional<ServedWorkload>& workload,
                                 const Diagnostics& like);
 
 }  // namespace shardplan

@@ -374,10 +374,37 @@ std::optional<JudgedStep> PlanJudge::step(const Candidate& candidate,
                                           Diagnostics& diags) {
   const HeldInput* const held = held_for(candidate, diags);
   if (held == nullptr) return std::nullopt;
-  const auto& card =
-      candidate.device ? candidate.device->card : asked_.memory.card;
   return steps().judge(workload_of(candidate), options_of(candidate, *held),
-                       budget, step_of(candidate), card.get(), diags);
+                       budget, step_of(candidate), card_of(candidate), diags);
+}
+
+const HardwareProfile* PlanJudge::card_of(const Candidate& candidate) const {
+  return (candidate.device ? candidate.device->card : asked_.memory.card).get();
+}
+
+std::optional<InferenceTimes> PlanJudge::inference(
+    const Candidate& candidate, const Serving* serving,
+    const Diagnostics& like) const {
+  const AskedMemory& memory = asked_.memory;
+  const HardwareProfile* const card = card_of(candidate);
+  if (asked_.passes == nullptr || card == nullptr || !memory.options.kv) {
+    return std::nullopt;
+  }
+  if (serving == nullptr && memory.sliced) {
+    InferenceTimes none;
+    none.untimed = std::string(kSlicesUntimed);
+    return none;
+  }
+  KvRequest kv = *memory.options.kv;
+  if (candidate.workload) {
+    kv.batch = candidate.workload->batch;
+    kv.seq = candidate.workload->seq;
+  }
+  const InferenceQuestion question = {asked_.model, *asked_.passes, memory, kv,
+                                      *card};
+  return serving != nullptr
+             ? engine_inference(question, *serving, like)
+             : plan_inference(question, plan_, asked_.rules, like);
 }
 
 std::optional<ServingInput> PlanJudge::serving_of(const Candidate& candidate,

@@ -16,6 +16,7 @@
 #include "core/rules.h"
 #include "evaluate/asked_memory.h"
 #include "evaluate/candidate.h"
+#include "evaluate/inference.h"
 #include "evaluate/step.h"
 #include "memory/budget.h"
 #include "memory/fit.h"
@@ -33,9 +34,10 @@ struct Asked {
   const Model& model;
   const RuleSet* rules = nullptr;  // null: a saved plan
   const AskedMemory& memory;
-  const StepModel* step = nullptr;        // null: no training step
-  const ServedWeights* served = nullptr;  // an engine serves it; nothing else
-                                          // is judged
+  const StepModel* step = nullptr;         // null: no training step
+  const ServedWeights* served = nullptr;   // an engine serves it; nothing else
+                                           // is judged
+  const InferenceModel* passes = nullptr;  // null: inference is not timed
 };
 
 // Layers by the kinds of their parameters. Most plans of a search share them.
@@ -100,6 +102,14 @@ class PlanJudge {
   std::optional<WorkloadHeadroom> headroom(const Candidate& candidate,
                                            const Budget& budget);
 
+  // How long a prompt or a token takes, on the candidate's device as an engine
+  // or, where `serving` is null, the plan has it. Empty without a cache or a
+  // profile, or where inference is not timed. It raises no diagnostics:
+  // InferenceTimes::untimed says why a time is missing.
+  std::optional<InferenceTimes> inference(const Candidate& candidate,
+                                          const Serving* serving,
+                                          const Diagnostics& like) const;
+
   // Counts of the step that do not divide, so that the framework refuses it;
   // none without a step.
   std::vector<DivisionProblem> refused(const Candidate& candidate);
@@ -121,6 +131,7 @@ class PlanJudge {
   static BudgetOptions options_of(const Candidate& candidate,
                                   const HeldInput& held);
   Workload workload_of(const Candidate& candidate) const;
+  const HardwareProfile* card_of(const Candidate& candidate) const;
   // The input for the candidate's optimizer. Null, with the reason reported, if
   // its state cannot be placed.
   const HeldInput* held_for(const Candidate& candidate, Diagnostics& diags);

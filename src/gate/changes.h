@@ -92,7 +92,8 @@ struct TargetSide {
   const MemoryBracket* step;         // null: no training step is asked for
   std::optional<int64_t> kv_tokens;  // tokens that the cache has room for
   const Diagnostics& diags;
-  const StepTime* time = nullptr;  // null: there is none
+  const StepTime* time = nullptr;   // null: there is none
+  std::string_view timed = "step";  // what takes it: "step", "token", "prompt"
   // Why a time that was asked for is not known; "" where nobody asked.
   std::string_view untimed = {};
 };

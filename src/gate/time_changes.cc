@@ -10,7 +10,16 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kStep = "step time";
+constexpr std::string_view kTimeOf = " time";
+
+std::string time_of(const TargetSide& side) {
+  return std::string(side.timed) + std::string(kTimeOf);
+}
+
+// The time of a prompt is not compared with that of a token.
+bool is_same_kind(const TargetSide& a, const TargetSide& b) {
+  return a.timed == b.timed;
+}
 
 // "all-reduce over tp +300 ms, products -20.0 ms", by what is not hidden.
 std::string slowed_text(const std::vector<TimeChange>& parts) {
@@ -38,16 +47,20 @@ bool is_alike(const TimeChange::Side& a, const TimeChange::Side& b) {
 }
 
 std::string untimed_text(const TargetSide& side) {
+  const std::string timed(side.timed);
   return side.untimed.empty()
-             ? "no time of a step on hardware is asked for"
-             : "there is no step time: " + std::string(side.untimed);
+             ? "no time of a " + timed + " on hardware is asked for"
+             : "there is no " + timed + " time: " + std::string(side.untimed);
 }
 
 }  // namespace
 
-std::vector<TimeChange> time_part_changes(const StepTime* before,
-                                          const StepTime* after) {
-  if (before == nullptr || after == nullptr) return {};
+std::vector<TimeChange> time_part_changes(const TargetSide& was,
+                                          const TargetSide& is) {
+  const StepTime* const before = was.time;
+  const StepTime* const after = is.time;
+  if (before == nullptr || after == nullptr || !is_same_kind(was, is))
+    return {};
   std::vector<TimeChange> all;
   const auto of = [&](const std::string& part) -> TimeChange& {
     const auto found = std::ranges::find_if(
@@ -66,13 +79,14 @@ std::vector<TimeChange> time_part_changes(const StepTime* before,
   const auto total = [](const StepTime& time) {
     return TimeChange::Side{time.total, time.total.estimate};
   };
-  all.push_back({"step", total(*before), total(*after)});
+  const std::string timed(is.timed);
+  all.push_back({timed, total(*before), total(*after)});
   std::erase_if(all, [](const TimeChange& change) {
     return change.before && change.after &&
            is_alike(*change.before, *change.after);
   });
-  if (!all.empty() && all.back().part != "step") {
-    all.push_back({"step", total(*before), total(*after)});
+  if (!all.empty() && all.back().part != timed) {
+    all.push_back({timed, total(*before), total(*after)});
   }
   return all;
 }
@@ -86,9 +100,20 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
     return change;
   };
   if (before.time == nullptr && after.time == nullptr) return;
+  if (!is_same_kind(before, after) && before.time != nullptr &&
+      after.time != nullptr) {
+    TargetSide other = after;
+    other.time = nullptr;
+    other.timed = before.timed;
+    add_time_changes(before, other, changes);
+    other.timed = after.timed;
+    add_time_changes(other, after, changes);
+    return;
+  }
   if (before.time == nullptr || after.time == nullptr) {
-    GateChange change = change_of(std::string(kStep));
     const TargetSide& without = before.time == nullptr ? before : after;
+    const TargetSide& with = before.time == nullptr ? after : before;
+    GateChange change = change_of(time_of(with));
     if (before.time != nullptr) {
       change.before = ChangeSeconds{before.time->total.estimate};
     }
@@ -105,15 +130,14 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
   const auto add = [&](const char* end, double from, double to,
                        std::string text = "") {
     if (is_near(from, to)) return;
-    GateChange change = change_of(std::string(kStep) + end);
+    GateChange change = change_of(time_of(after) + end);
     change.before = ChangeSeconds{from};
     change.after = ChangeSeconds{to};
     if (from > 0) change.time_growth = to / from - 1;
     change.text = std::move(text);
     changes.push_back(std::move(change));
   };
-  const std::string slowed =
-      slowed_text(time_part_changes(before.time, after.time));
+  const std::string slowed = slowed_text(time_part_changes(before, after));
   add("", was.estimate, is.estimate,
       slowed.empty() ? "" : "estimated, not hidden: " + slowed);
   add(", at least", was.lower, is.lower);
@@ -121,7 +145,7 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
 }
 
 bool takes_too_long(const FailOn& fail_on, const GateChange& change) {
-  if (!fail_on.time || change.what != kStep) return false;
+  if (!fail_on.time || !change.what.ends_with(kTimeOf)) return false;
   const bool was_timed = change.before != ChangeValue();
   const bool is_timed = change.after != ChangeValue();
   return was_timed && (!is_timed || change.time_growth > *fail_on.time);

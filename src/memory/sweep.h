@@ -41,10 +41,25 @@ struct SweptStep {
   int64_t upper = 0;
   // Beside the categories of a budget: "activations", by the estimate.
   std::vector<std::pair<std::string, int64_t>> beside;
-  // Seconds: at least, by the estimate, at most; where a profile says.
-  std::optional<std::array<double, 3>> time = {};
-  double tokens_per_second = 0;
-  std::string untimed = {};  // why there is no time
+};
+
+// Seconds: at least, by the estimate, at most.
+using SweptSeconds = std::array<double, 3>;
+
+// How long a step of training, a prompt's first token or every one after it
+// takes, each empty where no profile says or nobody asked.
+enum class Timed : uint8_t { TrainingStep, FirstToken, NextToken };
+inline constexpr size_t kTimed = 3;
+struct SweptTimes {
+  std::optional<Timed> asked = {};  // what points are compared by
+  std::array<std::optional<SweptSeconds>, kTimed> of{};
+  double tokens_per_second = 0;  // of what is asked for
+  std::string untimed = {};      // why it has no time
+
+  const std::optional<SweptSeconds>& operator[](Timed what) const {
+    return of[static_cast<size_t>(what)];
+  }
+  bool is_known() const { return asked && (*this)[*asked]; }
 };
 
 // What an engine makes of the devices (serve/serving.h).
@@ -64,6 +79,7 @@ struct SweepPoint {
   std::optional<int64_t> seq;
   std::optional<SweptStep> step;
   std::optional<SweptServing> serving;
+  SweptTimes times;
   std::optional<DeviceLimit> limit;
   CategoryBytes bytes{};  // of the fullest class of devices
   int64_t total = 0;
@@ -72,7 +88,7 @@ struct SweepPoint {
   int64_t warnings = 0;                // beside those of its mesh
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
-  bool by_time = false;  // compared by the time of a step, which is known
+  bool by_time = false;  // compared by its time, which is known
 
   // By which points on as many devices are compared: bytes, and with an engine,
   // which fills each device, sequences; where asked for, seconds.

@@ -31,6 +31,13 @@
 
 namespace shardplan {
 
+// What users ask of an engine.
+struct ServedWorkload {
+  int64_t input = 0;        // tokens of a prompt
+  int64_t output = 0;       // tokens that follow it
+  int64_t concurrency = 1;  // requests at once, over all groups
+};
+
 struct ServingInput {
   const Engine* engine = nullptr;
   EngineMesh mesh;
@@ -49,13 +56,8 @@ struct ServingInput {
   const ServedWeights* draft = nullptr;
   // Whether every degree is judged, or the one that is asked for alone.
   bool all_degrees = true;
-};
-
-// What users ask of an engine.
-struct ServedWorkload {
-  int64_t input = 0;        // tokens of a prompt
-  int64_t output = 0;       // tokens that follow it
-  int64_t concurrency = 1;  // requests at once, over all groups
+  // What its times are of; empty: a token at `seq` of `batch` sequences.
+  std::optional<ServedWorkload> workload = {};
 };
 
 // Lower, estimate and upper.

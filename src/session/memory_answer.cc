@@ -192,37 +192,6 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
 
 }  // namespace
 
-std::optional<InferenceTimes> answer_inference(const MemoryQuestion& question,
-                                               const Session& session,
-                                               const MemoryAnswer& answer,
-                                               Host& host,
-                                               const Diagnostics& diags) {
-  if (question.planning.mode == Mode::Train || !question.memory.seq) {
-    return std::nullopt;
-  }
-  Diagnostics known = diags.fresh();  // answer_memory() has reported them
-  const auto card = measured_card(question.memory, host, known);
-  if (card == nullptr) return std::nullopt;
-  const RuleSet* const rules = session.rules ? &*session.rules : nullptr;
-  const auto memory = asked_memory(budgeted(question.engine, question.memory),
-                                   question.planning, question.workload,
-                                   session.model.manifest, rules, host, known);
-  if (!memory || !memory->options.kv) return std::nullopt;
-  const bool eager = question.workload.step.kernels == Kernels::Eager;
-  const InferenceQuestion asked = {session.model, *memory, *card, eager};
-  InferenceTimes times;
-  if (answer.serving) {
-    times = engine_inference(asked, *answer.serving, question.engine.workload(),
-                             diags);
-  } else if (session.slices && session.slices->count() > 1) {
-    times.untimed = std::string(kSlicesUntimed);
-  } else {
-    times = plan_inference(asked, session.plan, rules, diags);
-  }
-  times.calibrated = question.memory.calibrate;
-  return times;
-}
-
 bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
   const auto& [planning, memory, workload, engine] = question;
   return check_engine_request(engine, memory, planning, diags) &&
@@ -239,6 +208,11 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
                    question.planning, question.workload, session.model.manifest,
                    session.rules ? &*session.rules : nullptr, host, diags);
   if (!memory) return std::nullopt;
+  if (memory->options.kv) {
+    // A server's budget leaves the device out; its times do not.
+    memory->card = measured_card(question.memory, host, diags);
+    if (diags.cannot_run()) return std::nullopt;
+  }
   Fit fit;
   std::optional<Serving> serving;
   if (question.engine.name) {
@@ -253,8 +227,13 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
     step = step_model(session.model, memory->trained, diags);
     if (!step) return std::nullopt;
   }
+  std::optional<InferenceModel> passes;
+  if (memory->card && memory->options.kv) {
+    passes = inference_model(session.model, diags);
+  }
   Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
-                 *memory};
+                 *memory,       nullptr,
+                 nullptr,       passes ? &*passes : nullptr};
   KeptLayers layers;
   const auto judge = PlanJudge::of(asked, session.plan, layers, diags);
   if (judge == nullptr) return std::nullopt;
@@ -276,6 +255,11 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
     answer.step = answer_step(in, answer.budget, question.memory.calibrate,
                               host, answer.fit, diags);
     if (!answer.step) return std::nullopt;
+  }
+  answer.inference =
+      judge->inference({}, answer.serving ? &*answer.serving : nullptr, diags);
+  if (answer.inference) {
+    answer.inference->calibrated = question.memory.calibrate;
   }
   return answer;
 }

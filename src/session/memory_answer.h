@@ -66,15 +66,9 @@ struct MemoryAnswer {
   std::optional<Serving> serving = {};            // with an engine
   std::optional<StepAnswer> step = {};            // with a training step
   Fit fit = {};                                   // of what is asked for
+  // How long a prompt or a token takes; empty without a cache or a profile.
+  std::optional<InferenceTimes> inference = {};
 };
-
-// How long a prompt or a token takes; empty without a cache or a profile. It
-// raises no diagnostics: InferenceTimes::untimed says why a time is missing.
-std::optional<InferenceTimes> answer_inference(const MemoryQuestion& question,
-                                               const Session& session,
-                                               const MemoryAnswer& answer,
-                                               Host& host,
-                                               const Diagnostics& diags);
 
 // Whether it is looked for how far the workload may grow.
 enum class Headroom : uint8_t { Find, Leave };

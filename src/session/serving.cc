@@ -197,6 +197,7 @@ ServingInput asked_serving(const EngineRequest& engine,
   if (memory.kv_block != 1) input.block = memory.kv_block;
   input.weight_dtype = memory.state.param_dtype;
   if (models.draft) input.draft = &*models.draft;
+  input.workload = engine.workload();
   return input;
 }
 

@@ -22,19 +22,22 @@ StepTime step_of(std::vector<std::pair<std::string, double>> parts) {
   return time;
 }
 
-// The changes between two steps. The session is empty, since no time is read
-// from it.
+// A side with this time. The session is empty, since no time is read from it.
+TargetSide side_with(const StepTime* time, const std::string& untimed = "",
+                     std::string_view timed = "step") {
+  static const Session kSession = {
+      {}, {}, {}, {Mesh({{"dp", 1}}), {}, {}, {}, {}, {}, {}}, {}, {}, {}, {}};
+  static const Diagnostics kNone;
+  return {kSession, nullptr, nullptr, {}, kNone, time, timed, untimed};
+}
+
 std::vector<GateChange> changes_between(const StepTime* before,
                                         const std::string& no_before,
                                         const StepTime* after,
                                         const std::string& no_after) {
-  static const Session kSession = {
-      {}, {}, {}, {Mesh({{"dp", 1}}), {}, {}, {}, {}, {}, {}}, {}, {}, {}, {}};
-  static const Diagnostics kNone;
-  TargetSide was = {kSession, nullptr, nullptr, {}, kNone, before, no_before};
-  TargetSide is = {kSession, nullptr, nullptr, {}, kNone, after, no_after};
   std::vector<GateChange> changes;
-  add_time_changes(was, is, changes);
+  add_time_changes(side_with(before, no_before), side_with(after, no_after),
+                   changes);
   return changes;
 }
 
@@ -42,7 +45,7 @@ TEST_CASE("parts that differ are told apart, and the total is last") {
   const StepTime before = step_of({{"products", 1}, {"memory", 2}});
   const StepTime after =
       step_of({{"products", 1}, {"memory", 1}, {"all-reduce over tp", 3}});
-  const auto changes = time_part_changes(&before, &after);
+  const auto changes = time_part_changes(side_with(&before), side_with(&after));
   REQUIRE(changes.size() == 3);
   CHECK(changes[0].part == "memory");
   CHECK(changes[0].before->exposed == 2);
@@ -51,8 +54,8 @@ TEST_CASE("parts that differ are told apart, and the total is last") {
   CHECK_FALSE(changes[1].before);
   CHECK(changes[2].part == "step");
   CHECK(changes[2].after->seconds.estimate == 5);
-  CHECK(time_part_changes(&before, &before).empty());
-  CHECK(time_part_changes(&before, nullptr).empty());
+  CHECK(time_part_changes(side_with(&before), side_with(&before)).empty());
+  CHECK(time_part_changes(side_with(&before), side_with(nullptr)).empty());
 }
 
 TEST_CASE("a step that takes longer fails beyond the limit alone") {
@@ -95,6 +98,46 @@ TEST_CASE("a time that is gone fails, and one that is new does not") {
         "before the change no time of a step on hardware is asked for");
   CHECK_FALSE(falls_short(limit, fresh[0]));
   CHECK(changes_between(nullptr, "no rate", nullptr, "").empty());
+}
+
+TEST_CASE("a token that takes longer is a token, and no step") {
+  const StepTime before = step_of({{"products", 10}});
+  const StepTime after = step_of({{"products", 11}});
+  std::vector<GateChange> changes;
+  add_time_changes(side_with(&before, "", "token"),
+                   side_with(&after, "", "token"), changes);
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].what == "token time");
+  CHECK(changes[2].what == "token time, at most");
+  FailOn limit;
+  REQUIRE(add_fail_on("time>4%", limit));
+  CHECK(falls_short(limit, changes[0]));
+  CHECK_FALSE(falls_short(limit, changes[1]));
+  CHECK(time_part_changes(side_with(&before, "", "token"),
+                          side_with(&after, "", "token"))
+            .back()
+            .part == "token");
+}
+
+TEST_CASE("a prompt is not compared with a token") {
+  const StepTime prompt = step_of({{"products", 10}});
+  const StepTime token = step_of({{"products", 1}});
+  const TargetSide before = side_with(&prompt, "", "prompt");
+  const TargetSide after = side_with(&token, "", "token");
+  std::vector<GateChange> changes;
+  add_time_changes(before, after, changes);
+  REQUIRE(changes.size() == 2);
+  CHECK(changes[0].what == "prompt time");
+  CHECK(changes[0].after == ChangeValue());
+  CHECK(changes[0].text ==
+        "after the change no time of a prompt on hardware is asked for");
+  CHECK(changes[1].what == "token time");
+  CHECK(changes[1].before == ChangeValue());
+  CHECK(time_part_changes(before, after).empty());
+  FailOn limit;
+  REQUIRE(add_fail_on("time>4%", limit));
+  CHECK(falls_short(limit, changes[0]));
+  CHECK_FALSE(falls_short(limit, changes[1]));
 }
 
 }  // namespace

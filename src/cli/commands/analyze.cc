@@ -336,10 +336,9 @@ Exit run_analyze(Context& context) {
   } else {
     add_remarks_of_rules(report, session);
   }
-  const auto inference =
-      answer_inference(question, session, *answer, context.host, context.diags);
-  if (inference) {
-    add_inference(*inference, options.planning.mode, TimeTables::Shown, report);
+  if (answer->inference) {
+    add_inference(*answer->inference, options.planning.mode, TimeTables::Shown,
+                  report);
   }
   add_topology(context, report);
   for (std::string& line : budget_notes(context, *answer)) {

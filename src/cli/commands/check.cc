@@ -141,13 +141,10 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   if (!check_question(question, context.diags)) return std::nullopt;
   // Only where it can be a finding: a million names take a while to read.
   std::optional<MemoryAnswer> answer;
-  std::optional<InferenceTimes> inference;
   if (asks_for_budget(options.memory, options.planning.mode)) {
     answer = answer_memory(question, session, Headroom::Leave, context.host,
                            context.diags);
     if (!answer) return std::nullopt;
-    inference = answer_inference(question, session, *answer, context.host,
-                                 context.diags);
   }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
@@ -178,9 +175,9 @@ std::optional<Report> check_report(Context& context, const Session& session) {
       }
       add_time_text(*answer->step, report);
     }
-    if (inference) {
-      add_inference(*inference, options.planning.mode, TimeTables::LeftOut,
-                    report);
+    if (answer->inference) {
+      add_inference(*answer->inference, options.planning.mode,
+                    TimeTables::LeftOut, report);
     }
   }
   report.headline = {verdict(context.diags, session)};

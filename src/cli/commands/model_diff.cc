@@ -143,7 +143,7 @@ bool compare(BothSides& diff, const FailOn& fail_on, Context& context) {
   const TargetSide was = side_of(diff.before);
   const TargetSide is = side_of(diff.after);
   diff.categories = category_changes(was, is);
-  diff.times = time_part_changes(was.time, is.time);
+  diff.times = time_part_changes(was, is);
   diff.changes = target_changes(after.model.manifest.title, was, is,
                                 std::move(collectives.changes));
   for (auto* changes : {&diff.rule_changes, &diff.changes}) {
@@ -180,7 +180,8 @@ bool is_time_judged(const BothSides& diff, const FailOn& fail_on,
   if (was.untimed.empty()) {
     diags
         .error(Code::Usage, {},
-               "`time` in `--fail-on` needs the time of a step")
+               "`time` in `--fail-on` needs the time of a " +
+                   std::string(was.timed))
         .help(
             "add `--hardware`, `--batch` and `--seq`, for example `--hardware "
             "h100-sxm --batch 64 --seq 4096`");
@@ -260,10 +261,9 @@ Cell bracket_cell(const JudgedTarget& side) {
   return ByteBracket{of.lower(), of.estimate(), of.upper()};
 }
 
-Cell time_cell(const JudgedTarget& side) {
-  const StepTime* const time = side_of(side).time;
-  if (time == nullptr) return {};
-  const Seconds& total = time->total;
+Cell time_cell(const TargetSide& side, std::string_view timed) {
+  if (side.time == nullptr || side.timed != timed) return {};
+  const Seconds& total = side.time->total;
   return DurationBracket{total.lower, total.estimate, total.upper};
 }
 
@@ -271,6 +271,8 @@ void add_summary_of(const BothSides& diff, Report& report) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
   const StepAnswer* const step = step_of(diff.after);
+  const TargetSide was = side_of(diff.before);
+  const TargetSide is = side_of(diff.after);
   const auto loses = [](const GateChange& change) {
     return !change.lost.empty();
   };
@@ -291,10 +293,19 @@ void add_summary_of(const BothSides& diff, Report& report) {
       {"memory_bracket_from",
        step == nullptr ? Cell()
                        : Cell(std::string(bracket_source_name(step->from)))},
-      {"step_time_before", time_cell(diff.before)},
-      {"step_time_after", time_cell(diff.after)},
+      {"step_time_before", time_cell(was, "step")},
+      {"step_time_after", time_cell(is, "step")},
       {"fingerprint_before", fingerprint(before.model.manifest, before.plan)},
       {"fingerprint_after", fingerprint(after.model.manifest, after.plan)}};
+  for (const auto& [timed, key] :
+       {std::pair("prompt", "time_to_first_token"),
+        std::pair("token", "time_per_output_token")}) {
+    if (was.timed != timed && is.timed != timed) continue;
+    report.summary.emplace_back(std::string(key) + "_before",
+                                time_cell(was, timed));
+    report.summary.emplace_back(std::string(key) + "_after",
+                                time_cell(is, timed));
+  }
 }
 
 GateView view_of_diff(const Context& context, const BothSides& diff) {

@@ -144,10 +144,10 @@ void report_failure(const GateChange& change, bool base_is_there,
 void report_unjudged_time(const std::string& why, Diagnostics& diags) {
   diags
       .report(Code::TimeGrowth, Severity::Warning, {},
-              "no step time to compare, so `time` in `--fail-on` is not judged")
+              "no time to compare, so `time` in `--fail-on` is not judged")
       .fact(why)
       .help(
-          "a step has a time with `hardware`, `batch` and `seq`, for example "
+          "there is one with `hardware`, `batch` and `seq`, for example "
           "`--hardware h100-sxm --batch 64 --seq 4096`");
 }
 

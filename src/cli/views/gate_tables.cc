@@ -582,7 +582,8 @@ Table category_table(const std::vector<CategoryChange>& categories,
 
 Table time_table(const std::vector<TimeChange>& times) {
   Table table = {"part_changes",
-                 "How long a step takes, on the slowest device, estimated",
+                 "How long a " + times.back().part +
+                     " takes, on the slowest device, estimated",
                  {left("part", ""), right("before"), right("after"),
                   right("delta", "change")}};
   table.audience = Audience::People;
@@ -594,12 +595,12 @@ Table time_table(const std::vector<TimeChange>& times) {
   for (const TimeChange& change : times) {
     const double was = change.before ? change.before->exposed : 0;
     const double is = change.after ? change.after->exposed : 0;
-    const bool is_total = change.part == "step";
+    const bool is_total = &change == &times.back();
     if (was != is || is_total) add(change.part, was, is);
     if (!is_total) continue;
-    add("step, at least", change.before->seconds.lower,
+    add(change.part + ", at least", change.before->seconds.lower,
         change.after->seconds.lower);
-    add("step, at most", change.before->seconds.upper,
+    add(change.part + ", at most", change.before->seconds.upper,
         change.after->seconds.upper);
   }
   table.rows = rows_of(std::move(rows));
@@ -621,11 +622,13 @@ std::string change_text(const GateChange& change) {
     }
     case GateKind::Time: {
       const std::string growth = growth_text(change);
+      const std::string timed =
+          "a " + change.what.substr(0, change.what.find(' '));
       if (change.after == ChangeValue()) {
-        return "a step has no time any more: " + arrow;
+        return timed + " has no time any more: " + arrow;
       }
       if (growth.empty()) break;
-      return std::string("a step takes ") +
+      return timed + " takes " +
              (change.time_growth < 0 ? "less: " : "longer: ") + arrow + " (" +
              growth + ")";
     }

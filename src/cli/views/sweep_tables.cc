@@ -68,6 +68,15 @@ std::string name_of_limit(const SweepPoint& point) {
   return point.limit ? point.limit->name : "";
 }
 
+struct TimeColumn {
+  const char* id;
+  const char* title;
+};
+constexpr std::array<TimeColumn, kTimed> kTimes = {
+    {{"step_time", "step takes"},
+     {"time_to_first_token", "first token"},
+     {"time_per_output_token", "token takes"}}};
+
 // Which columns say anything.
 struct Shown {
   bool limit = false;
@@ -81,7 +90,14 @@ struct Shown {
   bool reasons = false;
   bool views = false;
   bool step = false;
-  bool time = false;
+  bool rate = false;
+  std::array<bool, kTimed> times{};  // that some point has
+  std::array<bool, kTimed> asked{};
+
+  bool has_column(size_t time) const { return times[time] || asked[time]; }
+  bool is_timed() const {
+    return std::ranges::any_of(asked, [](bool is) { return is; });
+  }
   bool microbatches = false;
   bool remat = false;
 };
@@ -95,7 +111,13 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.serving = shown.serving || point.serving;
     shown.reasons = shown.reasons || !reasons_of(point).empty();
     shown.step = shown.step || point.step;
-    shown.time = shown.time || (point.step && point.step->time);
+    shown.rate = shown.rate || point.times.is_known();
+    if (point.times.asked) {
+      shown.asked[static_cast<size_t>(*point.times.asked)] = true;
+    }
+    for (size_t i = 0; i < kTimed; ++i) {
+      shown.times[i] = shown.times[i] || point.times.of[i];
+    }
     if (point.step && points.front().step) {
       const SweptStep& of_first = *points.front().step;
       shown.microbatches = shown.microbatches ||
@@ -142,12 +164,14 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("lower", "at least"));
     columns.push_back(right("estimate"));
     columns.push_back(right("upper", "at most"));
-    if (shown.time) {
-      columns.push_back(right("step_time", "step takes"));
-      columns.push_back(right("tokens_per_second", "tokens/s"));
-    }
   } else {
     columns.push_back(right("bytes_per_device", "per device"));
+  }
+  for (size_t i = 0; i < kTimed; ++i) {
+    if (shown.times[i]) columns.push_back(right(kTimes[i].id, kTimes[i].title));
+  }
+  if (shown.rate) {
+    columns.push_back(right("tokens_per_second", "tokens/s"));
   }
   if (shown.limit) {
     columns.push_back({"headroom", shown.serving ? "fits" : "of its memory"});
@@ -182,14 +206,18 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
     row.emplace_back(ByteSize{step->lower});
     row.emplace_back(ByteSize{step->estimate});
     row.emplace_back(ByteSize{step->upper});
-    if (shown.time) {
-      row.push_back(step->time ? Cell(Duration{(*step->time)[1]}) : Cell());
-      row.push_back(step->time
-                        ? Cell(Count{std::llround(step->tokens_per_second)})
-                        : Cell());
-    }
   } else {
     row.emplace_back(ByteSize{point.total});
+  }
+  const SweptTimes& times = point.times;
+  for (size_t i = 0; i < kTimed; ++i) {
+    if (!shown.times[i]) continue;
+    row.push_back(times.of[i] ? Cell(Duration{(*times.of[i])[1]}) : Cell());
+  }
+  if (shown.rate) {
+    row.push_back(times.is_known()
+                      ? Cell(Count{std::llround(times.tokens_per_second)})
+                      : Cell());
   }
   if (shown.limit) row.emplace_back(headroom_text(point));
   if (shown.limit && shown.workload) {
@@ -216,8 +244,9 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
 }
 
 // The columns that programs see. Those of a training step are there for points
-// with one.
-std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
+// with one, and those of times where they are asked for or known.
+std::vector<Column> program_columns(const std::vector<SweepPoint>& points,
+                                    const Shown& shown) {
   std::vector<Column> columns = {left("mesh"),
                                  left("views"),
                                  left("devices"),
@@ -244,19 +273,26 @@ std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
       columns.push_back({name, name});
     }
   }
-  if (points.empty() || !points.front().step) return columns;
-  for (const auto& [name, bytes] : points.front().step->beside) {
-    columns.push_back({name, name});
+  if (!points.empty() && points.front().step) {
+    for (const auto& [name, bytes] : points.front().step->beside) {
+      columns.push_back({name, name});
+    }
+    for (const char* name :
+         {"microbatches", "remat", "lower", "estimate", "upper", "reasons"}) {
+      columns.push_back({name, name});
+    }
   }
-  for (const char* name :
-       {"microbatches", "remat", "lower", "estimate", "upper", "reasons",
-        "step_time", "tokens_per_second"}) {
-    columns.push_back({name, name});
+  for (size_t i = 0; i < kTimed; ++i) {
+    if (shown.has_column(i)) columns.push_back({kTimes[i].id, kTimes[i].id});
+  }
+  if (shown.is_timed()) {
+    columns.push_back({"tokens_per_second", "tokens_per_second"});
   }
   return columns;
 }
 
-Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
+Row program_row(const SweepPoint& point, const SweepMesh& mesh,
+                const Shown& shown) {
   Row row = {MeshCell{mesh.mesh},
              ViewsCell{mesh.mesh.views()},
              Count{mesh.mesh.devices()},
@@ -284,22 +320,29 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
       row.emplace_back(Ratio{sequences});
     }
   }
-  if (!point.step) return row;
-  const SweptStep& step = *point.step;
-  for (const auto& [name, bytes] : step.beside) {
-    row.emplace_back(ByteSize{bytes});
+  if (point.step) {
+    const SweptStep& step = *point.step;
+    for (const auto& [name, bytes] : step.beside) {
+      row.emplace_back(ByteSize{bytes});
+    }
+    row.emplace_back(Count{step.microbatches});
+    row.emplace_back(step.remat);
+    for (const int64_t bytes : {step.lower, step.estimate, step.upper}) {
+      row.emplace_back(ByteSize{bytes});
+    }
+    row.emplace_back(Names{point.refused});
   }
-  row.emplace_back(Count{step.microbatches});
-  row.emplace_back(step.remat);
-  for (const int64_t bytes : {step.lower, step.estimate, step.upper}) {
-    row.emplace_back(ByteSize{bytes});
+  const SweptTimes& times = point.times;
+  for (size_t i = 0; i < kTimed; ++i) {
+    if (!shown.has_column(i)) continue;
+    const auto& of = times.of[i];
+    row.push_back(of ? Cell(DurationBracket{(*of)[0], (*of)[1], (*of)[2]})
+                     : Cell());
   }
-  row.emplace_back(Names{point.refused});
-  row.push_back(step.time
-                    ? Cell(DurationBracket{(*step.time)[0], (*step.time)[1],
-                                           (*step.time)[2]})
-                    : Cell());
-  row.push_back(step.time ? Cell(Ratio{step.tokens_per_second}) : Cell());
+  if (shown.is_timed()) {
+    row.push_back(times.is_known() ? Cell(Ratio{times.tokens_per_second})
+                                   : Cell());
+  }
   return row;
 }
 
@@ -347,10 +390,11 @@ std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
 
 Table points_table(const std::vector<SweepPoint>& points,
                    const std::vector<SweepMesh>& meshes) {
-  return {"points", "Points", program_columns(points),
-          [&points, &meshes](const RowSink& sink) {
+  const Shown shown = shown_of(points, meshes);
+  return {"points", "Points", program_columns(points, shown),
+          [&points, &meshes, shown](const RowSink& sink) {
             for (const SweepPoint& point : points) {
-              sink(program_row(point, meshes[point.mesh]));
+              sink(program_row(point, meshes[point.mesh], shown));
             }
           },
           Audience::Programs};
@@ -388,16 +432,17 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
   for (const size_t i : frontier(points, meshes)) {
     const SweepMesh& mesh = meshes[points[i].mesh];
     for_people.push_back(people_row(points[i], mesh, shown));
-    for_programs.push_back(program_row(points[i], mesh));
+    for_programs.push_back(program_row(points[i], mesh, shown));
   }
   Table people = {"frontier_for_people",
-                  shown.serving ? "Frontier of sequences against devices"
-                  : by_time     ? "Frontier of step time against devices"
-                                : "Frontier of memory against devices",
+                  by_time ? shown.step ? "Frontier of step time against devices"
+                                       : "Frontier of time against devices"
+                  : shown.serving ? "Frontier of sequences against devices"
+                                  : "Frontier of memory against devices",
                   people_columns(shown)};
   people.audience = Audience::People;
   people.rows = rows_of(std::move(for_people));
-  Table programs = {"frontier", "", program_columns(points)};
+  Table programs = {"frontier", "", program_columns(points, shown)};
   programs.audience = Audience::Programs;
   programs.rows = rows_of(std::move(for_programs));
   return {std::move(people), std::move(programs)};

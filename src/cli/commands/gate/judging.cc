@@ -275,8 +275,8 @@ void add_found_changes(GatedTarget& gated) {
   gated.collectives = std::move(collectives.coverage);
   gated.categories =
       category_changes(side_of(*gated.before), side_of(*gated.judged));
-  gated.times = time_part_changes(side_of(*gated.before).time,
-                                  side_of(*gated.judged).time);
+  gated.times =
+      time_part_changes(side_of(*gated.before), side_of(*gated.judged));
   for (GateChange& change :
        target_changes(gated.name, side_of(*gated.before),
                       side_of(*gated.judged), std::move(collectives.changes))) {

@@ -316,7 +316,7 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
     if (!reserve) return std::nullopt;
     device.reserve = *reserve;
     device.hardware = name;
-    if (memory.batch && memory.seq) {
+    if (memory.seq) {
       device.card = measured_card(own, host, diags);
       if (diags.cannot_run()) return std::nullopt;
     }
@@ -331,8 +331,8 @@ const std::vector<Flag>& sweep_flags() {
        "axes to cut --devices over, in every way", "sweep",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
-       "what comes first: memory (default), or step-time, with --hardware, "
-       "--batch and --seq",
+       "what comes first: memory (default), or step-time (of a prompt or a "
+       "token with --mode), with --hardware, --batch and --seq",
        "sweep",
        [](auto& s, auto& o, auto&) {
          o.sweep.by_time = s.value == "step-time";

@@ -44,9 +44,10 @@ struct Sweep {
   std::unique_ptr<const Inputs> inputs;  // the ground refers to them
   Groundwork ground;
   AskedMemory memory;
-  std::vector<Candidate> candidates;        // of every mesh
-  std::optional<StepModel> model = {};      // with training steps
-  std::optional<ServedModels> served = {};  // with an engine
+  std::vector<Candidate> candidates;          // of every mesh
+  std::optional<StepModel> model = {};        // with training steps
+  std::optional<ServedModels> served = {};    // with an engine
+  std::optional<InferenceModel> passes = {};  // with a cache and a profile
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
   bool by_time = false;  // points are compared by the time of a step
@@ -54,8 +55,12 @@ struct Sweep {
   std::string why_left_out = {};
 
   Asked asked() const {
-    return {inputs->model, &inputs->rules, memory, model ? &*model : nullptr,
-            served ? &served->model : nullptr};
+    return {inputs->model,
+            &inputs->rules,
+            memory,
+            model ? &*model : nullptr,
+            served ? &served->model : nullptr,
+            passes ? &*passes : nullptr};
   }
 };
 
@@ -67,12 +72,34 @@ SweptStep swept_step(const JudgedStep& judged, const StepOptions& step) {
     const BracketRow& row = bracket.rows[i];
     swept.beside.emplace_back(row.category, row.bytes[1]);
   }
-  if (judged.time) {
-    const Seconds& total = judged.time->total;
-    swept.time = {total.lower, total.estimate, total.upper};
-    swept.tokens_per_second = judged.time->tokens_per_second();
+  return swept;
+}
+
+SweptTimes swept_times(const Candidate& candidate, const Judgement& judged,
+                       const PlanJudge& judge, const Diagnostics& like) {
+  SweptTimes swept;
+  const auto add = [&](Timed what, const std::optional<StepTime>& time) {
+    if (!time) return;
+    const Seconds& total = time->total;
+    swept.of[static_cast<size_t>(what)] = {total.lower, total.estimate,
+                                           total.upper};
+    if (what == swept.asked)
+      swept.tokens_per_second = time->tokens_per_second();
+  };
+  if (judged.step) {
+    swept.asked = Timed::TrainingStep;
+    add(Timed::TrainingStep, judged.step->time);
+    swept.untimed = judged.step->untimed;
+    return swept;
   }
-  swept.untimed = judged.untimed;
+  const auto times = judge.inference(
+      candidate, judged.serving ? &*judged.serving : nullptr, like);
+  if (!times) return swept;
+  swept.asked =
+      judge.memory().options.kv->prefill ? Timed::FirstToken : Timed::NextToken;
+  add(Timed::FirstToken, times->first_token);
+  add(Timed::NextToken, times->next_token);
+  swept.untimed = times->untimed;
   return swept;
 }
 
@@ -103,7 +130,7 @@ SweptServing swept_serving(const Serving& serving) {
 
 // A candidate, and what became of it.
 SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
-                    PlanJudge& judge) {
+                    PlanJudge& judge, const Diagnostics& like) {
   SweepPoint point;
   if (candidate.workload) {
     point.batch = candidate.workload->batch;
@@ -111,6 +138,7 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
   }
   point.limit = candidate.device->limit;
   point.fit = judged.fit;
+  point.times = swept_times(candidate, judged, judge, like);
   if (judged.serving) {
     point.serving = swept_serving(*judged.serving);
     const int64_t cache = std::max<int64_t>(point.serving->cache, 0);
@@ -224,7 +252,7 @@ Swept sweep_mesh(const Mesh& mesh, const Sweep& sweep, Evaluator& evaluator,
     }
     swept.stopped = !judged;
     if (swept.stopped) return swept;
-    swept.points.push_back(point_of(candidate, *judged, *on.judge));
+    swept.points.push_back(point_of(candidate, *judged, *on.judge, diags));
     swept.points.back().warnings = diags.count(Severity::Warning);
   }
   swept.mesh = SweepMesh{mesh, on.findings.count(Severity::Error),
@@ -243,7 +271,7 @@ bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   if (swept.mesh) {
     for (SweepPoint& point : swept.points) {
       point.mesh = sweep.meshes.size();
-      point.by_time = sweep.by_time && point.step && point.step->time;
+      point.by_time = sweep.by_time && point.times.is_known();
       sweep.points.push_back(std::move(point));
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
@@ -325,11 +353,17 @@ bool has_slices(const Options& options) {
   return options.planning.slices.value_or(1) > 1;
 }
 
+// Whether devices and a workload are given, so that something takes a time.
+bool asks_for_time(const Options& options) {
+  return !options.sweep.hardware.empty() &&
+         (options.planning.mode == Mode::Train
+              ? asks_for_step(options.planning, options.memory)
+              : options.memory.seq.has_value());
+}
+
 // The workload with the fewest sequences, in the most parts, stands for all.
 bool check_steps(const Options& options, Diagnostics& diags) {
-  if (options.sweep.by_time &&
-      (options.sweep.hardware.empty() ||
-       !asks_for_step(options.planning, options.memory))) {
+  if (options.sweep.by_time && !asks_for_time(options)) {
     diags
         .error(Code::Usage, {},
                "`--objective step-time` needs devices and a workload")
@@ -403,6 +437,9 @@ std::optional<Sweep> run(Context& context) {
   if (sweep.memory.workload) {
     sweep.model = step_model(model, sweep.memory.trained, context.diags);
     if (!sweep.model) return std::nullopt;
+  }
+  if (sweep.memory.options.kv && asks_for_time(options)) {
+    sweep.passes = inference_model(model, context.diags);
   }
   sweep.by_time = options.sweep.by_time;
   if (!sweep_all(context, meshes, sweep)) return std::nullopt;
@@ -517,16 +554,15 @@ Exit run_sweep(Context& context) {
         plural(sweep->left_out, "combination") +
         " of mesh and views left out: " + sweep->why_left_out + ".");
   }
-  const auto untimed =
-      std::ranges::find_if(sweep->points, [](const SweepPoint& point) {
-        return point.step && !point.step->untimed.empty();
-      });
-  if (has_slices(context.options) && !sweep->points.empty() &&
-      sweep->points.front().step && !context.options.sweep.hardware.empty()) {
-    report.notes.push_back("no step time: " + std::string(kSlicesUntimed));
+  const auto untimed = std::ranges::find_if(
+      sweep->points,
+      [](const SweepPoint& point) { return !point.times.untimed.empty(); });
+  const std::string no_time = sweep->model ? "no step time: " : "no time: ";
+  if (has_slices(context.options) && asks_for_time(context.options)) {
+    report.notes.push_back(no_time + std::string(kSlicesUntimed));
   }
   if (untimed != sweep->points.end()) {
-    report.notes.push_back("no step time: " + untimed->step->untimed);
+    report.notes.push_back(no_time + untimed->times.untimed);
   }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));
