@@ -54,8 +54,10 @@ struct AskedMemory {
   // The profile with its measured tables, read for what has a time; null: there
   // is none, so nothing has.
   std::shared_ptr<const HardwareProfile> card = {};
-  // The mesh that was asked for, where it lies on several slices.
-  std::optional<SlicedMesh> sliced = {};
+  // Whether devices are in several slices, and meshes of which it is known what
+  // crosses them: no other has a time.
+  bool on_slices = false;
+  std::vector<SlicedMesh> sliced = {};
   Hide hide = Hide::Framework;
   AxisNames ulysses_axes = {};             // attention cuts heads over these
   std::optional<int64_t> source_seq = {};  // tokens that an encoder gives

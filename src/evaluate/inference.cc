@@ -28,11 +28,11 @@ std::string first_error(const Diagnostics& diags) {
 }
 
 // A forward pass that is partitioned, and what is asked of it again and again.
-class PartitionedModel {
+class PartitionedPass {
  public:
   // A pass on a plan. False, with the reason in `why`.
-  PartitionedModel(const InferenceQuestion& of, const Diagnostics& like,
-                   std::string& why)
+  PartitionedPass(const InferenceQuestion& of, const Diagnostics& like,
+                  std::string& why)
       : of_(of), found_(like.fresh()), why_(why) {}
 
   void open(const Plan& plan, const RuleSet* rules) {
@@ -186,7 +186,7 @@ class EngineCuts {
     return axes;
   }
 
-  WeightUse of(const PartitionedModel::Found& found,
+  WeightUse of(const PartitionedPass::Found& found,
                const std::string& parameter) const {
     WeightUse use;
     use.bits = found.stored.bits;
@@ -281,7 +281,7 @@ std::optional<Plan> whole_plan(const Manifest& manifest, const RuleSet& rules,
 class EngineTimer {
  public:
   EngineTimer(const InferenceQuestion& of, const Serving& serving,
-              PartitionedModel& model, const EngineCuts& cuts, std::string& why)
+              PartitionedPass& model, const EngineCuts& cuts, std::string& why)
       : of_(of),
         serving_(serving),
         model_(model),
@@ -336,7 +336,7 @@ class EngineTimer {
 
   const InferenceQuestion& of_;
   const Serving& serving_;
-  PartitionedModel& model_;
+  PartitionedPass& model_;
   const EngineCuts& cuts_;
   std::string& why_;
   Program devices_;
@@ -418,7 +418,7 @@ double running_sequences(const Serving& serving, double wanted) {
 }
 
 std::optional<StepTime> time_on_plan(const InferenceQuestion& of,
-                                     PartitionedModel& model,
+                                     PartitionedPass& model,
                                      const Steps::Pass& pass, double stages,
                                      const RunTokens& run, std::string& why) {
   InferencePass priced = {model.view(), of.card};
@@ -472,8 +472,8 @@ std::string unlike_decoder(const Model& model) {
 
 }  // namespace
 
-InferenceModel inference_model(const Model& model, const Diagnostics& like) {
-  InferenceModel passes;
+InferencePasses inference_passes(const Model& model, const Diagnostics& like) {
+  InferencePasses passes;
   passes.untimed = unlike_decoder(model);
   if (!passes.untimed.empty()) return passes;
   Diagnostics found = like.fresh();  // what is wrong has no place in a report
@@ -499,7 +499,7 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
       workload_text(static_cast<double>(asked.batch), asked.seq, decodes);
   answer.untimed = question.passes.untimed;
   if (!answer.untimed.empty()) return answer;
-  PartitionedModel model(question, like, answer.untimed);
+  PartitionedPass model(question, like, answer.untimed);
   model.open(plan, rules);
   Steps& steps = model.steps();
   if (decodes && !steps.axes().sequence.empty()) {
@@ -552,7 +552,7 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     answer.untimed = "the cache does not hold a sequence";
     return answer;
   }
-  PartitionedModel model(question, like, answer.untimed);
+  PartitionedPass model(question, like, answer.untimed);
   RuleSet whole;
   Rule everything;
   everything.pattern = ".*";

@@ -34,16 +34,16 @@ struct InferenceTimes {
 };
 
 // A model as passes compute it, made once for any number of plans.
-struct InferenceModel {
+struct InferencePasses {
   std::optional<StepModel> step;
   std::string untimed;  // why no plan has a time; "" where plans have
 };
 // `model` must outlive it.
-InferenceModel inference_model(const Model& model, const Diagnostics& like);
+InferencePasses inference_passes(const Model& model, const Diagnostics& like);
 
 struct InferenceQuestion {
   const Model& model;
-  const InferenceModel& passes;
+  const InferencePasses& passes;
   const AskedMemory& memory;
   const KvRequest& kv;
   const HardwareProfile& card;

@@ -390,7 +390,7 @@ std::optional<InferenceTimes> PlanJudge::inference(
   if (asked_.passes == nullptr || card == nullptr || !memory.options.kv) {
     return std::nullopt;
   }
-  if (serving == nullptr && memory.sliced) {
+  if (serving == nullptr && memory.on_slices) {
     InferenceTimes none;
     none.untimed = std::string(kSlicesUntimed);
     return none;

@@ -34,10 +34,10 @@ struct Asked {
   const Model& model;
   const RuleSet* rules = nullptr;  // null: a saved plan
   const AskedMemory& memory;
-  const StepModel* step = nullptr;         // null: no training step
-  const ServedWeights* served = nullptr;   // an engine serves it; nothing else
-                                           // is judged
-  const InferenceModel* passes = nullptr;  // null: inference is not timed
+  const StepModel* step = nullptr;          // null: no training step
+  const ServedWeights* served = nullptr;    // an engine serves it; nothing else
+                                            // is judged
+  const InferencePasses* passes = nullptr;  // null: inference is not timed
 };
 
 // Layers by the kinds of their parameters. Most plans of a search share them.

@@ -435,14 +435,16 @@ std::optional<JudgedStep> Steps::answer(
   timed.precision = precision_in(model_.activation_dtype(how.state));
   timed.tokens = workload.batch * workload.seq;
   timed.hide = asked_.hide;
-  if (asked_.sliced) {
-    // No other mesh has known axes that cross slices.
-    const auto& axes = asked_.sliced->mesh.axes();
-    if (plan_.mesh.axes() != axes || timed.program.mesh.axes() != axes) {
+  if (asked_.on_slices) {
+    const auto& axes = plan_.mesh.axes();
+    const auto known = std::ranges::find_if(
+        asked_.sliced,
+        [&](const SlicedMesh& sliced) { return sliced.mesh.axes() == axes; });
+    if (known == asked_.sliced.end() || timed.program.mesh.axes() != axes) {
       judged.untimed = std::string(kSlicesUntimed);
       return judged;
     }
-    timed.slices = &*asked_.sliced->slices;
+    timed.slices = &*known->slices;
   }
   judged.time = step_time(timed, of_program, judged.untimed);
   return judged;

@@ -220,16 +220,17 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
     if (!serving) return std::nullopt;
   }
   if (session.slices && session.slices->count() > 1) {
-    memory->sliced = {session.plan.mesh, session.slices};
+    memory->on_slices = true;
+    memory->sliced = {{session.plan.mesh, session.slices}};
   }
   std::optional<StepModel> step;
   if (memory->workload) {
     step = step_model(session.model, memory->trained, diags);
     if (!step) return std::nullopt;
   }
-  std::optional<InferenceModel> passes;
+  std::optional<InferencePasses> passes;
   if (memory->card && memory->options.kv) {
-    passes = inference_model(session.model, diags);
+    passes = inference_passes(session.model, diags);
   }
   Asked asked = {session.model, session.rules ? &*session.rules : nullptr,
                  *memory,       nullptr,

@@ -103,7 +103,7 @@ bool sends_most(const Mesh& mesh,
 void report_slow_axes(const WaysOutInput& in, const StepTime& time, Host& host,
                       Diagnostics& diags) {
   const Mesh& mesh = in.session.plan.mesh;
-  if (in.asked.memory.sliced) return;
+  if (in.asked.memory.on_slices) return;
   std::optional<MeshTrials> trials;
   const auto traffic = traffic_of(in, time);
   for (const auto& each : traffic) {

@@ -18,15 +18,16 @@ struct Given {
   Diagnostics diags;
   Options options;
 
-  std::optional<std::vector<Mesh>> meshes() {
+  std::optional<std::vector<SlicedMesh>> meshes() {
     return sweep_meshes(options.sweep, options.planning, RuleSet(), diags);
   }
 };
 
-std::vector<std::string> texts(const std::optional<std::vector<Mesh>>& meshes) {
+std::vector<std::string> texts(
+    const std::optional<std::vector<SlicedMesh>>& meshes) {
   std::vector<std::string> result;
   if (!meshes) return {"none"};
-  for (const Mesh& mesh : *meshes) result.push_back(mesh_text(mesh));
+  for (const auto& each : *meshes) result.push_back(mesh_text(each.mesh));
   return result;
 }
 

@@ -21,8 +21,10 @@ namespace {
 // More take too long to read, let alone to compute.
 constexpr size_t kMaxMeshes = 10'000;
 
-void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
-  if (!contains(meshes, mesh)) meshes.push_back(std::move(mesh));
+void add_once(SlicedMesh mesh, std::vector<SlicedMesh>& meshes) {
+  if (std::ranges::find(meshes, mesh.mesh, &SlicedMesh::mesh) == meshes.end()) {
+    meshes.push_back(std::move(mesh));
+  }
 }
 
 // `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
@@ -56,7 +58,7 @@ std::vector<std::string> listed_meshes(const std::string& text) {
 
 // The meshes of one text, for every number of devices that was given.
 bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
-                 const std::string& text, std::vector<Mesh>& meshes,
+                 const std::string& text, std::vector<SlicedMesh>& meshes,
                  Diagnostics& diags) {
   const auto source = std::make_shared<SourceFile>(planning.mesh->name(), text);
   std::vector<std::optional<int64_t>> counts(sweep.devices.begin(),
@@ -65,12 +67,12 @@ bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
   for (const std::optional<int64_t>& count : counts) {
     auto mesh = written_mesh(source, planning, count, diags);
     if (!mesh) return false;
-    add_once(std::move(mesh->mesh), meshes);
+    add_once(*std::move(mesh), meshes);
   }
   return true;
 }
 
-bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
+bool add_over(const SweepRequest& sweep, std::vector<SlicedMesh>& meshes,
               Diagnostics& diags) {
   if (sweep.devices.empty()) {
     diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
@@ -87,7 +89,7 @@ bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
           .help("name fewer axes, or fewer numbers of devices");
       return false;
     }
-    for (Mesh& mesh : *made) add_once(std::move(mesh), meshes);
+    for (Mesh& mesh : *made) add_once({std::move(mesh), {}}, meshes);
   }
   return true;
 }
@@ -107,11 +109,11 @@ bool check_over(const AxisNames& over, Diagnostics& diags) {
 
 }  // namespace
 
-std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
-                                              const PlanRequest& planning,
-                                              const RuleSet& rules,
-                                              Diagnostics& diags) {
-  std::vector<Mesh> meshes;
+std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
+                                                    const PlanRequest& planning,
+                                                    const RuleSet& rules,
+                                                    Diagnostics& diags) {
+  std::vector<SlicedMesh> meshes;
   if (!sweep.over.empty()) {
     if (planning.mesh != nullptr) {
       return diags
@@ -154,7 +156,7 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
   }
   auto mesh = mesh_of_rules(rules, planning, diags);
   if (!mesh) return std::nullopt;
-  meshes.push_back(std::move(mesh->mesh));
+  meshes.push_back(*std::move(mesh));
   return meshes;
 }
 
@@ -220,7 +222,7 @@ std::vector<std::vector<SourcePtr>> view_combinations(
 
 }  // namespace
 
-std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
+std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
                                        const PlanRequest& planning,
                                        const RuleSet& rules, const Model& model,
                                        Diagnostics& diags) {
@@ -238,13 +240,15 @@ std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
   ViewedMeshes result;
   PlanRequest request = planning;
   std::optional<Diagnostics> first;
-  for (const Mesh& mesh : meshes) {
+  for (const auto& [mesh, slices] : meshes) {
     for (const std::vector<SourcePtr>& combination : combinations) {
       request.views = combination;
       Mesh viewed = mesh;
       Diagnostics found = diags.fresh();
       if (add_views(request, rules, model, viewed, found)) {
-        add_once(std::move(viewed), result.meshes);
+        if (!contains(result.meshes, viewed)) {
+          result.meshes.push_back(std::move(viewed));
+        }
         continue;
       }
       if (result.left_out++ == 0) {

@@ -44,10 +44,10 @@ struct Sweep {
   std::unique_ptr<const Inputs> inputs;  // the ground refers to them
   Groundwork ground;
   AskedMemory memory;
-  std::vector<Candidate> candidates;          // of every mesh
-  std::optional<StepModel> model = {};        // with training steps
-  std::optional<ServedModels> served = {};    // with an engine
-  std::optional<InferenceModel> passes = {};  // with a cache and a profile
+  std::vector<Candidate> candidates;           // of every mesh
+  std::optional<StepModel> model = {};         // with training steps
+  std::optional<ServedModels> served = {};     // with an engine
+  std::optional<InferencePasses> passes = {};  // with a cache and a profile
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
   bool by_time = false;  // points are compared by the time of a step
@@ -349,10 +349,6 @@ bool check_count(const Options& options, size_t meshes, size_t devices,
   return false;
 }
 
-bool has_slices(const Options& options) {
-  return options.planning.slices.value_or(1) > 1;
-}
-
 // Whether devices and a workload are given, so that something takes a time.
 bool asks_for_time(const Options& options) {
   return !options.sweep.hardware.empty() &&
@@ -406,9 +402,6 @@ std::optional<Sweep> run(Context& context) {
   auto devices =
       sweep_devices(options.sweep, options.memory, context.host, context.diags);
   if (!devices) return std::nullopt;
-  if (has_slices(options)) {
-    for (Device& device : *devices) device.card.reset();
-  }
   Groundwork ground = groundwork_of_rules(
       model.manifest, kept->rules, *std::move(found), model.folding(),
       model.units(), kept->how,
@@ -439,7 +432,13 @@ std::optional<Sweep> run(Context& context) {
     if (!sweep.model) return std::nullopt;
   }
   if (sweep.memory.options.kv && asks_for_time(options)) {
-    sweep.passes = inference_model(model, context.diags);
+    sweep.passes = inference_passes(model, context.diags);
+  }
+  sweep.memory.on_slices = options.planning.slices.value_or(1) > 1;
+  for (const SlicedMesh& mesh : *listed) {
+    if (!mesh.slices || mesh.slices->count() < 2) continue;
+    sweep.memory.on_slices = true;
+    sweep.memory.sliced.push_back(mesh);
   }
   sweep.by_time = options.sweep.by_time;
   if (!sweep_all(context, meshes, sweep)) return std::nullopt;
@@ -557,12 +556,9 @@ Exit run_sweep(Context& context) {
   const auto untimed = std::ranges::find_if(
       sweep->points,
       [](const SweepPoint& point) { return !point.times.untimed.empty(); });
-  const std::string no_time = sweep->model ? "no step time: " : "no time: ";
-  if (has_slices(context.options) && asks_for_time(context.options)) {
-    report.notes.push_back(no_time + std::string(kSlicesUntimed));
-  }
   if (untimed != sweep->points.end()) {
-    report.notes.push_back(no_time + untimed->times.untimed);
+    report.notes.push_back((sweep->model ? "no step time: " : "no time: ") +
+                           untimed->times.untimed);
   }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));

@@ -36,13 +36,13 @@ struct SweepRequest {
 // --over; the lists come from flags that others take, too.
 const std::vector<Flag>& sweep_flags();
 
-// The meshes of `--mesh "A;B"`, those that --over and --devices make, or that
-// of the rules; each once. Empty, with the reason reported, when there is none
-// or one is bad.
-std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
-                                              const PlanRequest& planning,
-                                              const RuleSet& rules,
-                                              Diagnostics& diags);
+// The meshes of `--mesh "A;B"`, with the slices that are known, those that
+// --over and --devices make, or that of the rules; each once. Empty, with the
+// reason reported, when there is none or one is bad.
+std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
+                                                    const PlanRequest& planning,
+                                                    const RuleSet& rules,
+                                                    Diagnostics& diags);
 // The meshes with the views of --view and of the rules, which are the same on
 // every mesh but for their sizes.
 struct ViewedMeshes {
@@ -53,7 +53,7 @@ struct ViewedMeshes {
 // Every mesh with every combination of sizes: `--view experts:ep=4,8,edp=-1`
 // has two, `--view "experts:ep=4,edp=2;ep=8,edp=1"` too. Empty, with the reason
 // reported, where none of them go together, or a view cannot be read.
-std::optional<ViewedMeshes> with_views(const std::vector<Mesh>& meshes,
+std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
                                        const PlanRequest& planning,
                                        const RuleSet& rules, const Model& model,
                                        Diagnostics& diags);
