@@ -7,6 +7,8 @@
 #include "cli/progress.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/planning.h"
+#include "tests/support/tiny_llama.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
@@ -129,6 +131,39 @@ TEST_CASE("a sweep is the same for any number of threads") {
       outputs.push_back(host.out + host.err);
     }
     CHECK(outputs[0].find("points") != std::string::npos);
+    CHECK(outputs[1] == outputs[0]);
+    CHECK(outputs[2] == outputs[0]);
+  }
+}
+
+TEST_CASE("times of a sweep are the same for any number of threads") {
+  for (const Words& asked :
+       {Words{"--optimizer", "adamw", "--remat", "none,full"},
+        Words{"--mode", "decode"}, Words{"--mode", "prefill"},
+        Words{"--mode", "decode", "--engine", "vllm"}}) {
+    const bool serves = asked.back() == "vllm";
+    std::vector<std::string> outputs;
+    for (const char* jobs : {"1", "2", "5"}) {
+      MemoryHost host;
+      host.files["config.json"] = testing::tiny_llama().dump();
+      Words words = {"sweep",       "config.json",
+                     "-r",          "@llama",
+                     "--devices",   "2,4,8",
+                     "--over",      serves ? "dp,tp" : "fsdp,tp",
+                     "--hardware",  "h100-sxm",
+                     "--batch",     "8,16",
+                     "--seq",       "32",
+                     "--objective", "step-time",
+                     "--json",      "--exit-zero",
+                     "--jobs",      jobs};
+      words.insert(words.end(), asked.begin(), asked.end());
+      run(words, host);
+      outputs.push_back(host.out + host.err);
+    }
+    const json report = json::parse(outputs[0]);
+    for (const json& point : report.at("tables").at("points")) {
+      CHECK(point.at("tokens_per_second").get<double>() > 0);
+    }
     CHECK(outputs[1] == outputs[0]);
     CHECK(outputs[2] == outputs[0]);
   }
