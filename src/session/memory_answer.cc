@@ -190,6 +190,36 @@ std::optional<Serving> answer_serving(const MemoryQuestion& question,
   return std::move(judged->serving);
 }
 
+// Empty where no more fit than are asked for, or a workload says how many run.
+std::optional<FullBatch> full_batch(const PlanJudge& judge,
+                                    const MemoryAnswer& answer,
+                                    const Diagnostics& like) {
+  if (!answer.inference || !answer.inference->next_token) return std::nullopt;
+  FullBatch full;
+  Candidate candidate;
+  std::optional<Serving> serving = answer.serving;
+  if (serving) {
+    const double most =
+        std::min(serving->group_sequences(1),
+                 static_cast<double>(serving->settings.sequences));
+    full.sequences = static_cast<int64_t>(most) * serving->mesh.dp;
+    if (judge.memory().serving->workload ||
+        full.sequences <= std::exchange(serving->batch, full.sequences)) {
+      return std::nullopt;
+    }
+  } else {
+    const KvRequest& asked = *judge.memory().options.kv;
+    if (!answer.headroom) return std::nullopt;
+    full.sequences = answer.headroom->batch.value_or(0);
+    if (full.sequences <= asked.batch) return std::nullopt;
+    candidate.workload = Workload{full.sequences, asked.seq};
+  }
+  auto times = judge.inference(candidate, serving ? &*serving : nullptr, like);
+  if (!times || !times->next_token) return std::nullopt;
+  full.next_token = *std::move(times->next_token);
+  return full;
+}
+
 }  // namespace
 
 bool check_question(const MemoryQuestion& question, Diagnostics& diags) {
@@ -261,6 +291,9 @@ std::optional<MemoryAnswer> answer_memory(const MemoryQuestion& question,
       judge->inference({}, answer.serving ? &*answer.serving : nullptr, diags);
   if (answer.inference) {
     answer.inference->calibrated = question.memory.calibrate;
+  }
+  if (headroom == Headroom::Find) {
+    answer.full_batch = full_batch(*judge, answer, diags);
   }
   return answer;
 }

@@ -56,6 +56,12 @@ struct StepAnswer {
   std::vector<std::string> left_out;
 };
 
+// A token of as many sequences as the devices hold at once.
+struct FullBatch {
+  int64_t sequences = 0;
+  StepTime next_token;
+};
+
 struct MemoryAnswer {
   // As they were judged, but that state_specs is null.
   BudgetOptions options;
@@ -68,6 +74,8 @@ struct MemoryAnswer {
   Fit fit = {};                                   // of what is asked for
   // How long a prompt or a token takes; empty without a cache or a profile.
   std::optional<InferenceTimes> inference = {};
+  // Where that is a token of fewer sequences, and the headroom is looked for.
+  std::optional<FullBatch> full_batch = {};
 };
 
 // Whether it is looked for how far the workload may grow.

@@ -337,8 +337,7 @@ Exit run_analyze(Context& context) {
     add_remarks_of_rules(report, session);
   }
   if (answer->inference) {
-    add_inference(*answer->inference, options.planning.mode, TimeTables::Shown,
-                  report);
+    add_inference(*answer, options.planning.mode, TimeTables::Shown, report);
   }
   add_topology(context, report);
   for (std::string& line : budget_notes(context, *answer)) {

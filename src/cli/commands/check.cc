@@ -176,8 +176,8 @@ std::optional<Report> check_report(Context& context, const Session& session) {
       add_time_text(*answer->step, report);
     }
     if (answer->inference) {
-      add_inference(*answer->inference, options.planning.mode,
-                    TimeTables::LeftOut, report);
+      add_inference(*answer, options.planning.mode, TimeTables::LeftOut,
+                    report);
     }
   }
   report.headline = {verdict(context.diags, session)};

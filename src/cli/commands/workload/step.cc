@@ -247,8 +247,9 @@ void add_limits(const StepTime& time,
 
 }  // namespace
 
-void add_inference(const InferenceTimes& times, Mode mode, TimeTables tables,
+void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
                    Report& report) {
+  const InferenceTimes& times = *answer.inference;
   const auto add = [&](std::string key, const StepTime* time) {
     if (time == nullptr) {
       report.summary.emplace_back(std::move(key), Cell{});
@@ -282,6 +283,16 @@ void add_inference(const InferenceTimes& times, Mode mode, TimeTables tables,
   }
   report.closing.back() += ": " + count_text(std::llround(rate)) + " tokens/s";
   add_limits(*shown, times.calibrated, report);
+  if (const auto& full = answer.full_batch) {
+    const double most = full->next_token.tokens_per_second();
+    add("full_batch_time_per_output_token", &full->next_token);
+    report.summary.emplace_back("full_batch", Count{full->sequences});
+    report.summary.emplace_back("full_batch_tokens_per_second", Ratio{most});
+    report.closing.push_back("with " + plural(full->sequences, "sequence") +
+                             ", as many as fit, " +
+                             seconds_text(full->next_token.total) + ": " +
+                             count_text(std::llround(most)) + " tokens/s");
+  }
   report.notes.push_back(times.workload);
   if (tables == TimeTables::Shown) {
     add_time_tables(*shown, decodes ? "token" : "first token", report);

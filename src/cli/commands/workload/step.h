@@ -23,9 +23,9 @@ std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
 // How long it takes, in a line, or why that is not known.
 void add_time_text(const StepAnswer& answer, Report& report);
 // Times of inference in the summary, in lines and, for `analyze`, as tables;
-// the times must outlive the report.
+// the answer must outlive the report. REQUIRES: it has them.
 enum class TimeTables : uint8_t { Shown, LeftOut };
-void add_inference(const InferenceTimes& times, Mode mode, TimeTables tables,
+void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
                    Report& report);
 // Into the summary, the tables and the notes of a report; the answer must
 // outlive it.
