@@ -2,6 +2,7 @@
 // Whether something fits has one answer, whichever command is asked.
 #include "memory/fit.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -162,6 +163,42 @@ TEST_CASE("fit: analyze, check and sweep give one verdict for one question") {
       judged(of, limit);
     }
   }
+}
+
+TEST_CASE("time: analyze, check and sweep give one time for one question") {
+  constexpr int64_t kAmple = int64_t{64} << 30;
+  int timed = 0;
+  for (const Question& of : questions()) {
+    Words flags = of.flags;
+    flags.insert(flags.end(), {"--hardware", "h100-sxm"});
+    CAPTURE(Json(flags).dump());
+    const Json analyzed =
+        answer_of("analyze", of.config, flags, kAmple).at("summary");
+    const Json checked =
+        answer_of("check", of.config, flags, kAmple).at("summary");
+    const Json swept = answer_of("sweep", of.config, flags, kAmple);
+    const Json& point = swept.at("tables").at("points").at(0);
+    for (const char* key : {"step_time", "time_per_output_token",
+                            "time_to_first_token", "tokens_per_second"}) {
+      CAPTURE(key);
+      CHECK(checked.value(key, Json()) == analyzed.value(key, Json()));
+      CHECK(point.value(key, Json()) == analyzed.value(key, Json()));
+    }
+    timed += analyzed.contains("tokens_per_second") ? 1 : 0;
+    if (!analyzed.contains("full_batch")) continue;
+    // The same as where so many are asked for.
+    const auto batch = std::ranges::find(flags, "--batch");
+    if (batch != flags.end()) flags.erase(batch, batch + 2);
+    flags.insert(flags.end(), {"--batch", analyzed.at("full_batch").dump()});
+    const Json full =
+        answer_of("analyze", of.config, flags, kAmple).at("summary");
+    CHECK(full.at("time_per_output_token") ==
+          analyzed.at("full_batch_time_per_output_token"));
+    CHECK(full.at("tokens_per_second") ==
+          analyzed.at("full_batch_tokens_per_second"));
+    CHECK_FALSE(full.contains("full_batch"));
+  }
+  CHECK(timed >= 9);
 }
 
 TEST_CASE("fit: a range fits by its upper end, and does not by its lower one") {
