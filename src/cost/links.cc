@@ -358,9 +358,10 @@ struct Domains {
   const Slices* slices = nullptr;
 };
 
-// Of a domain of several hosts as many devices as every domain can have alike,
-// in whole hosts and more than half of it: 256 devices are 64 in each of four
-// racks of 72, as batch systems place them. Else all of it.
+// How many devices of a domain of several hosts are used. Batch systems give
+// every domain as many, in whole hosts: 256 devices are 64 in each of four
+// racks of 72. Where that is less than half of a domain, or impossible, all of
+// it.
 int64_t used_of_domain(const HardwareProfile& card, int64_t size,
                        int64_t mesh_devices) {
   const int64_t host =

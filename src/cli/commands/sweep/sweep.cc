@@ -83,8 +83,8 @@ SweptTimes swept_times(const Candidate& candidate, const Judgement& judged,
     const Seconds& total = time->total;
     swept.of[static_cast<size_t>(what)] = {total.lower, total.estimate,
                                            total.upper};
-    if (what == swept.asked)
-      swept.tokens_per_second = time->tokens_per_second();
+    if (what != swept.asked) return;
+    swept.tokens_per_second = time->tokens_per_second();
   };
   if (judged.step) {
     swept.asked = Timed::TrainingStep;
