@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,11 @@ struct SweptServing {
   std::array<double, 3> sequences{};  // in all groups: least, estimate, most
 };
 
+// What comes first among points on as many devices.
+enum class Objective : uint8_t { Memory, StepTime, TokensPerSecond };
+inline constexpr std::array<std::string_view, 3> kObjectiveNames = {
+    "memory", "step-time", "tokens-per-second"};
+
 // With a training step `bytes` and `total` are those of its estimate.
 struct SweepPoint {
   size_t mesh = 0;  // of the sweep's list
@@ -88,10 +94,10 @@ struct SweepPoint {
   int64_t warnings = 0;                // beside those of its mesh
   WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
 
-  bool by_time = false;  // compared by its time, which is known
+  Objective objective = Objective::Memory;  // else its time is known
 
-  // By which points on as many devices are compared: bytes, and with an engine,
-  // which fills each device, sequences; where asked for, seconds.
+  // By which points on as many devices are compared, less being better. Memory:
+  // bytes, and with an engine, which fills each device, sequences.
   double cost() const;
   // Whether it fits, or may, and a framework runs it.
   bool is_sure() const { return refused.empty() && fit.surely(); }

@@ -346,6 +346,19 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh,
   return row;
 }
 
+// What --objective compares.
+std::string compared_text(const std::vector<SweepPoint>& points) {
+  for (const SweepPoint& point : points) {
+    if (point.objective == Objective::TokensPerSecond) {
+      return "tokens per second";
+    }
+    if (point.objective == Objective::StepTime) {
+      return point.step ? "step time" : "time";
+    }
+  }
+  return !points.empty() && points.front().serving ? "sequences" : "memory";
+}
+
 }  // namespace
 
 std::string common_text(const std::vector<SweepPoint>& points,
@@ -425,8 +438,6 @@ Table sorted_points(const std::vector<SweepPoint>& points,
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
                                    const std::vector<SweepMesh>& meshes) {
   const Shown shown = shown_of(points, meshes);
-  const bool by_time = std::ranges::any_of(
-      points, [](const SweepPoint& point) { return point.by_time; });
   std::vector<Row> for_people;
   std::vector<Row> for_programs;
   for (const size_t i : frontier(points, meshes)) {
@@ -435,10 +446,7 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
     for_programs.push_back(program_row(points[i], mesh, shown));
   }
   Table people = {"frontier_for_people",
-                  by_time ? shown.step ? "Frontier of step time against devices"
-                                       : "Frontier of time against devices"
-                  : shown.serving ? "Frontier of sequences against devices"
-                                  : "Frontier of memory against devices",
+                  "Frontier of " + compared_text(points) + " against devices",
                   people_columns(shown)};
   people.audience = Audience::People;
   people.rows = rows_of(std::move(for_people));

@@ -335,15 +335,19 @@ const std::vector<Flag>& sweep_flags() {
        "axes to cut --devices over, in every way", "sweep",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
-       "what comes first: memory (default), or step-time (of a prompt or a "
-       "token with --mode), with --hardware, --batch and --seq",
+       "what comes first: memory (default), or, with --hardware, --batch and "
+       "--seq, step-time (of a prompt or a token with --mode) or "
+       "tokens-per-second",
        "sweep",
        [](auto& s, auto& o, auto&) {
-         o.sweep.by_time = s.value == "step-time";
+         const auto at = std::ranges::find(kObjectiveNames, s.value);
+         o.sweep.objective =
+             static_cast<Objective>(at - kObjectiveNames.begin());
        },
        false, true,
        [] {
-         return std::vector<std::string>{"memory", "step-time"};
+         return std::vector<std::string>(kObjectiveNames.begin(),
+                                         kObjectiveNames.end());
        }},
   };
   return kFlags;

@@ -48,9 +48,9 @@ struct Sweep {
   std::optional<StepModel> model = {};         // with training steps
   std::optional<ServedModels> served = {};     // with an engine
   std::optional<InferencePasses> passes = {};  // with a cache and a profile
+  Objective objective = Objective::Memory;
   std::vector<SweepMesh> meshes = {};
   std::vector<SweepPoint> points = {};
-  bool by_time = false;  // points are compared by the time of a step
   int64_t left_out = 0;  // meshes that a view does not fit
   std::string why_left_out = {};
 
@@ -271,7 +271,7 @@ bool take(Swept swept, Sweep& sweep, Diagnostics& diags) {
   if (swept.mesh) {
     for (SweepPoint& point : swept.points) {
       point.mesh = sweep.meshes.size();
-      point.by_time = sweep.by_time && point.times.is_known();
+      if (point.times.is_known()) point.objective = sweep.objective;
       sweep.points.push_back(std::move(point));
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
@@ -359,10 +359,13 @@ bool asks_for_time(const Options& options) {
 
 // The workload with the fewest sequences, in the most parts, stands for all.
 bool check_steps(const Options& options, Diagnostics& diags) {
-  if (options.sweep.by_time && !asks_for_time(options)) {
+  if (options.sweep.objective != Objective::Memory && !asks_for_time(options)) {
     diags
         .error(Code::Usage, {},
-               "`--objective step-time` needs devices and a workload")
+               "`--objective " +
+                   std::string(kObjectiveNames.at(
+                       static_cast<size_t>(options.sweep.objective))) +
+                   "` needs devices and a workload")
         .help("add `--hardware`, `--batch` and `--seq`");
     return false;
   }
@@ -440,7 +443,7 @@ std::optional<Sweep> run(Context& context) {
     sweep.memory.on_slices = true;
     sweep.memory.sliced.push_back(mesh);
   }
-  sweep.by_time = options.sweep.by_time;
+  sweep.objective = options.sweep.objective;
   if (!sweep_all(context, meshes, sweep)) return std::nullopt;
   sweep.left_out = viewed->left_out;
   sweep.why_left_out = std::move(viewed->why);

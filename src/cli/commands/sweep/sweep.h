@@ -14,6 +14,7 @@
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "evaluate/candidate.h"
+#include "memory/sweep.h"
 #include "session/memory_request.h"
 #include "session/plan_request.h"
 
@@ -23,14 +24,14 @@ struct Flag;
 
 // Lists that `sweep` takes where other commands take one value.
 struct SweepRequest {
-  AxisNames over;                     // --over
-  std::vector<int64_t> devices;       // --devices
-  std::vector<int64_t> batch;         // --batch
-  std::vector<int64_t> seq;           // --seq
-  std::vector<int64_t> microbatches;  // --microbatches
-  std::vector<Remat> remat;           // --remat
-  std::vector<std::string> hardware;  // --hardware
-  bool by_time = false;               // --objective step-time
+  AxisNames over;                           // --over
+  std::vector<int64_t> devices;             // --devices
+  std::vector<int64_t> batch;               // --batch
+  std::vector<int64_t> seq;                 // --seq
+  std::vector<int64_t> microbatches;        // --microbatches
+  std::vector<Remat> remat;                 // --remat
+  std::vector<std::string> hardware;        // --hardware
+  Objective objective = Objective::Memory;  // --objective
 };
 
 // --over; the lists come from flags that others take, too.
