@@ -366,7 +366,11 @@ int64_t used_of_domain(const HardwareProfile& card, int64_t size,
                        int64_t mesh_devices) {
   const int64_t host =
       card.devices_per_host ? card.devices_per_host->value : size;
-  if (size >= mesh_devices || host < 1 || host >= size) return size;
+  constexpr int64_t kMostHosts = 1024;  // a file may state any number
+  if (size >= mesh_devices || host < 1 || host >= size ||
+      size / host > kMostHosts || card.links[0].topology != Topology::Switch) {
+    return size;
+  }
   for (int64_t part = size - size % host; 2 * part > size; part -= host) {
     if (mesh_devices % part == 0) return part;
   }
