@@ -74,8 +74,7 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
     if (!points[i].is_sure() || meshes[points[i].mesh].errors > 0) continue;
     const std::optional<SweptStep>& step = points[i].step;
     const Key key{points[i].batch, points[i].seq, step ? step->microbatches : 0,
-                  step ? step->remat : "",
-                  points[i].limit ? points[i].limit->name : ""};
+                  step ? step->remat : "", points[i].device};
     const auto [entry, is_new] = groups.try_emplace(key, members.size());
     if (is_new) members.emplace_back();
     members[entry->second].push_back(i);

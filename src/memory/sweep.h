@@ -87,7 +87,8 @@ struct SweepPoint {
   std::optional<SweptServing> serving;
   SweptTimes times;
   std::optional<DeviceLimit> limit;
-  CategoryBytes bytes{};  // of the fullest class of devices
+  std::string device = {};  // the timed profile's name, else the limit's
+  CategoryBytes bytes{};    // of the fullest class of devices
   int64_t total = 0;
   Fit fit;                             // of what is asked for
   std::vector<std::string> refused;    // why no framework runs it

@@ -64,10 +64,6 @@ const std::vector<std::string>& reasons_of(const SweepPoint& point) {
   return point.serving ? point.serving->reasons : point.refused;
 }
 
-std::string name_of_limit(const SweepPoint& point) {
-  return point.limit ? point.limit->name : "";
-}
-
 struct TimeColumn {
   const char* id;
   const char* title;
@@ -125,8 +121,7 @@ Shown shown_of(const std::vector<SweepPoint>& points,
       shown.remat = shown.remat || point.step->remat != of_first.remat;
     }
     const SweepPoint& first = points.front();
-    shown.hardware =
-        shown.hardware || name_of_limit(point) != name_of_limit(first);
+    shown.hardware = shown.hardware || point.device != first.device;
     shown.batch = shown.batch || point.batch != first.batch;
     shown.seq = shown.seq || point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
@@ -189,7 +184,7 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   Row row = {mesh_text(mesh.mesh)};
   if (shown.views) row.emplace_back(named_views(mesh.mesh));
   row.emplace_back(Count{mesh.mesh.devices()});
-  if (shown.hardware) row.emplace_back(name_of_limit(point));
+  if (shown.hardware) row.emplace_back(point.device);
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));
   const std::optional<SweptStep>& step = point.step;
@@ -296,7 +291,7 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh,
   Row row = {MeshCell{mesh.mesh},
              ViewsCell{mesh.mesh.views()},
              Count{mesh.mesh.devices()},
-             point.limit ? Cell(point.limit->name) : Cell(),
+             point.device.empty() ? Cell() : Cell(point.device),
              count_cell(point.batch),
              count_cell(point.seq),
              ByteSize{point.total},
@@ -368,7 +363,7 @@ std::string common_text(const std::vector<SweepPoint>& points,
   const Shown shown = shown_of(points, meshes);
   std::vector<std::string> parts;
   if (first.limit && !shown.hardware) {
-    const std::string name = name_of_limit(first);
+    const std::string name = first.device;
     parts.push_back((name.empty() ? "" : name + " with ") +
                     bytes_text(first.limit->usable));
   }

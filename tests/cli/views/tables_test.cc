@@ -286,6 +286,7 @@ Sample sample() {
     point.batch = 1;
     point.seq = 64;
     point.limit = DeviceLimit{"x", 100, 100, false};
+    point.device = "x";
     point.total = mesh == 0 ? 40 : 130;
     point.fit = fit_between(point.limit, point.total, point.total);
     point.workload_headroom = {13, 61'439};

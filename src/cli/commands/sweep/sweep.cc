@@ -137,6 +137,11 @@ SweepPoint point_of(const Candidate& candidate, const Judgement& judged,
     point.seq = candidate.workload->seq;
   }
   point.limit = candidate.device->limit;
+  // --memory stands for what a profile says of its size alone.
+  const HardwareProfile* const card = candidate.device->card.get();
+  point.device = card != nullptr ? card->name
+                 : point.limit   ? point.limit->name
+                                 : "";
   point.fit = judged.fit;
   point.times = swept_times(candidate, judged, judge, like);
   if (judged.serving) {
@@ -506,6 +511,24 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
   return line;
 }
 
+// Why points have no time, each reason once.
+std::vector<std::string> untimed_notes(const Sweep& sweep) {
+  std::map<std::string, int64_t> reasons;
+  for (const SweepPoint& point : sweep.points) {
+    if (!point.times.untimed.empty()) ++reasons[point.times.untimed];
+  }
+  const auto points = static_cast<int64_t>(sweep.points.size());
+  std::vector<std::string> notes;
+  for (const auto& [why, count] : reasons) {
+    notes.push_back(std::string(sweep.model ? "no step time" : "no time") +
+                    (count == points ? ": "
+                                     : " for " + count_text(count) + " of " +
+                                           plural(points, "point") + ": ") +
+                    why);
+  }
+  return notes;
+}
+
 }  // namespace
 
 Exit run_sweep(Context& context) {
@@ -556,12 +579,8 @@ Exit run_sweep(Context& context) {
         plural(sweep->left_out, "combination") +
         " of mesh and views left out: " + sweep->why_left_out + ".");
   }
-  const auto untimed = std::ranges::find_if(
-      sweep->points,
-      [](const SweepPoint& point) { return !point.times.untimed.empty(); });
-  if (untimed != sweep->points.end()) {
-    report.notes.push_back((sweep->model ? "no step time: " : "no time: ") +
-                           untimed->times.untimed);
+  for (std::string& note : untimed_notes(*sweep)) {
+    report.notes.push_back(std::move(note));
   }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));
