@@ -57,10 +57,7 @@ struct SweptTimes {
   double tokens_per_second = 0;  // of what is asked for
   std::string untimed = {};      // why it has no time
 
-  const std::optional<SweptSeconds>& operator[](Timed what) const {
-    return of[static_cast<size_t>(what)];
-  }
-  bool is_known() const { return asked && (*this)[*asked]; }
+  bool is_known() const { return asked && of[static_cast<size_t>(*asked)]; }
 };
 
 // What an engine makes of the devices (serve/serving.h).

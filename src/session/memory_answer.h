@@ -74,7 +74,7 @@ struct MemoryAnswer {
   Fit fit = {};                                   // of what is asked for
   // How long a prompt or a token takes; empty without a cache or a profile.
   std::optional<InferenceTimes> inference = {};
-  // Where that is a token of fewer sequences, and the headroom is looked for.
+  // Only with Headroom::Find, and if fewer sequences are asked for.
   std::optional<FullBatch> full_batch = {};
 };
 

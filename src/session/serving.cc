@@ -152,14 +152,16 @@ void declare_for_engine(const EngineRequest& engine, PlanRequest& request) {
   declared.interleave_qkv = true;
 }
 
+MemoryRequest without_limit(MemoryRequest memory) {
+  memory.hardware.reset();
+  memory.limit.reset();
+  memory.reserve_fraction = 0;
+  return memory;
+}
+
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory) {
-  MemoryRequest of = memory;
-  if (!engine.name) return of;
-  of.hardware.reset();
-  of.limit.reset();
-  of.reserve_fraction = 0;
-  return of;
+  return engine.name ? without_limit(memory) : memory;
 }
 
 std::optional<ServedModels> served_models(const EngineRequest& engine,

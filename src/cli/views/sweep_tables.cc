@@ -89,13 +89,11 @@ struct Shown {
   bool rate = false;
   std::array<bool, kTimed> times{};  // that some point has
   std::array<bool, kTimed> asked{};
-
-  bool has_column(size_t time) const { return times[time] || asked[time]; }
-  bool is_timed() const {
-    return std::ranges::any_of(asked, [](bool is) { return is; });
-  }
   bool microbatches = false;
   bool remat = false;
+
+  bool has_column(size_t time) const { return times[time] || asked[time]; }
+  bool is_timed() const { return contains(asked, true); }
 };
 Shown shown_of(const std::vector<SweepPoint>& points,
                const std::vector<SweepMesh>& meshes) {

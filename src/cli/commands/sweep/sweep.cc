@@ -414,13 +414,9 @@ std::optional<Sweep> run(Context& context) {
       model.manifest, kept->rules, *std::move(found), model.folding(),
       model.units(), kept->how,
       lint_options_with(options.planning, options.memory, {}), Places::Kept);
-  MemoryRequest memory = options.memory;
-  memory.hardware.reset();
-  memory.limit.reset();
-  memory.reserve_fraction = 0;
-  auto asked =
-      asked_memory(memory, options.planning, options.workload, model.manifest,
-                   &kept->rules, context.host, context.diags);
+  auto asked = asked_memory(without_limit(options.memory), options.planning,
+                            options.workload, model.manifest, &kept->rules,
+                            context.host, context.diags);
   if (!asked) return std::nullopt;
   if (!check_count(options, meshes.size(), devices->size(), context.diags)) {
     return std::nullopt;
