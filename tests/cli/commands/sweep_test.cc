@@ -14,6 +14,7 @@ namespace shardplan::cli {
 namespace {
 
 using testing::MemoryHost;
+using testing::Words;
 
 struct Given {
   MemoryHost host;
