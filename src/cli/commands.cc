@@ -87,6 +87,21 @@ std::vector<Command> planning_commands() {
   };
 }
 
+std::vector<Command> searching_commands() {
+  return {
+      {"plan",
+       "By search",
+       "find the mesh and the way to train that fit and take least time",
+       {kModel},
+       {"shardplan plan config.json --devices 64 --hardware h100-sxm",
+        "shardplan plan config.json --devices 64 --hardware h100-sxm --batch "
+        "512 --seq 8k --framework torch"},
+       {"there is a plan that fits", "nothing fits", kCouldNotRun},
+       "docs/planner.md",
+       run_plan},
+  };
+}
+
 std::vector<Command> reference_commands() {
   return {
       {"explain",
@@ -203,7 +218,8 @@ std::vector<Command> other_commands() {
 // In the order of the overview.
 std::vector<Command> all_commands() {
   std::vector<Command> all;
-  for (auto* group : {planning_commands, other_commands, reference_commands}) {
+  for (auto* group : {planning_commands, searching_commands, other_commands,
+                      reference_commands}) {
     for (Command& command : group()) all.push_back(std::move(command));
   }
   return all;

@@ -88,6 +88,7 @@ Exit run_export(Context& context);
 Exit run_gate(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
+Exit run_plan(Context& context);
 Exit run_resolve(Context& context);
 Exit run_simulate(Context& context);
 Exit run_sweep(Context& context);

@@ -96,12 +96,16 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                      must_be(setting, range_text(least, most)));
 }
 
-std::vector<int64_t> integers_of(const Setting& setting,
-                                 const std::string& command, int64_t least,
-                                 int64_t most, Diagnostics& diags) {
+bool tries_lists(std::string_view command) {
+  return command == "sweep" || command == "plan";
+}
+
+std::vector<int64_t> integers_of(const Setting& setting, bool several,
+                                 int64_t least, int64_t most,
+                                 Diagnostics& diags) {
   std::vector<int64_t> values;
   std::vector<std::string> parts = split_list(setting.value);
-  if (parts.size() < 2 || command != "sweep") parts = {setting.value};
+  if (parts.size() < 2 || !several) parts = {setting.value};
   for (std::string& part : parts) {
     Setting one = setting;
     one.value = std::move(part);

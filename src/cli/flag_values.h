@@ -32,11 +32,13 @@ std::vector<std::string> split_list(std::string_view text, char comma = ',');
 std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags);
 // A finite number >= 0.
-// Integers separated by commas, at least one. More than one only where
-// `command` is `sweep`. Empty, with the reason reported (SP010).
-std::vector<int64_t> integers_of(const Setting& setting,
-                                 const std::string& command, int64_t least,
-                                 int64_t most, Diagnostics& diags);
+// Integers separated by commas, at least one, and no more unless `several`.
+// Empty, with the reason reported (SP010).
+std::vector<int64_t> integers_of(const Setting& setting, bool several,
+                                 int64_t least, int64_t most,
+                                 Diagnostics& diags);
+// Whether the command tries every remat and number of micro-batches of a list.
+bool tries_lists(std::string_view command);
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
 
 // A size with a unit: "80GiB", "95.7GB", "1048576" (bytes). Positive, rounded

@@ -251,18 +251,18 @@ std::string join_path(const std::string& directory, const std::string& path) {
 namespace {
 
 constexpr std::string_view kReading =
-    "check resolve analyze sweep simulate export inspect diff";
+    "check resolve analyze plan sweep simulate export inspect diff";
 constexpr std::string_view kJudging =
-    "check resolve analyze sweep simulate export inspect diff gate";
+    "check resolve analyze plan sweep simulate export inspect diff gate";
 constexpr std::string_view kFolding =
-    "check resolve analyze sweep simulate inspect diff gate explain";
+    "check resolve analyze plan sweep simulate inspect diff gate explain";
 constexpr std::string_view kReporting =
-    "check resolve analyze sweep simulate inspect diff gate list explain";
+    "check resolve analyze plan sweep simulate inspect diff gate list explain";
 constexpr std::string_view kWriting =
-    "check resolve analyze sweep simulate export inspect diff gate list "
+    "check resolve analyze plan sweep simulate export inspect diff gate list "
     "explain";
 constexpr std::string_view kEvery =
-    "check resolve analyze sweep simulate export inspect diff gate list "
+    "check resolve analyze plan sweep simulate export inspect diff gate list "
     "explain completion";
 
 std::vector<std::string> format_names() {

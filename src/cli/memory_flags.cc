@@ -16,7 +16,9 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kBudgeting = "check analyze sweep diff";
+constexpr std::string_view kBudgeting = "check analyze sweep plan diff";
+// What a plan by search decides itself.
+constexpr std::string_view kDecided = "check analyze sweep diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxSequence = int64_t{1} << 40;
 
@@ -140,7 +142,7 @@ const std::vector<Flag>& device_flags() {
       {"calibrate", Takes::File, "FILE", "Memory",
        "times measured on your devices, in place of the profile's: output of "
        "nccl-tests or of scripts/measure-gpu; may repeat",
-       "check analyze sweep diff",
+       kBudgeting,
        [](auto& s, auto& o, auto&) {
          o.memory.calibrate.push_back(path_of(s));
        },
@@ -155,7 +157,7 @@ const std::vector<Flag>& device_flags() {
        "fraction that the allocator loses (default 0)", kBudgeting,
        set_fragmentation},
       {"stages", Takes::Text, "AXIS[:N,..]", "Memory",
-       "pipeline axis, and layers per stage (default even)", kBudgeting,
+       "pipeline axis, and layers per stage (default even)", kDecided,
        [](auto& s, auto& o, auto& d) { o.memory.stages = stages_of(s, d); }},
   };
   return kFlags;
@@ -197,12 +199,12 @@ const std::vector<Flag>& state_flags() {
        "dtype of gathered weights (default as stored)", kBudgeting,
        set_dtype<&StateOptions::compute_dtype>},
       {"live-layers", Takes::Text, "N", "Memory",
-       "layers that are gathered at once (default 1)", kBudgeting,
+       "layers that are gathered at once (default 1)", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.live_layers = integer_of(s, 0, 4096, d).value_or(1);
        }},
       {"state-rules", Takes::File, "FILE|@NAME", "Memory",
-       "rules for optimizer state (default: as the parameter)", kBudgeting,
+       "rules for optimizer state (default: as the parameter)", kDecided,
        [](auto& s, auto& o, auto&) {
          o.planning.state_rules_ask = true;
          o.memory.state_rules.push_back(s.value.starts_with('@')
@@ -215,18 +217,18 @@ const std::vector<Flag>& state_flags() {
        [](auto& s, auto& o, auto&) { o.memory.trainable.push_back(s.value); },
        true},
       {"zero", Takes::Text, "0|1|2|3", "Memory",
-       "ZeRO stage: shards optimizer state, gradients, weights", kBudgeting,
+       "ZeRO stage: shards optimizer state, gradients, weights", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.state.zero =
              static_cast<int>(integer_of(s, 0, 3, d).value_or(0));
        }},
       {"zero-axes", Takes::Text, "A,B", "Memory",
-       "mesh axes that ZeRO shards over", kBudgeting,
+       "mesh axes that ZeRO shards over", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.state.zero_axes = axes_of(s, d);
        }},
       {"zero-style", Takes::Choice, "NAME", "Memory",
-       "how ZeRO shards and pads (default jax)", kBudgeting,
+       "how ZeRO shards and pads (default jax)", kDecided,
        [](auto& s, auto& o, auto&) {
          o.memory.state.zero_style =
              find_zero_style(s.value).value_or(ZeroStyle::Jax);
@@ -242,42 +244,42 @@ const std::vector<Flag>& cache_flags() {
        "sequences over all devices: of a training step, or in the KV cache",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.batch = integers_of(s, o.command, 1, kMaxSequence, d);
+         o.sweep.batch = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
       {"seq", Takes::Text, "N", "Memory",
        "tokens of each sequence, e.g. 32k for 32,768", kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
+         o.sweep.seq = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
       {"source-seq", Takes::Text, "N", "Memory",
        "tokens that an encoder gives, where the decoder keeps their keys",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         const auto tokens = integers_of(s, "", 1, kMaxSequence, d);
+         const auto tokens = integers_of(s, false, 1, kMaxSequence, d);
          if (!tokens.empty()) o.memory.source_seq = tokens[0];
        }},
       {"kv-dtype", Takes::Text, "DTYPE", "Memory",
-       "dtype of the KV cache (default bf16)", kBudgeting,
+       "dtype of the KV cache (default bf16)", kDecided,
        [](auto& s, auto& o, auto& d) { o.memory.kv_dtype = dtype_of(s, d); }},
       {"kv-block", Takes::Text, "N", "Memory",
-       "tokens in a page of the KV cache (default 1)", kBudgeting,
+       "tokens in a page of the KV cache (default 1)", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.kv_block = integer_of(s, 1, kMaxSequence, d).value_or(1);
        }},
       {"kv-axes", Takes::Text, "A,B", "Memory",
        "axes that shard KV heads (default: as the plan shards `k_proj`)",
-       kBudgeting, set_memory_axes<&MemoryRequest::kv_axes>},
+       kDecided, set_memory_axes<&MemoryRequest::kv_axes>},
       {"batch-axes", Takes::Text, "A,B", "Memory",
        "axes that shard the batch (default dp, fsdp, data, replica)",
-       kBudgeting, set_memory_axes<&MemoryRequest::batch_axes>},
+       kDecided, set_memory_axes<&MemoryRequest::batch_axes>},
       {"sequence-axes", Takes::Text, "A,B", "Memory",
-       "axes that shard the context (default none)", kBudgeting,
+       "axes that shard the context (default none)", kDecided,
        set_memory_axes<&MemoryRequest::sequence_axes>},
       {"ulysses-axes", Takes::Text, "A,B", "Memory",
        "axes that shard tokens, and heads inside attention (DeepSpeed Ulysses)",
-       kBudgeting, set_memory_axes<&MemoryRequest::ulysses_axes>},
+       kDecided, set_memory_axes<&MemoryRequest::ulysses_axes>},
   };
   return kFlags;
 }

@@ -31,6 +31,9 @@ constexpr std::string_view kPlanned =
 // something to `diff` with --before alone (see needs_before).
 constexpr std::string_view kRuled =
     "check resolve analyze sweep simulate export inspect diff";
+// The same where a search decides the mesh.
+constexpr std::string_view kSearched =
+    "check resolve analyze sweep plan simulate export inspect diff";
 
 std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
 
@@ -93,12 +96,12 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 const std::vector<Flag>& planning_flags() {
   static const std::vector<Flag> kFlags = {
       {"rules", Takes::File, "FILE|@NAME", "Inputs",
-       "partition rules; may repeat, first match wins", kRuled,
+       "partition rules; may repeat, first match wins", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.rules.push_back(path_of(s)); },
        true, true, nullptr, 'r'},
       {"architecture", Takes::File, "FILE|NAME", "Inputs",
        "how to read the model's config (default: what it says itself)",
-       "inspect check resolve analyze sweep simulate export diff",
+       "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
          // A shipped one is a name, whatever stands in the folder.
          const auto names = architecture_names();
@@ -108,23 +111,23 @@ const std::vector<Flag>& planning_flags() {
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
        "whose names the tensors of a config get (default: as save_pretrained "
        "writes them)",
-       "inspect check resolve analyze sweep export diff",
+       "inspect check resolve analyze sweep plan export diff",
        [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
          const bool shipped = contains(names, s.value);
          o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
       {"dialect", Takes::Choice, "NAME", "Inputs",
-       "read rules as this dialect, whatever they look like", kRuled,
+       "read rules as this dialect, whatever they look like", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.dialect = s.value; }, false,
        true, dialect_names},
       {"table", Takes::Text, "NAME", "Inputs",
-       "which of several tables in a Python file", kRuled,
+       "which of several tables in a Python file", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.table = s.value; }},
       {"set", Takes::Text, "NAME=VALUE", "Inputs",
        "answer to a condition that rules in Python leave open, such as "
        "use_expert_tensor_mode=false; may repeat",
-       kRuled, set_answer, true},
+       kSearched, set_answer, true},
       {"pattern", Takes::Text, "STRING", "Inputs",
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled,
        set_pattern},
@@ -135,14 +138,14 @@ const std::vector<Flag>& planning_flags() {
        [](auto&, auto& o, auto&) { o.planning.parity = true; }},
       {"fallback", Takes::Choice, "WHAT", "Inputs",
        "for logical axes that no rule places (default axis_is_unsharded)",
-       kRuled,
+       kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.fallback =
              find_fallback(s.value).value_or(o.planning.fallback);
        },
        false, true, fallback_names},
       {"flax-compat", Takes::Choice, "YEAR", "Inputs",
-       "logical axes as flax of that year reads them (default current)", kRuled,
+       "logical axes as flax of that year reads them (default current)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
@@ -179,9 +182,9 @@ const std::vector<Flag>& planning_flags() {
          o.planning.torchtitan.tensor = integer_of(s, 1, kMaxDevices, d);
        }},
       {"devices", Takes::Text, "N", "Inputs",
-       "number of devices, for a size of -1 or as a check", kRuled,
+       "number of devices, for a size of -1 or as a check", kSearched,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
+         o.sweep.devices = integers_of(s, o.command == "sweep", 1, kMaxDevices, d);
          if (o.sweep.devices.size() == 1)
            o.planning.devices = o.sweep.devices[0];
        }},
@@ -194,7 +197,7 @@ const std::vector<Flag>& planning_flags() {
       {"topology", Takes::Text, "NAME", "Inputs",
        "what the devices are, in place of --devices and --hardware: v5p-128, "
        "2xv5e-256, a3-highgpu-8g, 8xH100",
-       kRuled,
+       kSearched,
        [](auto& s, auto& o, auto& d) {
          o.planning.topology = read_topology(s.value, s.where, d);
        }},
@@ -208,19 +211,19 @@ const std::vector<Flag>& planning_flags() {
        kPlanned,
        [](auto& s, auto& o, auto&) { o.planning.saved_plan = path_of(s); }},
       {"min-size", Takes::Text, "N", "Inputs",
-       "replicate arrays of fewer elements (default 0)", kRuled,
+       "replicate arrays of fewer elements (default 0)", kSearched,
        [](auto& s, auto& o, auto& d) {
          o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
        }},
       {"on-indivisible", Takes::Choice, "POLICY", "Inputs",
-       "for dimensions that axes do not divide (default drop)", kRuled,
+       "for dimensions that axes do not divide (default drop)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.on_indivisible =
              find_policy(s.value).value_or(o.planning.on_indivisible);
        },
        false, true, policy_names},
       {"unmatched", Takes::Choice, "WHAT", "Inputs",
-       "for parameters that no rule matches (default error)", kRuled,
+       "for parameters that no rule matches (default error)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
                                 : s.value == "replicate" ? Unmatched::Replicate
@@ -228,22 +231,22 @@ const std::vector<Flag>& planning_flags() {
        },
        false, true, unmatched_names},
       {"no-strict", Takes::Nothing, "", "Inputs",
-       "apply rules verbatim: scalars, sizes and ranks alike", kRuled,
+       "apply rules verbatim: scalars, sizes and ranks alike", kSearched,
        [](auto&, auto& o, auto&) { o.planning.strict = false; }},
       {"declare", Takes::Text, "A,B", "Inputs",
        "what is stored differently: replicate-kv-heads, pad-vocab=M, "
        "interleave-gate-up, interleave-qkv",
-       kRuled,
+       kSearched,
        [](auto& s, auto& o, auto& d) {
          append_declarations(s, o.planning.declarations, d);
        },
        true},
       {"jobs", Takes::Text, "N", "Inputs",
        "threads to use (default one per processor)",
-       "check resolve analyze sweep simulate export inspect diff gate",
+       "check resolve analyze sweep plan simulate export inspect diff gate",
        set_jobs},
       {"mode", Takes::Choice, "MODE", "Memory",
-       "what the model runs for (default train)", kRuled,
+       "what the model runs for (default train)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.mode = find_mode(s.value).value_or(Mode::Train);
        },

@@ -14,6 +14,9 @@
 
 namespace shardplan {
 
+// The view that shipped rules place experts over.
+inline constexpr std::string_view kExpertView = "experts";
+
 struct ViewRequest {
   std::string name;
   std::vector<AxisRequest> axes;

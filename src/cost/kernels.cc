@@ -506,6 +506,62 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
   return priced(lower, estimate, upper, basis, source);
 }
 
+std::optional<PricedTime> shared_product_time(const HardwareProfile& card,
+                                              Precision precision,
+                                              const ProductShape& shape,
+                                              int64_t parts) {
+  if (parts == 1) return product_time(card, precision, shape);
+  std::optional<PricedTime> best;
+  const auto keep = [&](const ProductShape& cut) {
+    auto time = product_time(card, precision, cut);
+    if (time &&
+        (!best || time->seconds.estimate < best->seconds.estimate)) {
+      best = std::move(time);
+    }
+  };
+  for (int64_t m = 1; m <= parts; ++m) {
+    if (parts % m != 0) continue;
+    for (int64_t n = 1; n <= parts / m; ++n) {
+      if (parts / m % n != 0) continue;
+      const auto rest = static_cast<double>(parts / m / n);
+      ProductShape cut = shape;
+      cut.m /= static_cast<double>(m);
+      cut.n /= static_cast<double>(n);
+      if (cut.groups >= rest) {
+        ProductShape fewer = cut;
+        fewer.groups /= rest;
+        keep(fewer);
+      }
+      cut.k /= rest;
+      keep(cut);
+    }
+  }
+  return best;
+}
+
+std::optional<PricedTime> shared_attention_time(const HardwareProfile& card,
+                                                Precision precision,
+                                                const AttentionShape& shape,
+                                                bool backward,
+                                                std::string_view kernel,
+                                                int64_t parts) {
+  auto best = attention_time(card, precision, shape, backward, kernel);
+  if (parts == 1 || !best) return best;
+  best.reset();
+  for (int64_t queries = 1; queries <= parts; ++queries) {
+    if (parts % queries != 0) continue;
+    AttentionShape cut = shape;
+    cut.queries /= static_cast<double>(queries);
+    cut.batch /= static_cast<double>(parts / queries);
+    auto time = attention_time(card, precision, cut, backward, kernel);
+    if (time &&
+        (!best || time->seconds.estimate < best->seconds.estimate)) {
+      best = std::move(time);
+    }
+  }
+  return best;
+}
+
 std::optional<PricedTime> memory_time(const HardwareProfile& card,
                                       double bytes) {
   const auto moved = streaming(card, bytes);

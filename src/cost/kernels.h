@@ -109,6 +109,18 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
                                          const AttentionShape& shape,
                                          bool backward,
                                          std::string_view kernel);
+// The same where `parts` devices share it, cut along whatever dimensions make
+// it fastest by the estimate.
+std::optional<PricedTime> shared_product_time(const HardwareProfile& card,
+                                              Precision precision,
+                                              const ProductShape& shape,
+                                              int64_t parts);
+std::optional<PricedTime> shared_attention_time(const HardwareProfile& card,
+                                                Precision precision,
+                                                const AttentionShape& shape,
+                                                bool backward,
+                                                std::string_view kernel,
+                                                int64_t parts);
 // A kernel that reads and writes so many bytes in all, and computes little.
 std::optional<PricedTime> memory_time(const HardwareProfile& card,
                                       double bytes);

@@ -187,7 +187,8 @@ class PassPricer {
       time.kernels += kExchangeKernels;
     }
     if (is_recurrent(op)) {
-      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision));
+      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision),
+          1 / static_cast<double>(of_.parts));
     }
   }
 
@@ -282,7 +283,8 @@ class PassPricer {
   // Kernels that read and write so many bytes, together.
   void pass_over(double moved, double kernels, PassTime& time) const {
     if (moved <= 0) return;
-    const auto priced = memory_time(of_.card, moved / kernels);
+    const auto priced =
+        memory_time(of_.card, moved / kernels / static_cast<double>(of_.parts));
     if (!priced) return;
     PricedTime one = *priced;
     // Whoever fuses more need not move it.
@@ -300,7 +302,8 @@ class PassPricer {
   }
 
   void multiply(InstructionId i, const ProductShape& shape, PassTime& time) {
-    auto priced = product_time(of_.card, precision_of(i), shape);
+    auto priced =
+        shared_product_time(of_.card, precision_of(i), shape, of_.parts);
     if (!priced) {
       unknown_ = precision_of(i);
       return;
@@ -314,9 +317,9 @@ class PassPricer {
   }
 
   void attend(const Region& region, bool backward, PassTime& time) {
-    auto priced = attention_time(of_.card, of_.precision,
-                                 local_attention(view_, region, result_of_),
-                                 backward, of_.attention);
+    auto priced = shared_attention_time(
+        of_.card, of_.precision, local_attention(view_, region, result_of_),
+        backward, of_.attention, of_.parts);
     if (!priced) return;
     priced->seconds.upper *= of_.attention_upper;
     add(time.attention, *priced);
@@ -542,7 +545,8 @@ class PassPricer {
     pass_over(moved * steps, kernels * steps, time);
     // A recurrence runs twice as long backward as forward.
     if (is_recurrent(op)) {
-      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision), 2);
+      add(time.memory, recurrence_time(view_, i, of_.card, of_.precision),
+          2 / static_cast<double>(of_.parts));
     }
   }
   bool comes_from_memory_backward(RegisterId reg) const {

@@ -58,6 +58,7 @@ class StageTimer {
     if (!price_segments()) return std::nullopt;
     uses_ = uses_of_stages(input_.memory, {}, options_);
     for (size_t k = 0; k < kKeepings; ++k) {
+      if (is_left_out(k)) continue;
       for (size_t s = 0; s < uses_.size(); ++s) {
         times_.of[k].emplace_back();
         if (!time_stage(s, k)) return std::nullopt;
@@ -67,6 +68,10 @@ class StageTimer {
   }
 
  private:
+  bool is_left_out(size_t answer) const {
+    return input_.parts > 0 && answer != kEstimate;
+  }
+
   // A compiler fuses what is element by element: XLA, torch.compile.
   bool fuses() const {
     return is_compiled(options_) || (options_.framework->runs_classes &&
@@ -76,11 +81,14 @@ class StageTimer {
   bool price_segments() {
     const auto ways = ways_of(options_.kernels);
     for (size_t k = 0; k < kKeepings; ++k) {
+      if (is_left_out(k)) continue;
       if (!price_segments(k, ways[k], priced_[k])) return false;
     }
     // Whoever fuses kernels of layers still calls as many operations, but for
     // those of attention's softmax, which is called as one.
-    if (options_.kernels == Kernels::Eager || fuses()) return true;
+    if (options_.kernels == Kernels::Eager || fuses() || input_.parts > 0) {
+      return true;
+    }
     return price_segments(kEstimate, Keeping::Eager, called_);
   }
   bool price_segments(size_t k, Keeping way, std::vector<SegmentTime>& into) {
@@ -97,7 +105,8 @@ class StageTimer {
     }
     into = price_pass({view, own, options_.remat, input_.card, input_.precision,
                        fuses(), own.loss.at(loss), attention(),
-                       options_.framework->is_known() ? 1 : kUnknownAttention},
+                       options_.framework->is_known() ? 1 : kUnknownAttention,
+                       std::max<int64_t>(input_.parts, 1)},
                       way, why_);
     return !into.empty();
   }

@@ -47,6 +47,9 @@ struct TimedRun {
   int64_t tokens = 0;                     // of a step, over all devices
   Hide hide = Hide::Framework;
   const Slices* slices = nullptr;  // of the program's mesh; null: one
+  // Devices that share what the program's do (PassPricing::parts): a bound, of
+  // which the estimate alone is made.
+  int64_t parts = 0;  // 0: there is no bound to make
 };
 
 struct StepTimeInput : TimedRun {

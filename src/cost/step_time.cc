@@ -47,6 +47,7 @@ class StepComposer {
       if (k == 0) most = sum / count;  // stages of equal work
       total[k] = microbatches() * most + bubble[k] + updating;
     }
+    result.unsent = unsent(slowest);
     total[1] = std::max(total[0], total[1]);
     result.total = {total[0], total[1], std::max(total[1], total[2])};
     list_parts(slowest, bubble, result);
@@ -65,6 +66,23 @@ class StepComposer {
  private:
   double microbatches() const {
     return static_cast<double>(options_.microbatches);
+  }
+
+  double unsent(size_t slowest) const {
+    double sum = 0;
+    double of_slowest = 0;
+    for (size_t s = 0; s < times_.of[kEstimate].size(); ++s) {
+      double own = 0;
+      for (const DirectionTime& pass : times_.of[kEstimate][s].passes) {
+        own += std::max(computed(pass, kEstimate), pass.starting);
+      }
+      sum += own;
+      if (s == slowest) of_slowest = own;
+    }
+    const StageTime& stage = times_.of[kEstimate][slowest];
+    return microbatches() * of_slowest +
+           (sum - of_slowest) / chunks_of(options_) +
+           pick(stage.optimizer.seconds, kEstimate) + stage.optimizer_starting;
   }
 
   // The dense rate on paper, which a utilisation is a share of.
@@ -267,6 +285,19 @@ class StepComposer {
 StepTime composed_time(const TimedRun& run, const StepOptions& options,
                        const StageTimes& times, LinkPlaces& places) {
   return StepComposer(run, options, times, places).compose();
+}
+
+std::optional<double> least_computing(const StepTimeInput& input,
+                                      const StepOptions& options,
+                                      std::string& why) {
+  LinkPlaces places(input.card, input.program, input.slices);
+  const auto times = stage_times(input, options, places, why);
+  if (!times) return std::nullopt;
+  double seconds = 0;
+  for (const DirectionTime& pass : times->of[kEstimate].front().passes) {
+    seconds += computed(pass, kEstimate);
+  }
+  return seconds;
 }
 
 std::optional<StepTime> step_time(const StepTimeInput& input,

@@ -50,6 +50,9 @@ struct StepTime {
   double tokens = 0;       // of a step, over all devices
   double model_flops = 0;  // of a step, over all devices, forward and backward
   double mfu = 0;
+  // The same if devices sent nothing to one another: a bound of every step
+  // that computes the same on each of them.
+  double unsent = 0;
   std::string limited_by;  // "products (61 %), all-reduce over tp (18 %)"
   std::vector<StepTimePart> parts;
   std::vector<StepCollective> collectives;
@@ -61,6 +64,13 @@ struct StepTime {
 // Adds up stages that are priced already: the total, and the rows of a report.
 StepTime composed_time(const TimedRun& run, const StepOptions& options,
                        const StageTimes& times, LinkPlaces& places);
+
+// Seconds that forward and backward of a micro-batch take at least where
+// `parts` devices share the work of each of the program's, by the estimate and
+// without what they send. REQUIRES: no stages, and parts > 0.
+std::optional<double> least_computing(const StepTimeInput& input,
+                                      const StepOptions& options,
+                                      std::string& why);
 
 // Empty where the profile lacks a rate, or a link that reaches as far as an
 // axis; `why` says so.

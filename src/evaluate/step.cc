@@ -370,6 +370,54 @@ std::optional<JudgedStep> Steps::judge(
   return judged;
 }
 
+std::optional<StepLayers> Steps::layers_of(const Workload& workload,
+                                           const StepOptions& step,
+                                           Diagnostics& diags) {
+  const Pass pass = pass_of(workload, step.microbatches);
+  if (!partition(pass, diags)) return std::nullopt;
+  StepOptions of_program = step;
+  of_program.segments.experts_apart = is_stacked_;
+  if (plain_of_ != of_program.segments) {
+    plain_ = segments_of(program_->program, of_program.segments, {});
+    plain_of_ = of_program.segments;
+  }
+  if (!has_modules(of_program, diags)) return std::nullopt;
+  std::optional<StepLayers> layers =
+      step_layers(*forward_, *program_, of_program, plain_);
+  if (is_stacked_) {
+    layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
+  }
+  return layers;
+}
+
+StepTimeInput Steps::timed(const StepInput& input, const Workload& workload,
+                           const HardwareProfile& card) const {
+  StepTimeInput timed = {{program_->program, card}, input};
+  timed.precision = precision_in(model_.activation_dtype(input.options.state));
+  timed.tokens = workload.batch * workload.seq;
+  timed.hide = asked_.hide;
+  return timed;
+}
+
+std::optional<double> Steps::least_seconds(
+    const Workload& workload, const BudgetOptions& how, const Budget& budget,
+    const StepOptions& step, int64_t parts, const HardwareProfile& card,
+    Diagnostics& diags) {
+  if (model_.dequantised && !dequantised_) {
+    diags.add_all(undequantised_);
+    return std::nullopt;
+  }
+  const auto layers = layers_of(workload, step, diags);
+  if (!layers) return std::nullopt;
+  const StepInput input = {manifest_, plan_, budget, how, *layers};
+  StepOptions of_program = step;
+  of_program.segments.experts_apart = is_stacked_;
+  StepTimeInput shared = timed(input, workload, card);
+  shared.parts = parts;
+  std::string why;
+  return least_computing(shared, of_program, why);
+}
+
 std::optional<JudgedStep> Steps::answer(
     const Workload& workload, const BudgetOptions& how, const Budget& budget,
     const StepOptions& step, const HardwareProfile* card, Diagnostics& diags) {
@@ -379,19 +427,8 @@ std::optional<JudgedStep> Steps::answer(
   }
   std::optional<StepLayers> layers;
   if (model_.runnable != nullptr) {
-    const Pass pass = pass_of(workload, step.microbatches);
-    if (!partition(pass, diags)) return std::nullopt;
-    StepOptions of_program = step;
-    of_program.segments.experts_apart = is_stacked_;
-    if (plain_of_ != of_program.segments) {
-      plain_ = segments_of(program_->program, of_program.segments, {});
-      plain_of_ = of_program.segments;
-    }
-    if (!has_modules(of_program, diags)) return std::nullopt;
-    layers = step_layers(*forward_, *program_, of_program, plain_);
-    if (is_stacked_) {
-      layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
-    }
+    layers = layers_of(workload, step, diags);
+    if (!layers) return std::nullopt;
   } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
     report_unknown(*model_.recognised,
                    "`--fp8` is about what single products read", diags);
@@ -431,10 +468,7 @@ std::optional<JudgedStep> Steps::answer(
   }
   StepOptions of_program = step;
   of_program.segments.experts_apart = is_stacked_;
-  StepTimeInput timed = {{program_->program, *card}, input};
-  timed.precision = precision_in(model_.activation_dtype(how.state));
-  timed.tokens = workload.batch * workload.seq;
-  timed.hide = asked_.hide;
+  StepTimeInput timed = this->timed(input, workload, *card);
   if (asked_.on_slices) {
     const auto& axes = plan_.mesh.axes();
     const auto known = std::ranges::find_if(

@@ -150,6 +150,16 @@ class Steps {
                                   const Budget& budget, const StepOptions& step,
                                   const HardwareProfile* card,
                                   Diagnostics& diags);
+  // Seconds that computing one micro-batch takes at least where `parts` devices
+  // share the work of each of the plan's (least_computing, cost/step_time.h).
+  // `step` is sized. Empty, with the reason reported, as judge(), or where no
+  // time is known. REQUIRES: a forward pass is known, no stages.
+  std::optional<double> least_seconds(const Workload& workload,
+                                      const BudgetOptions& how,
+                                      const Budget& budget,
+                                      const StepOptions& step, int64_t parts,
+                                      const HardwareProfile& card,
+                                      Diagnostics& diags);
   // The forward pass alone, partitioned, and the manifest of its parameters
   // with, per parameter of it, one of the model's (as stored) that it is, or is
   // made of. Kept until another pass is asked for. Empty, with the reason
@@ -172,6 +182,12 @@ class Steps {
   std::optional<JudgedStep> answer(
       const Workload& workload, const BudgetOptions& how, const Budget& budget,
       const StepOptions& step, const HardwareProfile* card, Diagnostics& diags);
+  // Layers of a step whose forward pass is known.
+  std::optional<StepLayers> layers_of(const Workload& workload,
+                                      const StepOptions& step,
+                                      Diagnostics& diags);
+  StepTimeInput timed(const StepInput& input, const Workload& workload,
+                      const HardwareProfile& card) const;
   bool has_modules(const StepOptions& step, Diagnostics& diags) const;
   // Reports the same for every step of one pass.
   bool partition(const Pass& pass, Diagnostics& diags);

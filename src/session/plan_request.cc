@@ -31,7 +31,6 @@ RuleReading rule_reading(const PlanRequest& request) {
 
 namespace {
 
-constexpr const char* kExpertView = "experts";
 
 // How a framework calls its degrees, and numbers its devices.
 struct ExpertFramework {
@@ -193,7 +192,7 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
                                        const Mesh& mesh,
                                        std::optional<int64_t> experts,
                                        Diagnostics& diags) {
-  ViewRequest view{kExpertView, {}, {}, {}};
+  ViewRequest view{std::string(kExpertView), {}, {}, {}};
   const bool titan = request.torchtitan.given();
   if (!titan && !request.megatron.given()) return view;
   if (titan && request.megatron.given()) {

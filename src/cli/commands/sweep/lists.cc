@@ -332,7 +332,7 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
 const std::vector<Flag>& sweep_flags() {
   static const std::vector<Flag> kFlags = {
       {"over", Takes::Text, "A,B", "Inputs",
-       "axes to cut --devices over, in every way", "sweep",
+       "axes to cut --devices over, in every way", "sweep plan",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
        "what comes first: memory (default), or, with --hardware, --batch and "

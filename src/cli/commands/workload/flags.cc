@@ -16,7 +16,9 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kCounting = "check analyze sweep diff";
+constexpr std::string_view kCounting = "check analyze sweep plan diff";
+// What a plan by search decides itself.
+constexpr std::string_view kDecided = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
@@ -51,9 +53,9 @@ std::vector<std::string> listed_policies(const std::string& text) {
 
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
-  // Several, separated by commas, for `sweep` only.
+  // Several, separated by commas, where several are tried.
   std::vector<std::string> texts = {s.value};
-  if (o.command == "sweep") texts = listed_policies(s.value);
+  if (tries_lists(o.command)) texts = listed_policies(s.value);
   o.sweep.remat.clear();
   for (const std::string& text : texts) {
     const auto remat = read_remat(text, d);
@@ -137,7 +139,7 @@ const std::vector<Flag>& workload_flags() {
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.sweep.microbatches =
-             integers_of(s, o.command, 1, kMostMicrobatches, d);
+             integers_of(s, tries_lists(o.command), 1, kMostMicrobatches, d);
          if (o.sweep.microbatches.empty()) return;
          o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
@@ -155,7 +157,7 @@ const std::vector<Flag>& workload_flags() {
       {"schedule", Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "
        "interleaved:N",
-       kCounting, set_schedule},
+       kDecided, set_schedule},
       {"attention", Takes::Choice, "KIND", "Memory",
        "flash (default) holds no scores of attention, scores all of them",
        kCounting,

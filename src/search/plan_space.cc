@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/plan_space.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/words.h"
+#include "core/views.h"
+
+namespace shardplan {
+namespace {
+
+using enum PlanAxis;
+
+// Chunks of a stage beyond this number are not tried: each adds a round of
+// sends between stages to every micro-batch.
+constexpr int64_t kMostChunks = 8;
+
+std::vector<int64_t> divisors(int64_t number) {
+  std::vector<int64_t> small;
+  std::vector<int64_t> large;
+  for (int64_t d = 1; d <= number / d; ++d) {
+    if (number % d != 0) continue;
+    small.push_back(d);
+    if (d != number / d) large.push_back(number / d);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+bool may_cut(const PlanSpace& space, PlanAxis axis) {
+  return contains(space.over, axis);
+}
+
+// With every degree of expert parallelism that divides the experts and the
+// devices of a stage.
+void add_with_experts(const PlanSpace& space, const PlanPoint& shape,
+                      std::vector<PlanPoint>& shapes) {
+  shapes.push_back(shape);
+  if (space.experts < 2) return;
+  const int64_t inside = space.devices / shape.of(Stages);
+  for (const int64_t experts : divisors(space.experts)) {
+    if (experts == 1) continue;
+    std::vector<int64_t> cuts = {1};
+    if (shape.of(Tensor) > 1) cuts.push_back(shape.of(Tensor));
+    for (const int64_t cut : cuts) {
+      if (inside % (experts * cut) != 0) continue;
+      PlanPoint with = shape;
+      with.experts = experts;
+      with.expert_tensor = cut;
+      shapes.push_back(with);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Axis> expert_axes(const PlanPoint& point) {
+  if (point.experts == 1) return {};
+  std::vector<Axis> axes;
+  const auto add = [&](const char* name, int64_t size) {
+    if (size > 1) axes.push_back({name, size});
+  };
+  int64_t inside = 1;
+  for (int i = static_cast<int>(Replicas); i < kPlanAxes; ++i) {
+    inside *= point.sizes[i];
+  }
+  const int64_t rest = inside / (point.experts * point.expert_tensor);
+  // Weights of experts are in parts where all others are.
+  const bool shards = point.of(Shards) > 1;
+  const int64_t copies =
+      shards && rest % point.of(Replicas) == 0 ? point.of(Replicas)
+      : shards                                 ? 1
+                                               : rest;
+  add("pp", point.of(Stages));
+  add("edp", copies);
+  add("efsdp", rest / copies);
+  axes.push_back({"ep", point.experts});
+  add("etp", point.expert_tensor);
+  return axes;
+}
+
+Mesh mesh_of(const PlanPoint& point) {
+  std::vector<Axis> axes;
+  const auto add = [&](size_t axis) {
+    if (point.sizes[axis] > 1) {
+      axes.push_back({std::string(kPlanAxisNames[axis]), point.sizes[axis]});
+    }
+  };
+  for (size_t i = 0; i < kPlanAxes; ++i) {
+    if (i != static_cast<size_t>(point.innermost)) add(i);
+  }
+  add(static_cast<size_t>(point.innermost));
+  if (axes.empty()) axes.push_back({"fsdp", 1});  // a mesh has an axis
+  Mesh mesh(std::move(axes));
+  const std::vector<Axis> experts = expert_axes(point);
+  if (experts.empty()) return mesh;
+  ViewRequest request;
+  request.name = std::string(kExpertView);
+  for (const Axis& axis : experts) {
+    request.axes.push_back({axis.name, axis.size, {}, {}, {}});
+  }
+  Diagnostics quiet;
+  auto viewed = add_view(mesh, request, quiet);
+  return viewed ? *std::move(viewed) : mesh;
+}
+
+const FrameworkWays& framework_ways(std::string_view name) {
+  static const std::array<FrameworkWays, 4> kWays = {{
+      {"any", true, true, true, true, true, {"none", "dots", "full"}},
+      {"megatron", true, false, true, true, true, {"none", "selective", "full"}},
+      {"torch", true, true, false, true, true, {"none", "selective:op", "full"}},
+      {"jax", false, true, false, true, false, {"none", "dots", "full"}},
+  }};
+  const FrameworkWays* const found = find_named(kWays, name);
+  return found != nullptr ? *found : kWays.front();
+}
+
+std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
+  std::vector<PlanPoint> shapes;
+  for (const int64_t stages : divisors(space.devices)) {
+    const bool staged = stages > 1;
+    if (staged && (!may_cut(space, Stages) || stages > space.layers)) continue;
+    const int64_t of_stage = space.devices / stages;
+    for (const int64_t tensor : divisors(of_stage)) {
+      if (tensor > 1 && !may_cut(space, Tensor)) continue;
+      for (const int64_t sequence : divisors(of_stage / tensor)) {
+        if (sequence > 1 && !may_cut(space, Sequence)) continue;
+        const int64_t data = of_stage / tensor / sequence;
+        const PlanAxis held = may_cut(space, Shards) ? Shards : Replicas;
+        if (data > 1 && !may_cut(space, held)) continue;
+        PlanPoint shape;
+        shape.of(Stages) = stages;
+        shape.of(Tensor) = tensor;
+        shape.of(Sequence) = sequence;
+        shape.of(held) = data;
+        if (held == Replicas && data > 1 && space.ways.zero_one) shape.zero = 1;
+        if (tensor > 1 && space.ways.tokens_over_tensor) {
+          shape.tokens_over_tensor = true;
+          add_with_experts(space, shape, shapes);
+          shape.tokens_over_tensor = false;
+        }
+        add_with_experts(space, shape, shapes);
+      }
+    }
+  }
+  return shapes;
+}
+
+std::vector<PlanPoint> plan_passes(const PlanSpace& space,
+                                   const PlanPoint& shape) {
+  std::vector<PlanPoint> passes;
+  if (space.batch % shape.data() != 0) return passes;
+  const int64_t sequences = space.batch / shape.data();
+  for (const int64_t parts : divisors(sequences)) {
+    if (!space.microbatches.empty() && !contains(space.microbatches, parts)) {
+      continue;
+    }
+    PlanPoint pass = shape;
+    pass.microbatches = parts;
+    std::vector<int64_t> chunks = {1};
+    const int64_t stages = shape.of(Stages);
+    if (stages > 1 && space.ways.interleaves && parts % stages == 0 &&
+        space.layers % stages == 0) {
+      chunks = divisors(space.layers / stages);
+    }
+    for (const int64_t each : chunks) {
+      if (each > kMostChunks) break;
+      pass.chunks = each;
+      for (pass.remat = 0; pass.remat < space.remats.size(); ++pass.remat) {
+        passes.push_back(pass);
+      }
+    }
+  }
+  return passes;
+}
+
+std::vector<PlanPoint> plan_points(const PlanSpace& space,
+                                   const PlanPoint& pass) {
+  std::vector<PlanPoint> points;
+  const int64_t data = pass.data();
+  for (const int64_t replicas : divisors(data)) {
+    PlanPoint split = pass;
+    split.of(Replicas) = replicas;
+    split.of(Shards) = data / replicas;
+    if (split.of(Shards) > 1 && !may_cut(space, Shards)) continue;
+    if (replicas > 1 && !may_cut(space, Replicas)) continue;
+    std::vector<int> zeros = {0};
+    if (replicas > 1 && space.ways.zero_one) zeros.insert(zeros.begin(), 1);
+    for (const int zero : zeros) {
+      split.zero = zero;
+      split.innermost = Tensor;
+      points.push_back(split);
+      // Views of experts have one order.
+      if (space.devices <= space.domain || split.experts > 1) continue;
+      int last = kPlanAxes - 1;
+      while (last > 0 && split.sizes[last] == 1) --last;
+      for (int axis = 0; axis < last; ++axis) {
+        if (split.sizes[axis] == 1) continue;
+        split.innermost = static_cast<PlanAxis>(axis);
+        points.push_back(split);
+      }
+    }
+  }
+  return points;
+}
+
+}  // namespace shardplan
