@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
@@ -506,58 +507,88 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
   return priced(lower, estimate, upper, basis, source);
 }
 
-std::optional<PricedTime> shared_product_time(const HardwareProfile& card,
-                                              Precision precision,
-                                              const ProductShape& shape,
-                                              int64_t parts) {
-  if (parts == 1) return product_time(card, precision, shape);
+namespace {
+
+void keep_faster(std::optional<PricedTime> time,
+                 std::optional<PricedTime>& best) {
+  if (time && (!best || time->seconds.estimate < best->seconds.estimate)) {
+    best = std::move(time);
+  }
+}
+
+// With its tokens cut, or the products that it consists of.
+std::vector<ProductShape> cut_tokens(const ProductShape& shape,
+                                     int64_t tokens) {
+  if (tokens == 1) return {shape};
+  const auto by = static_cast<double>(tokens);
+  std::vector<ProductShape> cuts = {shape};
+  (shape.turned ? cuts[0].k : cuts[0].m) /= by;
+  if (shape.groups >= by) {
+    cuts.push_back(shape);
+    cuts[1].groups /= by;
+  }
+  return cuts;
+}
+
+std::vector<double> divisors(int64_t number) {
+  std::vector<double> all;
+  for (int64_t d = 1; d <= number; ++d) {
+    if (number % d == 0) all.push_back(static_cast<double>(d));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<PricedTime> product_time(const HardwareProfile& card,
+                                       Precision precision,
+                                       const ProductShape& shape,
+                                       const SharedWork& shared) {
+  if (shared.any == 1 && shared.tokens == 1) {
+    return product_time(card, precision, shape);
+  }
   std::optional<PricedTime> best;
-  const auto keep = [&](const ProductShape& cut) {
-    auto time = product_time(card, precision, cut);
-    if (time &&
-        (!best || time->seconds.estimate < best->seconds.estimate)) {
-      best = std::move(time);
-    }
-  };
-  for (int64_t m = 1; m <= parts; ++m) {
-    if (parts % m != 0) continue;
-    for (int64_t n = 1; n <= parts / m; ++n) {
-      if (parts / m % n != 0) continue;
-      const auto rest = static_cast<double>(parts / m / n);
-      ProductShape cut = shape;
-      cut.m /= static_cast<double>(m);
-      cut.n /= static_cast<double>(n);
-      if (cut.groups >= rest) {
-        ProductShape fewer = cut;
-        fewer.groups /= rest;
-        keep(fewer);
+  const std::vector<double> cuts = divisors(shared.any);
+  const auto any = static_cast<double>(shared.any);
+  for (const ProductShape& of : cut_tokens(shape, shared.tokens)) {
+    for (const double m : cuts) {
+      for (const double n : cuts) {
+        const double rest = any / m / n;
+        if (!contains(cuts, rest)) continue;
+        ProductShape cut = of;
+        cut.m /= m;
+        cut.n /= n;
+        if (rest > 1 && cut.groups >= rest) {
+          ProductShape fewer = cut;
+          fewer.groups /= rest;
+          keep_faster(product_time(card, precision, fewer), best);
+        }
+        cut.k /= rest;
+        keep_faster(product_time(card, precision, cut), best);
       }
-      cut.k /= rest;
-      keep(cut);
     }
   }
   return best;
 }
 
-std::optional<PricedTime> shared_attention_time(const HardwareProfile& card,
-                                                Precision precision,
-                                                const AttentionShape& shape,
-                                                bool backward,
-                                                std::string_view kernel,
-                                                int64_t parts) {
-  auto best = attention_time(card, precision, shape, backward, kernel);
-  if (parts == 1 || !best) return best;
-  best.reset();
-  for (int64_t queries = 1; queries <= parts; ++queries) {
-    if (parts % queries != 0) continue;
-    AttentionShape cut = shape;
-    cut.queries /= static_cast<double>(queries);
-    cut.batch /= static_cast<double>(parts / queries);
-    auto time = attention_time(card, precision, cut, backward, kernel);
-    if (time &&
-        (!best || time->seconds.estimate < best->seconds.estimate)) {
-      best = std::move(time);
-    }
+std::optional<PricedTime> attention_time(const HardwareProfile& card,
+                                         Precision precision,
+                                         const AttentionShape& shape,
+                                         bool backward, std::string_view kernel,
+                                         const SharedWork& shared) {
+  if (shared.any == 1 && shared.tokens == 1) {
+    return attention_time(card, precision, shape, backward, kernel);
+  }
+  std::optional<PricedTime> best;
+  AttentionShape fewer = shape;
+  fewer.batch /= shared.parts();
+  keep_faster(attention_time(card, precision, fewer, backward, kernel), best);
+  if (shared.tokens > 1) {
+    AttentionShape shorter = shape;
+    shorter.queries /= static_cast<double>(shared.tokens);
+    shorter.batch /= static_cast<double>(shared.any);
+    keep_faster(attention_time(card, precision, shorter, backward, kernel),
+                best);
   }
   return best;
 }

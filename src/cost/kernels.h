@@ -109,18 +109,26 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
                                          const AttentionShape& shape,
                                          bool backward,
                                          std::string_view kernel);
-// The same where `parts` devices share it, cut along whatever dimensions make
-// it fastest by the estimate.
-std::optional<PricedTime> shared_product_time(const HardwareProfile& card,
-                                              Precision precision,
-                                              const ProductShape& shape,
-                                              int64_t parts);
-std::optional<PricedTime> shared_attention_time(const HardwareProfile& card,
-                                                Precision precision,
-                                                const AttentionShape& shape,
-                                                bool backward,
-                                                std::string_view kernel,
-                                                int64_t parts);
+// Devices that share the work of one: `any` of them cut a kernel along whatever
+// dimension suits it, `tokens` of them cut its tokens.
+struct SharedWork {
+  int64_t any = 1;
+  int64_t tokens = 1;
+
+  double parts() const {
+    return static_cast<double>(any) * static_cast<double>(tokens);
+  }
+};
+// What each of them takes, cut as makes it fastest by the estimate.
+std::optional<PricedTime> product_time(const HardwareProfile& card,
+                                       Precision precision,
+                                       const ProductShape& shape,
+                                       const SharedWork& shared);
+std::optional<PricedTime> attention_time(const HardwareProfile& card,
+                                         Precision precision,
+                                         const AttentionShape& shape,
+                                         bool backward, std::string_view kernel,
+                                         const SharedWork& shared);
 // A kernel that reads and writes so many bytes in all, and computes little.
 std::optional<PricedTime> memory_time(const HardwareProfile& card,
                                       double bytes);

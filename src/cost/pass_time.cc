@@ -188,7 +188,7 @@ class PassPricer {
     }
     if (is_recurrent(op)) {
       add(time.memory, recurrence_time(view_, i, of_.card, of_.precision),
-          1 / static_cast<double>(of_.parts));
+          1 / of_.shared.parts());
     }
   }
 
@@ -284,7 +284,7 @@ class PassPricer {
   void pass_over(double moved, double kernels, PassTime& time) const {
     if (moved <= 0) return;
     const auto priced =
-        memory_time(of_.card, moved / kernels / static_cast<double>(of_.parts));
+        memory_time(of_.card, moved / kernels / of_.shared.parts());
     if (!priced) return;
     PricedTime one = *priced;
     // Whoever fuses more need not move it.
@@ -303,7 +303,7 @@ class PassPricer {
 
   void multiply(InstructionId i, const ProductShape& shape, PassTime& time) {
     auto priced =
-        shared_product_time(of_.card, precision_of(i), shape, of_.parts);
+        product_time(of_.card, precision_of(i), shape, of_.shared);
     if (!priced) {
       unknown_ = precision_of(i);
       return;
@@ -317,9 +317,9 @@ class PassPricer {
   }
 
   void attend(const Region& region, bool backward, PassTime& time) {
-    auto priced = shared_attention_time(
-        of_.card, of_.precision, local_attention(view_, region, result_of_),
-        backward, of_.attention, of_.parts);
+    auto priced = attention_time(of_.card, of_.precision,
+                                 local_attention(view_, region, result_of_),
+                                 backward, of_.attention, of_.shared);
     if (!priced) return;
     priced->seconds.upper *= of_.attention_upper;
     add(time.attention, *priced);
@@ -546,7 +546,7 @@ class PassPricer {
     // A recurrence runs twice as long backward as forward.
     if (is_recurrent(op)) {
       add(time.memory, recurrence_time(view_, i, of_.card, of_.precision),
-          2 / static_cast<double>(of_.parts));
+          2 / of_.shared.parts());
     }
   }
   bool comes_from_memory_backward(RegisterId reg) const {

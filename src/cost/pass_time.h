@@ -81,9 +81,9 @@ struct PassPricing {
   LossCopies loss;                  // of logits
   std::string_view attention = {};  // its kernel; "": the best that is measured
   double attention_upper = 1;       // times the upper end, where none is known
-  // Devices that share the work of every kernel, cut as suits it best: what
-  // each of them takes at least, by the estimate.
-  int64_t parts = 1;
+  // Who shares the work of every kernel: what each of them takes at least, by
+  // the estimate.
+  SharedWork shared = {};
 };
 
 // Per segment of the view (activations/segments.h). Empty, with the reason in

@@ -69,7 +69,7 @@ class StageTimer {
 
  private:
   bool is_left_out(size_t answer) const {
-    return input_.parts > 0 && answer != kEstimate;
+    return input_.shared && answer != kEstimate;
   }
 
   // A compiler fuses what is element by element: XLA, torch.compile.
@@ -86,7 +86,7 @@ class StageTimer {
     }
     // Whoever fuses kernels of layers still calls as many operations, but for
     // those of attention's softmax, which is called as one.
-    if (options_.kernels == Kernels::Eager || fuses() || input_.parts > 0) {
+    if (options_.kernels == Kernels::Eager || fuses() || input_.shared) {
       return true;
     }
     return price_segments(kEstimate, Keeping::Eager, called_);
@@ -106,7 +106,7 @@ class StageTimer {
     into = price_pass({view, own, options_.remat, input_.card, input_.precision,
                        fuses(), own.loss.at(loss), attention(),
                        options_.framework->is_known() ? 1 : kUnknownAttention,
-                       std::max<int64_t>(input_.parts, 1)},
+                       input_.shared.value_or(SharedWork())},
                       way, why_);
     return !into.empty();
   }
@@ -552,6 +552,11 @@ std::string text_of(const AxisNames& axes) {
 const std::optional<RankPlaces>& LinkPlaces::of(const AxisNames& axes) {
   const auto known = known_.find(axes);
   if (known != known_.end()) return known->second;
+  if (ideal_) {
+    const Mesh alone({{"ranks", shard_count(mesh_, axes)}});
+    return known_.emplace(axes, places_of(card_, alone, {"ranks"}))
+        .first->second;
+  }
   return known_.emplace(axes, places_of(card_, mesh_, axes, slices_))
       .first->second;
 }

@@ -47,9 +47,9 @@ struct TimedRun {
   int64_t tokens = 0;                     // of a step, over all devices
   Hide hide = Hide::Framework;
   const Slices* slices = nullptr;  // of the program's mesh; null: one
-  // Devices that share what the program's do (PassPricing::parts): a bound, of
-  // which the estimate alone is made.
-  int64_t parts = 0;  // 0: there is no bound to make
+  // Who shares what the program's devices do, with every collective's ranks
+  // next to one another: a bound, of which the estimate alone is made.
+  std::optional<SharedWork> shared = {};
 };
 
 struct StepTimeInput : TimedRun {
@@ -124,12 +124,19 @@ class LinkPlaces {
   LinkPlaces(const HardwareProfile& card, const Program& program,
              const Slices* slices)
       : card_(card), mesh_(program.mesh.axes()), slices_(slices) {}
+  // With the ranks of all axes next to one another, whatever the mesh.
+  static LinkPlaces ideal(const HardwareProfile& card, const Program& program) {
+    LinkPlaces places(card, program, nullptr);
+    places.ideal_ = true;
+    return places;
+  }
   const std::optional<RankPlaces>& of(const AxisNames& axes);
 
  private:
   const HardwareProfile& card_;
   Mesh mesh_;  // of sub-axes alone, without the views that they make up
   const Slices* slices_;
+  bool ideal_ = false;
   std::map<AxisNames, std::optional<RankPlaces>> known_;
 };
 

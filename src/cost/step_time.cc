@@ -287,17 +287,21 @@ StepTime composed_time(const TimedRun& run, const StepOptions& options,
   return StepComposer(run, options, times, places).compose();
 }
 
-std::optional<double> least_computing(const StepTimeInput& input,
+std::optional<double> least_pass_seconds(const StepTimeInput& input,
                                       const StepOptions& options,
                                       std::string& why) {
-  LinkPlaces places(input.card, input.program, input.slices);
+  LinkPlaces places = LinkPlaces::ideal(input.card, input.program);
   const auto times = stage_times(input, options, places, why);
   if (!times) return std::nullopt;
-  double seconds = 0;
-  for (const DirectionTime& pass : times->of[kEstimate].front().passes) {
-    seconds += computed(pass, kEstimate);
+  const StageTime& all = times->of[kEstimate].front();
+  double waits = 0;
+  for (const Sending& each : all.sends) {
+    if (each.ahead || each.direction == Direction::Update) continue;
+    waits += each.each.seconds.estimate * each.count;
   }
-  return seconds;
+  return computed(all.passes[0], kEstimate) +
+         computed(all.passes[1], kEstimate) +
+         waits / input.shared->parts();
 }
 
 std::optional<StepTime> step_time(const StepTimeInput& input,

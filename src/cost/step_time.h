@@ -65,10 +65,10 @@ struct StepTime {
 StepTime composed_time(const TimedRun& run, const StepOptions& options,
                        const StageTimes& times, LinkPlaces& places);
 
-// Seconds that forward and backward of a micro-batch take at least where
-// `parts` devices share the work of each of the program's, by the estimate and
-// without what they send. REQUIRES: no stages, and parts > 0.
-std::optional<double> least_computing(const StepTimeInput& input,
+// Seconds that forward and backward of a micro-batch take at least where others
+// share the work of each of the program's devices, by the estimate: what is
+// computed, and what is waited for. REQUIRES: no stages, and TimedRun::shared.
+std::optional<double> least_pass_seconds(const StepTimeInput& input,
                                       const StepOptions& options,
                                       std::string& why);
 

@@ -401,8 +401,8 @@ StepTimeInput Steps::timed(const StepInput& input, const Workload& workload,
 
 std::optional<double> Steps::least_seconds(
     const Workload& workload, const BudgetOptions& how, const Budget& budget,
-    const StepOptions& step, int64_t parts, const HardwareProfile& card,
-    Diagnostics& diags) {
+    const StepOptions& step, const SharedWork& shared,
+    const HardwareProfile& card, Diagnostics& diags) {
   if (model_.dequantised && !dequantised_) {
     diags.add_all(undequantised_);
     return std::nullopt;
@@ -412,10 +412,10 @@ std::optional<double> Steps::least_seconds(
   const StepInput input = {manifest_, plan_, budget, how, *layers};
   StepOptions of_program = step;
   of_program.segments.experts_apart = is_stacked_;
-  StepTimeInput shared = timed(input, workload, card);
-  shared.parts = parts;
+  StepTimeInput bounded = timed(input, workload, card);
+  bounded.shared = shared;
   std::string why;
-  return least_computing(shared, of_program, why);
+  return least_pass_seconds(bounded, of_program, why);
 }
 
 std::optional<JudgedStep> Steps::answer(

@@ -150,14 +150,15 @@ class Steps {
                                   const Budget& budget, const StepOptions& step,
                                   const HardwareProfile* card,
                                   Diagnostics& diags);
-  // Seconds that computing one micro-batch takes at least where `parts` devices
-  // share the work of each of the plan's (least_computing, cost/step_time.h).
+  // Seconds that one micro-batch takes at least where others share the work of
+  // each of the plan's devices (least_pass_seconds, cost/step_time.h).
   // `step` is sized. Empty, with the reason reported, as judge(), or where no
   // time is known. REQUIRES: a forward pass is known, no stages.
   std::optional<double> least_seconds(const Workload& workload,
                                       const BudgetOptions& how,
                                       const Budget& budget,
-                                      const StepOptions& step, int64_t parts,
+                                      const StepOptions& step,
+                                      const SharedWork& shared,
                                       const HardwareProfile& card,
                                       Diagnostics& diags);
   // The forward pass alone, partitioned, and the manifest of its parameters

@@ -4,11 +4,11 @@
 //
 // A branch stands for candidates of which none costs less than its bound. To
 // look at a branch gives the value of one of its candidates, branches that the
-// others are in, or both. The branch with the least bound comes first, of equal
+// others are in, or both. The branch with the least bound comes next, of equal
 // ones the one that was there first. It ends where no bound is below the best
 // value: that value is the least of all, exactly. A budget counts looks, never
-// seconds; what it cuts off keeps its bounds, of which the least is the lower
-// bound of the whole (Land and Doig, 1960).
+// seconds; what it leaves alone keeps its bounds, of which the least is the
+// lower bound of the whole (Land and Doig, 1960).
 //
 // As many branches are looked at together as `together` says, whatever the
 // number of threads, so that the answer depends on neither.
@@ -41,9 +41,14 @@ struct LookedAt {
 };
 
 struct SearchBudget {
+  // All of them; and those after which a branch is left alone whose bound is
+  // within `tolerance` of the best value, as a part of it.
   int64_t looks = std::numeric_limits<int64_t>::max();
+  int64_t exact_looks = std::numeric_limits<int64_t>::max();
+  double tolerance = 0;
   size_t together = 8;
   int threads = 1;
+  std::optional<double> value = {};  // of a candidate that is known already
 };
 
 template <typename Item>
@@ -51,8 +56,8 @@ struct SearchEnd {
   std::optional<double> value;  // the least; empty: no candidate counts
   double lower_bound = std::numeric_limits<double>::infinity();
   int64_t looks = 0;
-  // Branches that nobody looked at: none of their candidates costs less than
-  // the best, or, with an exhausted budget, than `lower_bound`.
+  // Branches that nobody looked at. None of their candidates costs less than
+  // the best, or, where the budget left them alone, than `lower_bound`.
   std::vector<Branch<Item>> left;
 };
 
@@ -62,10 +67,8 @@ struct SearchEnd {
 template <typename Item, typename Look, typename Take>
 SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
                            const SearchBudget& budget, Look look, Take take) {
-  struct Waiting {
-    double bound;
-    int64_t number;
-    Item item;
+  struct Waiting : Branch<Item> {
+    int64_t number = 0;
   };
   const auto later = [](const Waiting& a, const Waiting& b) {
     return std::pair(a.bound, a.number) > std::pair(b.bound, b.number);
@@ -76,19 +79,23 @@ SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
   const auto add = [&](std::vector<Branch<Item>> branches, double least) {
     for (Branch<Item>& each : branches) {
       waiting.push(
-          {std::max(each.bound, least), number++, std::move(each.item)});
+          {{std::max(each.bound, least), std::move(each.item)}, number++});
     }
   };
   add(std::move(roots), -std::numeric_limits<double>::infinity());
   SearchEnd<Item> end;
+  end.value = budget.value;
   const auto is_open = [&] {
-    return !waiting.empty() && (!end.value || waiting.top().bound < *end.value);
+    if (waiting.empty() || end.looks >= budget.looks) return false;
+    if (!end.value) return true;
+    const double part =
+        end.looks < budget.exact_looks ? 1 : 1 - budget.tolerance;
+    return waiting.top().bound < *end.value * part;
   };
-  while (is_open() && end.looks < budget.looks) {
+  while (is_open()) {
     std::vector<Branch<Item>> now;
-    while (is_open() && now.size() < budget.together &&
-           end.looks < budget.looks) {
-      now.push_back({waiting.top().bound, waiting.top().item});
+    while (is_open() && now.size() < budget.together) {
+      now.push_back(waiting.top());
       waiting.pop();
       ++end.looks;
     }
@@ -105,11 +112,11 @@ SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
       add(std::move(looked[i].branches), now[i].bound);
     }
   }
-  if (end.value) end.lower_bound = *end.value;
   for (; !waiting.empty(); waiting.pop()) {
     end.lower_bound = std::min(end.lower_bound, waiting.top().bound);
-    end.left.push_back({waiting.top().bound, waiting.top().item});
+    end.left.push_back(waiting.top());
   }
+  if (end.value) end.lower_bound = std::min(end.lower_bound, *end.value);
   return end;
 }
 

@@ -2,17 +2,22 @@
 #include "search/plan_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
+
+#include "base/parallel.h"
 
 namespace shardplan {
 namespace {
 
 struct PlanBranch {
-  enum class Of : uint8_t { Shape, Pass, RefinedPass, Point } of = Of::Shape;
+  enum class Of : uint8_t { Shape, Pass, Point } of = Of::Shape;
   PlanPoint point;
   int64_t points = 1;  // in it
+  size_t bounds = 0;   // of a pass, the closer ones that are known
 };
 
 // What all points of a shape have in common.
@@ -32,6 +37,14 @@ bool holds_more(const PlanPoint& point, const PlanPoint& than) {
          point.chunks >= than.chunks && point.zero <= than.zero &&
          point.of(PlanAxis::Replicas) >= than.of(PlanAxis::Replicas);
 }
+
+struct Looked : LookedAt<PlanBranch> {
+  std::optional<PlanCost> refusal;  // of a shape
+  std::vector<PricedPlan> priced;
+  // Points that are too much in any case, each for so many.
+  std::vector<std::pair<PlanPoint, int64_t>> unfit;
+  std::optional<PlanVerdict> known;  // by a point that holds less
+};
 
 class PlanSearch {
  public:
@@ -61,18 +74,21 @@ class PlanSearch {
       }
       answer_.considered += points;
       if (least) {
-        roots.push_back({*least, {PlanBranch::Of::Shape, shape, points}});
+        roots.push_back({*least, {PlanBranch::Of::Shape, shape, points, 0}});
       } else {
         reject_unfit(passes.front(), points);
       }
     }
+    SearchBudget rest = budget;
+    rest.value = climb(roots, budget.threads);
     auto end = best_first<PlanBranch>(
-        std::move(roots), budget,
+        std::move(roots), rest,
         [this](const PlanBranch& branch) { return look(branch); },
         [this](const PlanBranch& branch, const Looked& looked) {
           take(branch, looked);
         });
     answer_.lower_bound = end.lower_bound;
+    answer_.looks = end.looks;
     for (const Branch<PlanBranch>& left : end.left) {
       answer_.worse += left.item.points;
       if (!end.value || left.bound < *end.value) answer_.exhausted = false;
@@ -82,11 +98,102 @@ class PlanSearch {
   }
 
  private:
-  struct Looked : LookedAt<PlanBranch> {
-    std::optional<PlanCost> cost;
-    std::vector<PlanPoint> unfit;  // passes that are too much in any case
-    std::optional<PlanVerdict> known;  // by a point that holds less
-  };
+  // A value to begin with: from the shapes of the least bounds, of different
+  // numbers of stages, to better neighbours as long as there are any.
+  std::optional<double> climb(std::vector<Branch<PlanBranch>> roots,
+                              int threads) {
+    std::ranges::stable_sort(roots, {}, &Branch<PlanBranch>::bound);
+    std::vector<PlanPoint> starts;
+    size_t refused = 0;
+    for (const auto& root : roots) {
+      const PlanPoint& shape = root.item.point;
+      const bool is_new = std::ranges::none_of(starts, [&](const auto& each) {
+        return each.of(PlanAxis::Stages) == shape.of(PlanAxis::Stages);
+      });
+      if (starts.size() == kStarts || refused == kMostRefused) break;
+      if (!is_new) continue;
+      if (costs_.refused(shape)) {
+        ++refused;
+        continue;
+      }
+      // In as many parts as can be, with the policy that keeps least.
+      starts.push_back(plan_passes(space_, shape).back());
+    }
+    std::optional<PlanPoint> highest;
+    std::optional<double> best;
+    for (const PlanPoint& start : starts) {
+      PlanPoint at = start;
+      double height = heights({start}, threads).front();
+      for (bool climbs = true; climbs;) {
+        climbs = false;
+        std::vector<PlanPoint> next = plan_neighbours(space_, at);
+        std::erase_if(next, [&](const PlanPoint& pass) {
+          const LeastCost least = costs_.least(pass);
+          return is_too_much(least) || (best && bound(least) >= *best) ||
+                 !climbed_.insert(pass).second;
+        });
+        const std::vector<double> found = heights(next, threads);
+        for (size_t i = 0; i < next.size(); ++i) {
+          if (found[i] >= height) continue;
+          height = found[i];
+          at = next[i];
+          climbs = true;
+        }
+      }
+      if (height < kUnfit && (!best || height < *best)) {
+        best = height;
+        highest = at;
+      }
+    }
+    if (!highest) return best;
+    // Other ways of data parallelism of the best pass.
+    std::vector<PlanPoint> points = plan_points(space_, *highest);
+    std::erase_if(points, [&](const PlanPoint& point) {
+      return is_too_much(costs_.least(point)) || met_.count(point) > 0;
+    });
+    for (const Looked& each : priced(points, threads)) {
+      if (each.value) best = std::min(*best, *each.value);
+    }
+    return best;
+  }
+
+  std::vector<Looked> priced(const std::vector<PlanPoint>& points,
+                             int threads) {
+    std::vector<Looked> looked(points.size());
+    parallel_for(static_cast<int64_t>(points.size()), threads, [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      price(points[at], looked[at]);
+    });
+    for (const Looked& each : looked) note_priced(each.priced.front());
+    return looked;
+  }
+
+  // Numbers of stages that it begins from, and shapes that are not legal.
+  static constexpr size_t kStarts = 6;
+  static constexpr size_t kMostRefused = 100;
+  // What passes cost; of those that do not fit, how far they are from it.
+  static constexpr double kUnfit = 1e30;
+  std::vector<double> heights(const std::vector<PlanPoint>& passes,
+                              int threads) {
+    std::vector<Looked> looked(passes.size());
+    parallel_for(static_cast<int64_t>(passes.size()), threads, [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      look_at_pass(passes[at], looked[at]);
+    });
+    std::vector<double> all;
+    for (const Looked& each : looked) {
+      const PlanCost& cost = each.priced.front().cost;
+      if (each.value) {
+        all.push_back(*each.value);
+      } else if (cost.verdict == PlanVerdict::Illegal) {
+        all.push_back(std::numeric_limits<double>::infinity());
+      } else {
+        all.push_back(kUnfit * (1 + static_cast<double>(cost.most_memory)));
+      }
+      for (const PricedPlan& plan : each.priced) note_priced(plan);
+    }
+    return all;
+  }
 
   double bound(const LeastCost& cost) const {
     return objective_ == PlanObjective::StepTime ? cost.seconds : cost.bytes;
@@ -106,56 +213,75 @@ class PlanSearch {
     }
     looked.known = known_of(branch.point);
     if (looked.known) return looked;
-    switch (branch.of) {
-      case PlanBranch::Of::Pass: {
-        PlanBranch refined = branch;
-        refined.of = PlanBranch::Of::RefinedPass;
-        const double least = objective_ == PlanObjective::StepTime
-                                 ? costs_.least_seconds(branch.point)
-                                 : 0;
-        looked.branches.push_back({least, refined});
-        break;
-      }
-      case PlanBranch::Of::RefinedPass:
-        look_at_pass(branch.point, looked);
-        break;
-      default:
-        price(branch.point, looked);
+    if (branch.of == PlanBranch::Of::Point) {
+      price(branch.point, looked);
+    } else if (is_priced(branch)) {
+      look_at_pass(branch.point, looked);
+    } else {
+      PlanBranch closer = branch;
+      ++closer.bounds;
+      looked.branches.push_back(
+          {costs_.closer[branch.bounds](branch.point), closer});
     }
     return looked;
   }
 
+  // Whether a look at it prices its first point.
+  bool is_priced(const PlanBranch& pass) const {
+    return objective_ != PlanObjective::StepTime ||
+           pass.bounds == costs_.closer.size();
+  }
+
   void look_at_shape(const PlanPoint& shape, Looked& looked) const {
-    looked.cost = costs_.refused(shape);
-    if (looked.cost) return;
+    looked.refusal = costs_.refused(shape);
+    if (looked.refusal) return;
     for (const PlanPoint& pass : plan_passes(space_, shape)) {
       const LeastCost least = costs_.least(pass);
+      const int64_t points = points_of_pass(pass);
       if (is_too_much(least)) {
-        looked.unfit.push_back(pass);
+        looked.unfit.emplace_back(pass, points);
         continue;
       }
       looked.branches.push_back(
-          {bound(least), {PlanBranch::Of::Pass, pass, points_of_pass(pass)}});
+          {bound(least), {PlanBranch::Of::Pass, pass, points, 0}});
     }
   }
 
   void look_at_pass(const PlanPoint& pass, Looked& looked) const {
-    const std::vector<PlanPoint> points = plan_points(space_, pass);
-    price(points.front(), looked);
-    const double least = objective_ == PlanObjective::StepTime
-                             ? looked.cost->least_of_pass
-                             : 0;
-    for (size_t i = 1; i < points.size(); ++i) {
-      looked.branches.push_back(
-          {least, {PlanBranch::Of::Point, points[i], 1}});
+    std::vector<PlanPoint> points = plan_points(space_, pass);
+    const auto is_unfit = [&](const PlanPoint& point) {
+      if (!is_too_much(costs_.least(point))) return false;
+      looked.unfit.emplace_back(point, 1);
+      return true;
+    };
+    const PlanPoint first = points.front();
+    points.erase(points.begin());
+    std::erase_if(points, is_unfit);
+    price(first, looked);
+    const PlanCost& cost = looked.priced.front().cost;
+    const double least =
+        objective_ == PlanObjective::StepTime ? cost.least_of_pass : 0;
+    // The fewer devices have parts of one copy, the less they send: what may
+    // fit with the most copies is as good a guess.
+    if (cost.verdict == PlanVerdict::Fits && !points.empty()) {
+      const auto most =
+          std::ranges::max_element(points, {}, [](const PlanPoint& point) {
+            return std::pair(point.of(PlanAxis::Replicas), point.zero);
+          });
+      price(*most, looked);
+      points.erase(most);
+    }
+    for (const PlanPoint& point : points) {
+      looked.branches.push_back({least, {PlanBranch::Of::Point, point, 1, 0}});
     }
   }
 
   void price(const PlanPoint& point, Looked& looked) const {
-    looked.cost = costs_.price(point);
-    if (looked.cost->verdict == PlanVerdict::Fits) {
-      looked.value = objective_of(objective_, *looked.cost);
-    }
+    looked.priced.push_back({point, costs_.price(point)});
+    const PlanCost& cost = looked.priced.back().cost;
+    if (cost.verdict != PlanVerdict::Fits) return;
+    const double value = objective_of(objective_, cost);
+    looked.value = std::min(looked.value.value_or(value), value);
   }
 
   // The verdict of a point of the shape that holds less and does not fit.
@@ -187,28 +313,27 @@ class PlanSearch {
   }
 
   void take(const PlanBranch& branch, const Looked& looked) {
-    for (const PlanPoint& pass : looked.unfit) {
-      reject_unfit(pass, points_of_pass(pass));
-    }
+    for (const auto& [point, count] : looked.unfit) reject_unfit(point, count);
     if (looked.known) {
       reject_unfit(branch.point, branch.points, *looked.known);
       return;
     }
-    if (!looked.cost) return;
-    const PlanCost& cost = *looked.cost;
-    if (branch.of == PlanBranch::Of::Shape) {
-      reject(cost, branch.point, branch.points);
-      return;
+    if (looked.refusal) reject(*looked.refusal, branch.point, branch.points);
+    for (const PricedPlan& each : looked.priced) {
+      note_priced(each);
+      if (each.cost.verdict != PlanVerdict::Fits) {
+        reject(each.cost, each.point, 1);
+      }
     }
-    PlanPoint point = branch.point;
-    if (branch.of == PlanBranch::Of::RefinedPass) {
-      point = plan_points(space_, point).front();
-    }
-    answer_.priced.push_back({point, cost});
-    if (cost.verdict == PlanVerdict::Fits) return;
-    reject(cost, point, 1);
-    if (cost.verdict != PlanVerdict::Illegal) {
-      unfit_[shape_of(point)].emplace_back(point, cost.verdict);
+  }
+
+  // Each once, however often it is met.
+  void note_priced(const PricedPlan& plan) {
+    if (!met_.insert(plan.point).second) return;
+    answer_.priced.push_back(plan);
+    const PlanVerdict verdict = plan.cost.verdict;
+    if (verdict == PlanVerdict::Unfit || verdict == PlanVerdict::MayFit) {
+      unfit_[shape_of(plan.point)].emplace_back(plan.point, verdict);
     }
   }
 
@@ -231,6 +356,8 @@ class PlanSearch {
   std::map<decltype(shape_of(PlanPoint())),
            std::vector<std::pair<PlanPoint, PlanVerdict>>>
       unfit_;
+  std::set<PlanPoint> met_;
+  std::set<PlanPoint> climbed_;  // passes that climb() has looked at
 };
 
 }  // namespace

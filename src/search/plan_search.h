@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cheapest points of a PlanSpace, by costs that somebody else knows.
 //
-// Branch and bound in four steps, each dearer than the one before: a shape is
-// left out as a whole where it is illegal or where its least state does not
-// fit; a pass where what it computes and keeps would be too much even if it
-// were shared out perfectly; then with what tensor parallelism waits for; and
-// points are priced. Of what does not fit nobody prices what takes more: the
-// same shape with more sequences at once, with a policy that keeps more, with
-// more copies of the weights.
+// Branch and bound, each step dearer than the one before: a shape is left out
+// as a whole where it is illegal or where its least state does not fit; a pass
+// where what it computes and keeps would be too much even if it were shared out
+// perfectly, then by closer bounds; then points are priced. Of what does not
+// fit nobody prices what takes more: the same shape with more sequences at
+// once, with a policy that keeps more, with more copies of the weights.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +48,7 @@ struct PlanCost {
   double least_of_pass = 0;
 };
 
-// What every point of a pass takes at least.
+// What a point takes at least, and of `seconds` every point of its pass.
 struct LeastCost {
   double seconds = 0;
   double bytes = 0;  // of the fullest device
@@ -59,9 +58,10 @@ struct LeastCost {
 struct PlanCosts {
   // Why no point of a shape is legal or fits; empty: some may.
   std::function<std::optional<PlanCost>(const PlanPoint& shape)> refused;
-  // Without pricing anything, and with the pass on few devices.
-  std::function<LeastCost(const PlanPoint& pass)> least;
-  std::function<double(const PlanPoint& pass)> least_seconds;
+  // Without pricing anything.
+  std::function<LeastCost(const PlanPoint&)> least;
+  // Closer bounds of the seconds of a pass, each dearer than the one before.
+  std::vector<std::function<double(const PlanPoint& pass)>> closer;
   std::function<PlanCost(const PlanPoint&)> price;
   // What devices hold; empty: there is no limit.
   std::optional<int64_t> limit;
@@ -83,6 +83,7 @@ struct PlanAnswer {
   std::vector<PricedPlan> priced;  // in the order in which they were looked at
   std::vector<size_t> best;        // that fit, the cheapest first
   double lower_bound = 0;          // of every point of the space
+  int64_t looks = 0;
   bool exhausted = true;           // the budget cut nothing off
   // Points of the space: all; of those that were refused, each reason once; not
   // priced, since they cannot be cheaper.

@@ -68,10 +68,10 @@ std::vector<Axis> expert_axes(const PlanPoint& point) {
   const int64_t rest = inside / (point.experts * point.expert_tensor);
   // Weights of experts are in parts where all others are.
   const bool shards = point.of(Shards) > 1;
-  const int64_t copies =
-      shards && rest % point.of(Replicas) == 0 ? point.of(Replicas)
-      : shards                                 ? 1
-                                               : rest;
+  const int64_t copies = shards && rest % point.of(Replicas) == 0
+                             ? point.of(Replicas)
+                         : shards ? 1
+                                  : rest;
   add("pp", point.of(Stages));
   add("edp", copies);
   add("efsdp", rest / copies);
@@ -108,8 +108,20 @@ Mesh mesh_of(const PlanPoint& point) {
 const FrameworkWays& framework_ways(std::string_view name) {
   static const std::array<FrameworkWays, 4> kWays = {{
       {"any", true, true, true, true, true, {"none", "dots", "full"}},
-      {"megatron", true, false, true, true, true, {"none", "selective", "full"}},
-      {"torch", true, true, false, true, true, {"none", "selective:op", "full"}},
+      {"megatron",
+       true,
+       false,
+       true,
+       true,
+       true,
+       {"none", "selective", "full"}},
+      {"torch",
+       true,
+       true,
+       false,
+       true,
+       true,
+       {"none", "selective:op", "full"}},
       {"jax", false, true, false, true, false, {"none", "dots", "full"}},
   }};
   const FrameworkWays* const found = find_named(kWays, name);
@@ -203,6 +215,102 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
     }
   }
   return points;
+}
+
+namespace {
+
+int64_t smallest_factor(int64_t number) {
+  for (int64_t factor = 2; factor <= number / factor; ++factor) {
+    if (number % factor == 0) return factor;
+  }
+  return number;
+}
+
+// Whether it is a pass of the space.
+bool is_in(const PlanSpace& space, const PlanPoint& pass) {
+  const int64_t stages = pass.of(Stages);
+  if (stages > space.layers || space.batch % pass.data() != 0) return false;
+  for (int i = 0; i < kPlanAxes; ++i) {
+    const auto axis = static_cast<PlanAxis>(i);
+    if (pass.sizes[i] > 1 && !may_cut(space, axis)) return false;
+  }
+  return space.devices / stages % (pass.experts * pass.expert_tensor) == 0 &&
+         contains(plan_passes(space, pass), pass);
+}
+
+}  // namespace
+
+std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
+                                       const PlanPoint& pass) {
+  std::vector<PlanPoint> all;
+  const auto add = [&](PlanPoint next) {
+    if (next.of(Tensor) == 1) next.tokens_over_tensor = false;
+    if (next.experts == 1) next.expert_tensor = 1;
+    if (next.expert_tensor > 1) next.expert_tensor = next.of(Tensor);
+    if (next != pass && !contains(all, next) && is_in(space, next)) {
+      all.push_back(next);
+    }
+  };
+  const PlanAxis data = may_cut(space, Shards) ? Shards : Replicas;
+  const auto add_moved = [&](PlanAxis from, PlanAxis to, int64_t factor) {
+    PlanPoint next = pass;
+    next.of(from) /= factor;
+    next.of(to) *= factor;
+    if (data == Replicas && space.ways.zero_one) {
+      next.zero = next.of(data) > 1 ? 1 : 0;
+    }
+    for (const int64_t chunks : {pass.chunks, int64_t{1}}) {
+      next.chunks = chunks;
+      add(next);
+      // With as many sequences at once as before.
+      PlanPoint as_many = next;
+      if (next.data() > pass.data() && pass.microbatches % factor == 0) {
+        as_many.microbatches /= factor;
+      } else if (next.data() < pass.data()) {
+        as_many.microbatches *= factor;
+      }
+      add(as_many);
+    }
+  };
+  for (const PlanAxis from : {Stages, data, Sequence, Tensor}) {
+    const int64_t least = smallest_factor(pass.of(from));
+    if (least == 1) continue;
+    for (const PlanAxis to : {Stages, data, Sequence, Tensor}) {
+      if (to == from) continue;
+      add_moved(from, to, least);
+      add_moved(from, to, pass.of(from));
+    }
+  }
+  const auto change = [&](auto&& what) {
+    PlanPoint next = pass;
+    what(next);
+    add(next);
+  };
+  const int64_t sequences = space.batch / pass.data() / pass.microbatches;
+  const int64_t more = smallest_factor(sequences);
+  const int64_t fewer = smallest_factor(pass.microbatches);
+  change([&](PlanPoint& p) { p.microbatches *= more; });
+  change([&](PlanPoint& p) { p.microbatches /= fewer; });
+  change([&](PlanPoint& p) {
+    p.microbatches /= fewer;
+    p.chunks = 1;
+  });
+  for (size_t remat = 0; remat < space.remats.size(); ++remat) {
+    change([&](PlanPoint& p) { p.remat = remat; });
+  }
+  change([](PlanPoint& p) { p.tokens_over_tensor = !p.tokens_over_tensor; });
+  for (int64_t chunks = 1; chunks <= kMostChunks; ++chunks) {
+    change([&](PlanPoint& p) { p.chunks = chunks; });
+  }
+  if (space.experts > 1) {
+    for (const int64_t experts : divisors(space.experts)) {
+      change([&](PlanPoint& p) { p.experts = experts; });
+    }
+    change([](PlanPoint& p) {
+      p.expert_tensor = p.expert_tensor == 1 ? p.of(Tensor) : 1;
+    });
+  }
+  return all;
 }
 
 }  // namespace shardplan

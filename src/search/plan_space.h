@@ -22,6 +22,7 @@
 // device at a time), points.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,8 +42,8 @@ inline constexpr std::string_view kPlanAxisNames[] = {"pp", "dp", "fsdp", "sp",
 struct PlanPoint {
   int64_t sizes[kPlanAxes] = {1, 1, 1, 1, 1};
   PlanAxis innermost = PlanAxis::Tensor;
-  int64_t experts = 1;         // ep; 1: experts have no view
-  int64_t expert_tensor = 1;   // etp
+  int64_t experts = 1;        // ep; 1: experts have no view
+  int64_t expert_tensor = 1;  // etp
   bool tokens_over_tensor = false;
   int zero = 0;  // over dp
   int64_t microbatches = 1;
@@ -52,10 +53,8 @@ struct PlanPoint {
   int64_t of(PlanAxis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int64_t& of(PlanAxis axis) { return sizes[static_cast<size_t>(axis)]; }
   // Devices that have other sequences.
-  int64_t data() const {
-    return of(PlanAxis::Replicas) * of(PlanAxis::Shards);
-  }
-  bool operator==(const PlanPoint&) const = default;
+  int64_t data() const { return of(PlanAxis::Replicas) * of(PlanAxis::Shards); }
+  auto operator<=>(const PlanPoint&) const = default;
 };
 
 // Without axes of size 1; with the view where experts have one.
@@ -99,6 +98,10 @@ std::vector<PlanPoint> plan_shapes(const PlanSpace& space);
 // The passes of a shape: micro-batches, chunks and policies.
 std::vector<PlanPoint> plan_passes(const PlanSpace& space,
                                    const PlanPoint& shape);
+// Passes that differ from this one in a single choice, or in an axis that is
+// longer by what another is shorter.
+std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
+                                       const PlanPoint& pass);
 // The points of a pass. The first has the least state, and tensor parallelism
 // inside the fastest link.
 std::vector<PlanPoint> plan_points(const PlanSpace& space,

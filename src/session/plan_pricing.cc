@@ -2,12 +2,16 @@
 #include "session/plan_pricing.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/words.h"
 #include "core/rules.h"
 #include "cost/kernels.h"
+#include "cost/links.h"
 #include "cost/stage_time.h"
+#include "memory/stages.h"
 
 namespace shardplan {
 namespace {
@@ -116,16 +120,17 @@ void PlanPricing::make(Variant& variant, const PlanPoint& point) {
   const auto name = [](PlanAxis axis) {
     return AxisName(kPlanAxisNames[static_cast<size_t>(axis)]);
   };
-  if (point.of(PlanAxis::Sequence) > 1) request.sequence_axes.push_back(name(PlanAxis::Sequence));
-  if (point.tokens_over_tensor) request.sequence_axes.push_back(name(PlanAxis::Tensor));
+  if (point.of(PlanAxis::Sequence) > 1)
+    request.sequence_axes.push_back(name(PlanAxis::Sequence));
+  if (point.tokens_over_tensor)
+    request.sequence_axes.push_back(name(PlanAxis::Tensor));
   variant.memory.axes.sequence = request.sequence_axes;
   if (point.of(PlanAxis::Stages) > 1) {
     request.stages = Stages{name(PlanAxis::Stages), {}};
     variant.memory.options.stages = request.stages;
   }
   Diagnostics diags;
-  auto found =
-      find_rules(model.manifest, variant.rules, in_.inputs.how, diags);
+  auto found = find_rules(model.manifest, variant.rules, in_.inputs.how, diags);
   if (!found) {
     variant.why = first_error(diags);
     return;
@@ -166,6 +171,17 @@ std::optional<std::string> PlanPricing::illegal(
 }
 
 PlanCost PlanPricing::price(const PlanPoint& point) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(point);
+    if (known != known_.end()) return known->second;
+  }
+  PlanCost cost = priced(point);
+  const std::lock_guard lock(mutex_);
+  return known_.emplace(point, std::move(cost)).first->second;
+}
+
+PlanCost PlanPricing::priced(const PlanPoint& point) {
   PlanCost cost;
   Variant& variant = variant_of(point);
   cost.reason = variant.why;
@@ -216,8 +232,8 @@ PlanCost PlanPricing::price(const PlanPoint& point) {
 }
 
 std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
-  const auto passes = plan_passes(in_.space, shape);
-  const auto points = plan_points(in_.space, passes.front());
+  const auto points =
+      plan_points(in_.space, plan_passes(in_.space, shape).front());
   std::optional<PlanCost> refusal;
   for (const PlanPoint* point : {&points.front(), &points.back()}) {
     PlanCost cost;
@@ -225,12 +241,11 @@ std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
     cost.reason = variant.why;
     if (!variant.ground) return cost;
     Lease evaluator(*this, variant);
-    const Mesh mesh = mesh_of(*point);
-    const Candidate candidate = candidate_of(*point, mesh, variant);
+    const Candidate candidate = candidate_of(*point, mesh_of(*point), variant);
     Evaluator::Placed& on = evaluator->placed(candidate.placing);
     if (auto why = illegal(on, candidate)) {
       cost.reason = *std::move(why);
-      refusal = std::move(cost);
+      if (!refusal) refusal = std::move(cost);
       continue;
     }
     Diagnostics diags = on.findings.fresh();
@@ -255,75 +270,159 @@ double of_step(const PlanPoint& pass, double seconds) {
          (seconds - stage) / static_cast<double>(pass.chunks);
 }
 
+int64_t sequences_of(const PlanSpace& space, const PlanPoint& pass) {
+  return space.batch / pass.data() / pass.microbatches;
+}
+
 }  // namespace
+
+// A few devices with the whole model and so many sequences at once.
+struct PlanPricing::Sample {
+  std::mutex mutex;
+  std::unique_ptr<Evaluator> evaluator;
+  Candidate candidate;
+  Evaluator::Placed* on = nullptr;
+  std::optional<Budget> budget;
+  // By who shares it, and by policy.
+  std::map<std::tuple<int64_t, int64_t, size_t>, double> seconds;
+};
+
+PlanPricing::PlanPricing(const PricingInput& input) : in_(input) {}
+PlanPricing::~PlanPricing() = default;
+
+double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
+                                    int64_t sequence, int64_t sequences) {
+  PlanPoint point;
+  point.of(PlanAxis::Sequence) = sequence;
+  if (whole) {
+    point.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
+    point.tokens_over_tensor = pass.tokens_over_tensor;
+    point.experts = pass.experts;
+    point.expert_tensor = pass.expert_tensor;
+    // Experts are dealt out over devices of data parallelism, too.
+    const int64_t inside = point.of(PlanAxis::Tensor) * sequence;
+    point.of(PlanAxis::Shards) =
+        std::lcm(inside, point.experts * point.expert_tensor) / inside;
+  }
+  Variant& variant = variant_of(point);
+  if (!variant.ground) return 0;
+  SharedWork shared;
+  if (!whole) shared.any = pass.of(PlanAxis::Tensor);
+  shared.tokens = pass.of(PlanAxis::Sequence) / sequence *
+                  (sequences / sequences_of(in_.space, pass));
+  Sample* sample = nullptr;
+  {
+    const std::lock_guard lock(samples_mutex_);
+    auto& known = samples_[{point.of(PlanAxis::Tensor), sequence, sequences,
+                            point.experts, point.expert_tensor,
+                            point.tokens_over_tensor ? 1 : 0}];
+    if (known == nullptr) known = std::make_unique<Sample>();
+    sample = known.get();
+  }
+  const std::lock_guard lock(sample->mutex);
+  Diagnostics diags;
+  if (sample->evaluator == nullptr) {
+    sample->evaluator = std::make_unique<Evaluator>(
+        *variant.ground, *variant.asked, Diagnostics());
+    sample->candidate = unlimited(point, sequences * point.data(), variant);
+    sample->on = &sample->evaluator->placed(sample->candidate.placing);
+    if (sample->on->judge != nullptr) {
+      sample->budget = sample->on->judge->budget(sample->candidate, diags);
+    }
+  }
+  const auto [known, is_new] =
+      sample->seconds.try_emplace({shared.any, shared.tokens, pass.remat}, 0);
+  double& seconds = known->second;
+  if (!is_new || !sample->budget) return of_step(pass, seconds);
+  PlanJudge& judge = *sample->on->judge;
+  sample->candidate.step->remat = remats_[pass.remat];
+  seconds =
+      judge.steps()
+          .least_seconds(*sample->candidate.workload, judge.held().options,
+                         *sample->budget, judge.step_of(sample->candidate),
+                         shared, *variant.memory.card, diags)
+          .value_or(0);
+  return of_step(pass, seconds);
+}
+
+// As often the sequences of the pass as a power of two, as many as may fit.
+int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
+  constexpr int64_t kMost = 64;
+  int64_t sequences = sequences_of(in_.space, pass);
+  while (sequences < kMost) sequences *= 2;
+  return sequences;
+}
 
 // The first stage keeps what backward reads of as many micro-batches as there
 // are stages, if there are so many.
-LeastCost PlanPricing::least(const PlanPoint& pass) {
-  const int64_t stages = pass.of(PlanAxis::Stages);
+LeastCost PlanPricing::least(const PlanPoint& point) {
+  const int64_t stages = point.of(PlanAxis::Stages);
   const int64_t parts =
-      pass.of(PlanAxis::Tensor) * pass.of(PlanAxis::Sequence);
-  const int64_t sequences = in_.space.batch / pass.data() / pass.microbatches;
+      point.of(PlanAxis::Tensor) * point.of(PlanAxis::Sequence);
+  const auto copies = static_cast<double>(point.of(PlanAxis::Replicas));
   LeastCost cost;
-  cost.bytes = static_cast<double>(state_) /
+  cost.bytes = (copied_ * copies + shared_ * (point.zero > 0 ? 1 : copies)) /
                    static_cast<double>(in_.space.devices) +
-               static_cast<double>(kept_[pass.remat]) *
-                   static_cast<double>(sequences) *
-                   static_cast<double>(std::min(pass.microbatches, stages)) /
+               static_cast<double>(kept_[point.remat]) *
+                   static_cast<double>(sequences_of(in_.space, point)) *
+                   static_cast<double>(std::min(point.microbatches, stages)) /
                    static_cast<double>(stages * parts);
   const auto& limit = in_.asked.options.limit;
   if (limit && cost.bytes > static_cast<double>(limit->usable)) return cost;
-  cost.seconds = of_step(pass, shared_seconds(sequences, parts, pass.remat));
+  cost.seconds =
+      std::max(sampled_seconds(point, false, 1, most_sequences(point)),
+               gathering(point));
   return cost;
 }
 
-double PlanPricing::least_seconds(const PlanPoint& pass) {
-  // Where experts are dealt out is part of the whole mesh.
-  if (pass.experts > 1) return least(pass).seconds;
-  const int64_t sequences = in_.space.batch / pass.data() / pass.microbatches;
-  const std::array<int64_t, 5> key = {
-      pass.of(PlanAxis::Tensor), pass.of(PlanAxis::Sequence),
-      pass.tokens_over_tensor ? 1 : 0, sequences,
-      static_cast<int64_t>(pass.remat)};
-  {
-    const std::lock_guard lock(bounds_mutex_);
-    const auto known = refined_.find(key);
-    if (known != refined_.end()) return of_step(pass, known->second);
-  }
-  PlanPoint small;
-  small.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
-  small.of(PlanAxis::Sequence) = pass.of(PlanAxis::Sequence);
-  small.tokens_over_tensor = pass.tokens_over_tensor;
-  small.remat = pass.remat;
-  double seconds = 0;
-  Variant& variant = variant_of(small);
-  if (variant.ground) {
-    Lease evaluator(*this, variant);
-    const Candidate candidate = unlimited(small, sequences, variant);
-    Evaluator::Placed& on = evaluator->placed(candidate.placing);
-    Diagnostics diags;
-    const auto judged =
-        on.judge != nullptr ? on.judge->judge(candidate, diags) : std::nullopt;
-    if (judged && judged->step->time) {
-      const StepTime& time = *judged->step->time;
-      for (const StepTimePart& part : time.parts) {
-        if (part.part == "products" || part.part == "attention" ||
-            part.part == "memory") {
-          seconds += part.seconds.estimate;
-        }
-      }
-      seconds += tensor_waits(time);
+// Weights that devices do not all have room for are gathered for forward and
+// for backward of each micro-batch, and their gradients are scattered.
+double PlanPricing::gathering(const PlanPoint& pass) const {
+  // Experts that are dealt out are gathered over fewer devices.
+  const auto& limit = in_.asked.options.limit;
+  if (pass.experts > 1 || !limit || layer_weights_ == 0) return 0;
+  const auto devices = static_cast<double>(in_.space.devices);
+  const double most_copies =
+      (static_cast<double>(limit->usable) * devices - shared_) / copied_;
+  int64_t ranks = pass.data();
+  for (const PlanPoint& point : plan_points(in_.space, pass)) {
+    if (static_cast<double>(point.of(PlanAxis::Replicas)) <= most_copies) {
+      ranks = std::min(ranks, point.of(PlanAxis::Shards));
     }
   }
-  const std::lock_guard lock(bounds_mutex_);
-  refined_[key] = seconds;
-  return of_step(pass, seconds);
+  if (ranks == 1) return 0;
+  const HardwareProfile& card = *in_.asked.card;
+  const auto places = places_of(card, Mesh({{"ranks", ranks}}), {"ranks"});
+  if (!places) return 0;
+  const double payload =
+      layer_weights_ / static_cast<double>(pass.of(PlanAxis::Stages) *
+                                           pass.of(PlanAxis::Tensor));
+  double seconds = 0;
+  for (const CollectiveKind kind :
+       {CollectiveKind::AllGather, CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter}) {
+    const auto time = collective_time(card, kind, *places, payload);
+    if (time) seconds += time->seconds.estimate;
+  }
+  return seconds * static_cast<double>(pass.microbatches);
+}
+
+double PlanPricing::closer(const PlanPoint& pass) {
+  int64_t sequence = pass.of(PlanAxis::Sequence);
+  if (pass.experts == 1 && sequence % 2 == 0) sequence = 2;
+  return sampled_seconds(pass, true, sequence, most_sequences(pass));
+}
+
+double PlanPricing::closest(const PlanPoint& pass) {
+  return sampled_seconds(pass, true, pass.of(PlanAxis::Sequence),
+                         sequences_of(in_.space, pass));
 }
 
 PlanCosts PlanPricing::costs() {
   return {[this](const PlanPoint& shape) { return refused(shape); },
-          [this](const PlanPoint& pass) { return least(pass); },
-          [this](const PlanPoint& pass) { return least_seconds(pass); },
+          [this](const PlanPoint& point) { return least(point); },
+          {[this](const PlanPoint& pass) { return closer(pass); },
+           [this](const PlanPoint& pass) { return closest(pass); }},
           [this](const PlanPoint& point) { return price(point); },
           in_.asked.options.limit
               ? std::optional(in_.asked.options.limit->usable)
@@ -342,52 +441,22 @@ Candidate PlanPricing::unlimited(const PlanPoint& point, int64_t sequences,
   return candidate;
 }
 
-struct PlanPricing::Alone {
-  std::unique_ptr<Evaluator> evaluator;
-  Candidate candidate;
-  Evaluator::Placed* on = nullptr;
-  std::optional<Budget> budget;
-};
-
-PlanPricing::PlanPricing(const PricingInput& input) : in_(input) {}
-PlanPricing::~PlanPricing() = default;
-
-double PlanPricing::shared_seconds(int64_t sequences, int64_t parts,
-                                   size_t remat) {
-  const std::array<int64_t, 3> key = {sequences, parts,
-                                      static_cast<int64_t>(remat)};
-  Variant& variant = variant_of({});
-  if (!variant.ground) return 0;
-  const std::lock_guard lock(bounds_mutex_);
-  if (const auto known = shared_.find(key); known != shared_.end()) {
-    return known->second;
-  }
-  std::unique_ptr<Alone>& alone = alone_[sequences];
-  Diagnostics diags;
-  if (alone == nullptr) {
-    alone = std::make_unique<Alone>();
-    alone->evaluator = std::make_unique<Evaluator>(
-        *variant.ground, *variant.asked, Diagnostics());
-    alone->candidate = unlimited({}, sequences, variant);
-    alone->on = &alone->evaluator->placed(alone->candidate.placing);
-    if (alone->on->judge != nullptr) {
-      alone->budget = alone->on->judge->budget(alone->candidate, diags);
+bool PlanPricing::find_least(Diagnostics& diags) {
+  const Manifest& manifest = in_.inputs.model.manifest;
+  const LayerGroups layers =
+      layer_groups(manifest, std::vector<uint32_t>(manifest.size(), 0));
+  if (in_.asked.trained.empty()) {
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const LayerGroup& group = layers.groups[layers.group_of[i]];
+      if (group.stack < 0) continue;
+      const TensorType& type = manifest.type(i);
+      layer_weights_ += std::min(static_cast<double>(type.bytes()),
+                                 2 * static_cast<double>(type.elements()));
     }
   }
-  double& seconds = shared_[key];
-  if (!alone->budget) return seconds = 0;
-  PlanJudge& judge = *alone->on->judge;
-  alone->candidate.step->remat = remats_[remat];
-  seconds = judge.steps()
-                .least_seconds(*alone->candidate.workload,
-                               judge.held().options, *alone->budget,
-                               judge.step_of(alone->candidate), parts,
-                               *variant.memory.card, diags)
-                .value_or(0);
-  return seconds;
-}
-
-bool PlanPricing::find_least(Diagnostics& diags) {
+  // So many that what is kept of them is more than all else: the fullest moment
+  // is when forward is over.
+  constexpr int64_t kMany = 64;
   kept_.resize(remats_.size());
   Variant& variant = variant_of({});
   if (!variant.ground) return true;  // every point says why
@@ -395,12 +464,22 @@ bool PlanPricing::find_least(Diagnostics& diags) {
   for (size_t remat = 0; remat < remats_.size(); ++remat) {
     PlanPoint point;
     point.remat = remat;
-    const Candidate candidate = unlimited(point, 1, variant);
+    Candidate candidate = unlimited(point, kMany, variant);
     Evaluator::Placed& on = evaluator->placed(candidate.placing);
     if (on.judge == nullptr) {
       diags.add_all(on.findings);
       return false;
     }
+    const auto budget = on.judge->budget(candidate, diags);
+    if (!budget) return false;
+    const auto held = [&](Category category) {
+      return static_cast<double>(
+          budget->classes.front().bytes.at(static_cast<size_t>(category)));
+    };
+    copied_ = held(Category::Parameters) + held(Category::Gradients);
+    shared_ = held(Category::MasterWeights) + held(Category::OptimizerState);
+    candidate.state->optimizer = Optimizer::Sgd;
+    candidate.state->no_master = true;
     const auto judged = on.judge->judge(candidate, diags);
     if (!judged) return false;
     if (!judged->step->time) {
@@ -408,10 +487,9 @@ bool PlanPricing::find_least(Diagnostics& diags) {
                   "no step has a time: " + judged->step->untimed);
       return false;
     }
-    state_ = judged->budget->classes.front().total;
     for (const BracketRow& row : judged->step->bracket.rows) {
       if (row.category == "activations") {
-        kept_[remat] = row.bytes[kKeepings - 1];
+        kept_[remat] = row.bytes[kKeepings - 1] / kMany;
       }
     }
   }

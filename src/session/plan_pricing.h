@@ -41,8 +41,7 @@ class PlanPricing {
   // Safe to call from several threads.
   PlanCost price(const PlanPoint& point);
   std::optional<PlanCost> refused(const PlanPoint& shape);
-  LeastCost least(const PlanPoint& pass);
-  double least_seconds(const PlanPoint& pass);
+  LeastCost least(const PlanPoint& point);
   PlanCosts costs();
 
  private:
@@ -59,6 +58,7 @@ class PlanPricing {
   class Lease;
 
   explicit PlanPricing(const PricingInput& input);
+  PlanCost priced(const PlanPoint& point);
   static size_t variant_number(const PlanPoint& point);
   Variant& variant_of(const PlanPoint& point);
   void make(Variant& variant, const PlanPoint& point);
@@ -69,24 +69,32 @@ class PlanPricing {
   Candidate unlimited(const PlanPoint& point, int64_t sequences,
                       const Variant& variant) const;
   bool find_least(Diagnostics& diags);
-  // Seconds of a micro-batch of so many sequences, on one of `parts` devices
-  // that share its work perfectly.
-  double shared_seconds(int64_t sequences, int64_t parts, size_t remat);
+  // A bound by a few devices (Sample): `sequence` of those that the tokens of a
+  // sequence are cut over are there, and share their work with the others
+  // perfectly, as they do where `sequences` of each are more than those of the
+  // pass. `whole`: with tensor and expert parallelism, else one device.
+  struct Sample;
+  double sampled_seconds(const PlanPoint& pass, bool whole, int64_t sequence,
+                         int64_t sequences);
+  double gathering(const PlanPoint& pass) const;
+  double closer(const PlanPoint& pass);
+  double closest(const PlanPoint& pass);
+  int64_t most_sequences(const PlanPoint& pass) const;
 
   PricingInput in_;
   std::mutex mutex_;
   std::array<std::unique_ptr<Variant>, 16> variants_;
   std::vector<Remat> remats_;
-  // One device with the whole model: its state, what it keeps of a sequence by
-  // policy, and a device for each number of sequences.
-  struct Alone;
-  int64_t state_ = 0;
+  // Bytes of the whole model on one device: what is copied with weights, what
+  // ZeRO shares out, layers as they are gathered, and what is kept of a
+  // sequence by policy.
+  double copied_ = 0;
+  double shared_ = 0;
+  double layer_weights_ = 0;
   std::vector<int64_t> kept_;
-  std::mutex bounds_mutex_;
-  std::map<int64_t, std::unique_ptr<Alone>> alone_;
-  std::map<std::array<int64_t, 3>, double> shared_;
-  // Answers of least_seconds(), of a micro-batch.
-  std::map<std::array<int64_t, 5>, double> refined_;
+  std::map<PlanPoint, PlanCost> known_;  // by price()
+  std::mutex samples_mutex_;
+  std::map<std::array<int64_t, 6>, std::unique_ptr<Sample>> samples_;
 };
 
 }  // namespace shardplan

@@ -49,11 +49,13 @@ Exit run_plan(Context& context) {
   budget.threads = thread_count(planning.jobs);
   const char* b = getenv("LOOKS");
   if (b) budget.looks = atoll(b);
+  if (getenv("EXACT")) budget.exact_looks = atoll(getenv("EXACT"));
+  budget.tolerance = 0.02;
   PlanAnswer answer = search_plans(space, PlanObjective::StepTime, pricing->costs(), budget);
-  printf("considered %ld priced %zu worse %ld bound %.4f best %zu exhausted %d\n", answer.considered, answer.priced.size(), answer.worse, answer.lower_bound, answer.best.size(), answer.exhausted);
+  printf("priced %zu looks %ld\n", answer.priced.size(), answer.looks); printf("considered %ld priced %zu worse %ld bound %.4f best %zu exhausted %d\n", answer.considered, answer.priced.size(), answer.worse, answer.lower_bound, answer.best.size(), answer.exhausted);
   for (auto& r : answer.rejected) printf("  %d %ld %s\n", int(r.verdict), r.count, r.reason.c_str());
   auto show = [&](const PricedPlan& p) {
-    printf("%-40s m=%-4ld v=%ld %-5s zero=%d sp=%d ep=%ld etp=%ld  %8.3f s [unsent %.3f least %.3f] %6.1f %% mem %.1f..%.1f GiB %s  verdict %d %s\n", mesh_text(mesh_of(p.point)).c_str(), p.point.microbatches, p.point.chunks, space.remats[p.point.remat].c_str(), p.point.zero, p.point.tokens_over_tensor, p.point.experts, p.point.expert_tensor, p.cost.step.estimate, p.cost.least_of_pass, pricing->least_seconds(p.point), 100*p.cost.mfu, double(p.cost.least_memory)/1073741824., double(p.cost.most_memory)/1073741824., p.cost.limited_by.c_str(), int(p.cost.verdict), p.cost.reason.c_str());
+    printf("%-40s m=%-4ld v=%ld %-5s zero=%d sp=%d ep=%ld etp=%ld  %8.3f s [unsent %.3f least %.3f] %6.1f %% mem %.1f..%.1f GiB %s  verdict %d %s\n", mesh_text(mesh_of(p.point)).c_str(), p.point.microbatches, p.point.chunks, space.remats[p.point.remat].c_str(), p.point.zero, p.point.tokens_over_tensor, p.point.experts, p.point.expert_tensor, p.cost.step.estimate, p.cost.least_of_pass, pricing->costs().least(p.point).bytes/1073741824.0, 100*p.cost.mfu, double(p.cost.least_memory)/1073741824., double(p.cost.most_memory)/1073741824., p.cost.limited_by.c_str(), int(p.cost.verdict), p.cost.reason.c_str());
   };
   for (size_t i = 0; i < answer.best.size() && i < 12; ++i) show(answer.priced[answer.best[i]]);
   if (getenv("ALL")) { printf("all\n"); for (auto& p : answer.priced) show(p); }
