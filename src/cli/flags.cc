@@ -12,6 +12,7 @@
 #include "cli/commands/export.h"
 #include "cli/commands/gate/gate.h"
 #include "cli/commands/inspect.h"
+#include "cli/commands/plan/request.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
 #include "cli/commands/sweep/sweep.h"
@@ -30,9 +31,10 @@ constexpr std::string_view kOrder[] = {
     "flax-compat", "mesh", "view", "expert-model-parallel-size",
     "expert-tensor-parallel-size", "expert-parallel-degree",
     "expert-tensor-parallel-degree", "devices", "slices", "topology", "over",
-    "axes", "plan", "architecture", "scheme", "min-size", "on-indivisible",
-    "unmatched", "no-strict", "declare", "jobs", "max-memory", "shard", "why",
-    "semantics", "names", "before", "after", "target", "config", "isolated",
+    "fix-mesh", "why-not", "axes", "plan", "architecture", "scheme", "min-size",
+    "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
+    "shard", "why", "semantics", "names", "before", "after", "target", "config",
+    "isolated",
     // Simulation
     "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink", "full",
     "capacity", "values", "seed", "dtype", "reduce-dtype", "as", "overlap",
@@ -52,8 +54,8 @@ constexpr std::string_view kOrder[] = {
     "max-batched-tokens", "max-seqs", "expert-parallel", "dp-attention",
     "input-tokens", "output-tokens", "concurrency", "draft",
     // Output
-    "to", "format", "json", "output", "expand", "exact", "color", "quiet",
-    "verbose", "no-progress",
+    "to", "format", "json", "output", "top", "write-rules", "expand", "exact",
+    "color", "quiet", "verbose", "no-progress",
     // Diagnostics
     "tolerance", "max-replicated", "fail-on", "baseline", "write-baseline",
     "deny", "allow", "exit-zero", "fix", "diff", "exit-code"};
@@ -63,8 +65,8 @@ std::vector<Flag> all_flags() {
   for (const auto* more :
        {&planning_flags(), &memory_flags(), &engine_flags(), &general_flags(),
         &check_flags(), &diff_flags(), &explain_flags(), &export_flags(),
-        &gate_flags(), &inspect_flags(), &resolve_flags(), &simulate_flags(),
-        &sweep_flags(), &workload_flags()}) {
+        &gate_flags(), &inspect_flags(), &plan_flags(), &resolve_flags(),
+        &simulate_flags(), &sweep_flags(), &workload_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }
   std::vector<Flag> ordered;

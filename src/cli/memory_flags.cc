@@ -244,7 +244,8 @@ const std::vector<Flag>& cache_flags() {
        "sequences over all devices: of a training step, or in the KV cache",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.batch = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
+         o.sweep.batch =
+             integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
       {"seq", Takes::Text, "N", "Memory",
@@ -272,8 +273,8 @@ const std::vector<Flag>& cache_flags() {
        "axes that shard KV heads (default: as the plan shards `k_proj`)",
        kDecided, set_memory_axes<&MemoryRequest::kv_axes>},
       {"batch-axes", Takes::Text, "A,B", "Memory",
-       "axes that shard the batch (default dp, fsdp, data, replica)",
-       kDecided, set_memory_axes<&MemoryRequest::batch_axes>},
+       "axes that shard the batch (default dp, fsdp, data, replica)", kDecided,
+       set_memory_axes<&MemoryRequest::batch_axes>},
       {"sequence-axes", Takes::Text, "A,B", "Memory",
        "axes that shard the context (default none)", kDecided,
        set_memory_axes<&MemoryRequest::sequence_axes>},

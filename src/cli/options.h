@@ -14,6 +14,7 @@
 #include "cli/commands/export.h"
 #include "cli/commands/gate/gate.h"
 #include "cli/commands/inspect.h"
+#include "cli/commands/plan/request.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
 #include "cli/commands/sweep/sweep.h"
@@ -58,6 +59,7 @@ struct Options {
   ExportRequest exporting;
   GateRequest gate;
   InspectRequest inspect;
+  PlanCommandRequest plan;
   ResolveRequest resolve;
   SimulateRequest simulate;
   SweepRequest sweep;

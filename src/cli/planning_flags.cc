@@ -145,7 +145,8 @@ const std::vector<Flag>& planning_flags() {
        },
        false, true, fallback_names},
       {"flax-compat", Takes::Choice, "YEAR", "Inputs",
-       "logical axes as flax of that year reads them (default current)", kSearched,
+       "logical axes as flax of that year reads them (default current)",
+       kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
@@ -184,7 +185,8 @@ const std::vector<Flag>& planning_flags() {
       {"devices", Takes::Text, "N", "Inputs",
        "number of devices, for a size of -1 or as a check", kSearched,
        [](auto& s, auto& o, auto& d) {
-         o.sweep.devices = integers_of(s, o.command == "sweep", 1, kMaxDevices, d);
+         o.sweep.devices =
+             integers_of(s, o.command == "sweep", 1, kMaxDevices, d);
          if (o.sweep.devices.size() == 1)
            o.planning.devices = o.sweep.devices[0];
        }},

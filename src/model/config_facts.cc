@@ -228,6 +228,19 @@ void read_quantization(const Node& config, Facts& facts) {
 }  // namespace
 
 // By the names that configs have for it.
+std::optional<int64_t> config_positions(const Manifest& manifest) {
+  if (manifest.config == nullptr) return std::nullopt;
+  const Node root = manifest.config->root();
+  if (root.kind() != NodeKind::Map) return std::nullopt;
+  for (const char* name : {"max_position_embeddings", "n_positions",
+                           "max_seq_len", "seq_length"}) {
+    const auto value = root.find(name);
+    if (!value || !value->integer() || *value->integer() < 1) continue;
+    return value->integer();
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> config_experts_per_token(const Node& root) {
   const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
                                                     "num_experts_per_token",

@@ -43,6 +43,9 @@ Facts config_facts(
     const std::shared_ptr<const Architecture>& architecture = nullptr);
 // How many experts a token goes to, which is among them.
 std::optional<int64_t> config_experts_per_token(const Node& config);
+// Tokens of the longest sequence that the model's config speaks of, by any of
+// the names that configs have for it.
+std::optional<int64_t> config_positions(const Manifest& manifest);
 // Its model type, as the table of types calls it where it is there.
 std::string config_model_type(const Node& config);
 

@@ -84,7 +84,7 @@ struct PlanAnswer {
   std::vector<size_t> best;        // that fit, the cheapest first
   double lower_bound = 0;          // of every point of the space
   int64_t looks = 0;
-  bool exhausted = true;           // the budget cut nothing off
+  bool exhausted = true;  // the budget cut nothing off
   // Points of the space: all; of those that were refused, each reason once; not
   // priced, since they cannot be cheaper.
   int64_t considered = 0;

@@ -32,6 +32,15 @@ bool may_cut(const PlanSpace& space, PlanAxis axis) {
   return contains(space.over, axis);
 }
 
+// Whether the mesh that is asked for is of this shape.
+bool allows(const PlanSpace& space, const PlanPoint& shape) {
+  if (!space.fixed) return true;
+  const PlanPoint& fixed = *space.fixed;
+  return fixed.of(Stages) == shape.of(Stages) &&
+         fixed.of(Sequence) == shape.of(Sequence) &&
+         fixed.of(Tensor) == shape.of(Tensor) && fixed.data() == shape.data();
+}
+
 // With every degree of expert parallelism that divides the experts and the
 // devices of a stage.
 void add_with_experts(const PlanSpace& space, const PlanPoint& shape,
@@ -147,6 +156,7 @@ std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
         shape.of(Sequence) = sequence;
         shape.of(held) = data;
         if (held == Replicas && data > 1 && space.ways.zero_one) shape.zero = 1;
+        if (!allows(space, shape)) continue;
         if (tensor > 1 && space.ways.tokens_over_tensor) {
           shape.tokens_over_tensor = true;
           add_with_experts(space, shape, shapes);
@@ -197,12 +207,14 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
     split.of(Shards) = data / replicas;
     if (split.of(Shards) > 1 && !may_cut(space, Shards)) continue;
     if (replicas > 1 && !may_cut(space, Replicas)) continue;
+    if (space.fixed && space.fixed->of(Replicas) != replicas) continue;
     std::vector<int> zeros = {0};
     if (replicas > 1 && space.ways.zero_one) zeros.insert(zeros.begin(), 1);
     for (const int zero : zeros) {
       split.zero = zero;
-      split.innermost = Tensor;
+      split.innermost = space.fixed ? space.fixed->innermost : Tensor;
       points.push_back(split);
+      if (space.fixed) continue;
       // Views of experts have one order.
       if (space.devices <= space.domain || split.experts > 1) continue;
       int last = kPlanAxes - 1;
@@ -234,7 +246,8 @@ bool is_in(const PlanSpace& space, const PlanPoint& pass) {
     const auto axis = static_cast<PlanAxis>(i);
     if (pass.sizes[i] > 1 && !may_cut(space, axis)) return false;
   }
-  return space.devices / stages % (pass.experts * pass.expert_tensor) == 0 &&
+  return allows(space, pass) &&
+         space.devices / stages % (pass.experts * pass.expert_tensor) == 0 &&
          contains(plan_passes(space, pass), pass);
 }
 

@@ -24,6 +24,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,9 +86,9 @@ struct PlanSpace {
   int64_t experts = 0;  // of a layer; 0: none
   FrameworkWays ways;
   std::vector<std::string> remats;  // what keeps most first
-  // Axes that may be longer than 1 (--over); a mesh that is asked for
-  // (--fix-mesh), in its order.
-  std::vector<PlanAxis> over;
+  std::vector<PlanAxis> over;       // axes that may be longer than 1
+  // The only mesh that is considered: its sizes and which axis is last.
+  std::optional<PlanPoint> fixed;
   std::vector<int64_t> microbatches;  // asked for; empty: all that divide
 };
 

@@ -1,65 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan plan MODEL`: what to run.
-#include <cstdio>
-#include "base/parallel.h"
+// `shardplan plan MODEL`: which mesh, and which way to train on it.
+#include "core/plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/commands.h"
+#include "cli/commands/plan/plan_tables.h"
+#include "cli/commands/plan/request.h"
+#include "cli/commands/workload/step.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
 #include "cli/options.h"
-#include "search/plan_search.h"
-#include "session/memory_answer.h"
-#include "session/plan_pricing.h"
-#include "session/session.h"
+#include "cli/output.h"
+#include "session/planner.h"
 
 namespace shardplan::cli {
+namespace {
+
+PlannerRequest planner_request(const Options& options) {
+  PlannerRequest request = {options.planning, options.memory, options.workload};
+  request.over = options.sweep.over;
+  request.microbatches = options.sweep.microbatches;
+  for (const Remat& remat : options.sweep.remat) {
+    request.remats.push_back(remat_text(remat));
+  }
+  request.fixed_mesh = options.plan.fixed_mesh;
+  request.why_not = options.plan.why_not;
+  if (options.sweep.objective == Objective::Memory &&
+      contains(options.given, std::string_view("objective"))) {
+    request.objective = PlanObjective::Memory;
+  }
+  return request;
+}
+
+// "shardplan analyze config.json --rules @llama --mesh .."
+std::string command_text(const Context& context, const PlannedTraining& planned,
+                         const std::string& flags) {
+  const Options& options = context.options;
+  std::string text = "shardplan analyze " + options.arguments.front();
+  for (const std::string& rules : options.planning.rules) {
+    text += " --rules " + rules;
+  }
+  text += " " + flags + " --hardware " + *options.memory.hardware +
+          " --batch " + std::to_string(*planned.memory.batch) + " --seq " +
+          std::to_string(*planned.memory.seq) + " --optimizer " +
+          std::string(optimizer_name(planned.memory.state.optimizer));
+  const FrameworkDef& framework = *options.workload.step.framework;
+  if (framework.is_known()) {
+    text += " --framework " + std::string(framework.name);
+  }
+  return text;
+}
+
+}  // namespace
 
 Exit run_plan(Context& context) {
-  const Options& options = context.options;
-  PlanRequest planning = options.planning;
-  planning.views.push_back(std::make_shared<SourceFile>("--view", "experts:ep=1"));
-  auto inputs = read_inputs(planning, context.host, context.diags, context.progress);
-  if (!inputs) return Exit::CouldNotRun;
-  MemoryRequest memory = options.memory;
-  if (memory.state.optimizer == Optimizer::None) memory.state.optimizer = Optimizer::AdamW;
-  const Manifest& manifest = inputs->model.manifest;
-  PlanSpace space;
-  space.devices = *planning.devices;
-  if (!memory.seq) memory.seq = 8192;
-  if (!memory.batch) memory.batch = std::max<int64_t>((1<<22) / *memory.seq, space.devices / 8);
-  space.batch = *memory.batch;
-  space.seq = *memory.seq;
-  space.layers = manifest.facts.layers.value_or(1);
-  space.experts = manifest.facts.experts.value_or(0);
-  space.ways = framework_ways(options.workload.step.framework->name);
-  for (auto r : space.ways.remats) space.remats.emplace_back(r);
-  for (int i = 0; i < kPlanAxes; ++i) {
-    auto a = static_cast<PlanAxis>(i);
-    if (a == PlanAxis::Stages && !space.ways.stages) continue;
-    if (a == PlanAxis::Shards && !space.ways.shards) continue;
-    if (!options.sweep.over.empty() && std::find(options.sweep.over.begin(), options.sweep.over.end(), kPlanAxisNames[i]) == options.sweep.over.end()) continue;
-    space.over.push_back(a);
+  const PlannerRequest request = planner_request(context.options);
+  const auto planned =
+      plan_training(request, context.host, context.diags, context.progress);
+  if (!planned) return Exit::CouldNotRun;
+  Report report;
+  report.command = "plan";
+  report.diagnostics = &context.diags;
+  add_plan(*planned, request, context.options.plan.top, report);
+  if (!planned->winner) {
+    const Exit exit = finish(context, std::move(report));
+    return exit == Exit::Fine ? Exit::Findings : exit;
   }
-  auto asked = asked_memory(memory, planning, options.workload, manifest, &inputs->rules, context.host, context.diags);
-  if (!asked) return Exit::CouldNotRun;
-  space.domain = asked->card->links.empty() ? 1 : asked->card->links[0].devices ? asked->card->links[0].devices->value : space.devices;
-  auto model = step_model(inputs->model, asked->trained, context.diags);
-  if (!model) return Exit::CouldNotRun;
-  auto pricing = PlanPricing::of({planning, memory, *inputs, *asked, *model, space}, context.diags);
-  if (!pricing) return Exit::CouldNotRun;
-  SearchBudget budget;
-  budget.threads = thread_count(planning.jobs);
-  const char* b = getenv("LOOKS");
-  if (b) budget.looks = atoll(b);
-  if (getenv("EXACT")) budget.exact_looks = atoll(getenv("EXACT"));
-  budget.tolerance = 0.02;
-  PlanAnswer answer = search_plans(space, PlanObjective::StepTime, pricing->costs(), budget);
-  printf("priced %zu looks %ld\n", answer.priced.size(), answer.looks); printf("considered %ld priced %zu worse %ld bound %.4f best %zu exhausted %d\n", answer.considered, answer.priced.size(), answer.worse, answer.lower_bound, answer.best.size(), answer.exhausted);
-  for (auto& r : answer.rejected) printf("  %d %ld %s\n", int(r.verdict), r.count, r.reason.c_str());
-  auto show = [&](const PricedPlan& p) {
-    printf("%-40s m=%-4ld v=%ld %-5s zero=%d sp=%d ep=%ld etp=%ld  %8.3f s [unsent %.3f least %.3f] %6.1f %% mem %.1f..%.1f GiB %s  verdict %d %s\n", mesh_text(mesh_of(p.point)).c_str(), p.point.microbatches, p.point.chunks, space.remats[p.point.remat].c_str(), p.point.zero, p.point.tokens_over_tensor, p.point.experts, p.point.expert_tensor, p.cost.step.estimate, p.cost.least_of_pass, pricing->costs().least(p.point).bytes/1073741824.0, 100*p.cost.mfu, double(p.cost.least_memory)/1073741824., double(p.cost.most_memory)/1073741824., p.cost.limited_by.c_str(), int(p.cost.verdict), p.cost.reason.c_str());
+  const PricedPlan& best = planned->answer.priced[planned->answer.best.front()];
+  report.next_step =
+      command_text(context, *planned, flags_of(planned->space, best.point));
+  if (const auto& path = context.options.plan.write_rules) {
+    const std::string& rules = planned->winner->rules;
+    if (!write_file(context, *path,
+                    [&](const TextSink& sink) { return sink(rules); })) {
+      return Exit::CouldNotRun;
+    }
+    report.notes.push_back("rules, with mesh and views, are in " +
+                           in_backticks(*path));
+  }
+  return finish(context, std::move(report));
+}
+
+const std::vector<Flag>& plan_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"fix-mesh", Takes::Text, "AXES", "Inputs",
+       "the mesh to plan for: dp=8,fsdp=4,tp=2, major to minor", "plan",
+       [](auto& s, auto& o, auto&) {
+         o.plan.fixed_mesh =
+             std::make_shared<SourceFile>("--fix-mesh", s.value);
+       }},
+      {"why-not", Takes::Text, "AXES", "Inputs",
+       "a mesh that might have been the plan: what is wrong with it; may "
+       "repeat",
+       "plan",
+       [](auto& s, auto& o, auto&) {
+         o.plan.why_not.push_back(
+             std::make_shared<SourceFile>("--why-not", s.value));
+       },
+       true},
+      {"top", Takes::Text, "K", "Output",
+       "plans to show, each of another shape (default 5)", "plan",
+       [](auto& s, auto& o, auto& d) {
+         o.plan.top = integer_of(s, 1, 1000, d).value_or(5);
+       }},
+      {"write-rules", Takes::File, "FILE", "Output",
+       "write the plan's rules to FILE, with its mesh and views", "plan",
+       [](auto& s, auto& o, auto&) { o.plan.write_rules = path_of(s); }, false,
+       false},
   };
-  for (size_t i = 0; i < answer.best.size() && i < 12; ++i) show(answer.priced[answer.best[i]]);
-  if (getenv("ALL")) { printf("all\n"); for (auto& p : answer.priced) show(p); }
-  return Exit::Fine;
+  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/plan/plan_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "cli/commands/workload/step.h"
+#include "core/plan.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Plans that are this much slower than the first are called as good: what is
+// measured twice differs by as much.
+constexpr double kTie = 0.10;
+constexpr size_t kRejectedForPeople = 5;
+constexpr size_t kFrontierForPeople = 8;
+
+std::string views_text(const PlanPoint& point) {
+  const std::vector<Axis> axes = expert_axes(point);
+  if (axes.empty()) return "";
+  return std::string(kExpertView) + ":" + axes_text(axes);
+}
+
+std::string schedule_text(const PlanPoint& point) {
+  return point.chunks > 1 ? "interleaved:" + std::to_string(point.chunks)
+                          : "1f1b";
+}
+
+// "weights in 4 parts, 8 copies; products in 2 parts"
+std::string way_text(const PlanSpace& space, const PlanPoint& point) {
+  std::vector<std::string> parts;
+  const auto add = [&](PlanAxis axis, const std::string& before,
+                       const std::string& behind) {
+    const int64_t size = point.of(axis);
+    if (size > 1) parts.push_back(before + count_text(size) + behind);
+  };
+  add(PlanAxis::Shards, "FSDP over ", "");
+  add(PlanAxis::Replicas, "",
+      point.zero > 0 ? " copies that share the optimizer's state (ZeRO-1)"
+                     : " copies");
+  add(PlanAxis::Tensor, "tensor parallel over ",
+      point.tokens_over_tensor ? ", tokens too" : "");
+  add(PlanAxis::Sequence, "sequences in ", " parts");
+  if (point.experts > 1) {
+    parts.push_back("experts dealt out over " + count_text(point.experts));
+  }
+  add(PlanAxis::Stages, "",
+      point.chunks > 1
+          ? " stages of " + count_text(point.chunks) + " chunks each"
+          : " stages");
+  const int64_t sequences = space.batch / point.data() / point.microbatches;
+  parts.push_back(plural(point.microbatches, "micro-batch") + " of " +
+                  plural(sequences, "sequence") + " a device");
+  parts.push_back("remat " + space.remats[point.remat]);
+  return joined(parts, ", ");
+}
+
+// The best of each shape: other ways of data parallelism and of doing a step
+// differ less than shapes do.
+std::vector<size_t> best_of_shapes(const PlanAnswer& answer, int64_t top) {
+  using enum PlanAxis;
+  std::vector<size_t> shown;
+  std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> shapes;
+  for (const size_t i : answer.best) {
+    const PlanPoint& point = answer.priced[i].point;
+    const std::tuple shape(point.of(Stages), point.of(Sequence),
+                           point.of(Tensor), point.experts,
+                           point.expert_tensor);
+    if (contains(shapes, shape)) continue;
+    shapes.push_back(shape);
+    shown.push_back(i);
+    if (std::ssize(shown) == top) break;
+  }
+  return shown;
+}
+
+Cell step_cell(const PlanCost& cost) {
+  if (!cost.timed) return {};
+  return DurationBracket{cost.step.lower, cost.step.estimate, cost.step.upper};
+}
+
+std::vector<Column> program_columns() {
+  std::vector<Column> columns;
+  for (const char* name :
+       {"rank", "tie", "mesh", "views", "remat", "microbatches", "zero",
+        "stages", "schedule", "sequence_axes", "memory_bracket", "step_time",
+        "tokens_per_second", "mfu", "limited_by", "rules"}) {
+    columns.push_back(left(name));
+  }
+  return columns;
+}
+
+std::string sequence_axes(const PlanPoint& point) {
+  std::string axes = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
+  if (point.tokens_over_tensor) axes += axes.empty() ? "tp" : ",tp";
+  return axes;
+}
+
+ViewsCell views_cell(const PlanPoint& point) {
+  const std::vector<Axis> axes = expert_axes(point);
+  if (axes.empty()) return {};
+  return {{MeshView{std::string(kExpertView), axes}}};
+}
+
+Row program_row(const PlannedTraining& planned, size_t i, int64_t rank) {
+  const PlanAnswer& answer = planned.answer;
+  const auto& [point, cost] = answer.priced[i];
+  const double best = answer.priced[answer.best.front()].cost.step.estimate;
+  return {Count{rank},
+          YesNo{cost.step.estimate <= best * (1 + kTie)},
+          MeshCell{Mesh(mesh_of(point).axes())},
+          views_cell(point),
+          planned.space.remats[point.remat],
+          Count{point.microbatches},
+          Count{point.zero},
+          Count{point.of(PlanAxis::Stages)},
+          schedule_text(point),
+          sequence_axes(point),
+          ByteBracket{cost.least_memory, cost.memory, cost.most_memory},
+          step_cell(cost),
+          Ratio{cost.tokens_per_second},
+          Ratio{cost.mfu},
+          cost.limited_by,
+          planned.rules};
+}
+
+void add_plan_tables(const PlannedTraining& planned, int64_t top,
+                     Report& report) {
+  const PlanAnswer& answer = planned.answer;
+  const std::vector<size_t> shown = best_of_shapes(answer, top);
+  const double best = answer.priced[answer.best.front()].cost.step.estimate;
+  std::vector<Row> rows;
+  std::vector<Row> for_programs;
+  const auto limit = planned.winner->answer.fit.usable;
+  for (size_t r = 0; r < shown.size(); ++r) {
+    const auto& [point, cost] = answer.priced[shown[r]];
+    const bool tie = r > 0 && cost.step.estimate <= best * (1 + kTie);
+    std::string mesh = axes_text(mesh_of(point).axes());
+    if (const std::string views = views_text(point); !views.empty()) {
+      mesh += " " + views;
+    }
+    rows.push_back({std::to_string(r + 1) + (tie ? " tie" : ""), mesh,
+                    Duration{cost.step.estimate},
+                    Count{std::llround(cost.tokens_per_second)},
+                    Percent{cost.mfu}, ByteSize{cost.most_memory},
+                    limit ? Cell(ByteSize{*limit - cost.most_memory}) : Cell(),
+                    Prose{way_text(planned.space, point) + "; limited by " +
+                          cost.limited_by}});
+    for_programs.push_back(
+        program_row(planned, shown[r], static_cast<int64_t>(r) + 1));
+  }
+  Table people = {"best_plans",
+                  "Plans, the best of each shape",
+                  {left("rank", ""),
+                   {"mesh", "mesh", Align::Left, true},
+                   right("step_time", "step"),
+                   right("tokens_per_second", "tokens/s"),
+                   right("mfu", "MFU"),
+                   right("upper", "at most"),
+                   right("headroom", "free"),
+                   {"way", "", Align::Left, false, true}},
+                  rows_of(std::move(rows)),
+                  Audience::People};
+  report.tables.push_back(std::move(people));
+  report.tables.push_back({"plans", "Plans", program_columns(),
+                           rows_of(std::move(for_programs)),
+                           Audience::Programs});
+}
+
+// Points that no other one beats in both memory and time.
+std::vector<size_t> frontier_of(const PlanAnswer& answer) {
+  std::vector<size_t> order = answer.best;
+  std::ranges::stable_sort(order, {}, [&](size_t i) {
+    const PlanCost& cost = answer.priced[i].cost;
+    return std::pair(cost.most_memory, cost.step.estimate);
+  });
+  std::vector<size_t> frontier;
+  for (const size_t i : order) {
+    if (frontier.empty() ||
+        answer.priced[i].cost.step.estimate <
+            answer.priced[frontier.back()].cost.step.estimate) {
+      frontier.push_back(i);
+    }
+  }
+  return frontier;
+}
+
+void add_frontier(const PlannedTraining& planned, Report& report) {
+  const std::vector<size_t> frontier = frontier_of(planned.answer);
+  std::vector<Row> rows;
+  std::vector<Row> for_programs;
+  const size_t skip = frontier.size() > kFrontierForPeople
+                          ? frontier.size() / kFrontierForPeople
+                          : 1;
+  for (size_t i = 0; i < frontier.size(); ++i) {
+    const auto& [point, cost] = planned.answer.priced[frontier[i]];
+    for_programs.push_back(
+        {ByteSize{cost.most_memory}, Ratio{cost.step.estimate},
+         MeshCell{Mesh(mesh_of(point).axes())}, views_cell(point),
+         planned.space.remats[point.remat], Count{point.microbatches},
+         Count{point.zero}});
+    if (i % skip != 0 && i + 1 != frontier.size()) continue;
+    rows.push_back({ByteSize{cost.most_memory}, Duration{cost.step.estimate},
+                    axes_text(mesh_of(point).axes()), Count{point.microbatches},
+                    planned.space.remats[point.remat]});
+  }
+  report.tables.push_back({"memory_and_time",
+                           "Less memory for more time, of what was priced",
+                           {right("memory", "at most"),
+                            right("value", "step"),
+                            {"mesh", "mesh", Align::Left, true},
+                            right("microbatches", "parts"),
+                            left("remat")},
+                           rows_of(std::move(rows)),
+                           Audience::People});
+  report.tables.push_back(
+      {"frontier",
+       "Frontier",
+       {left("memory"), left("value"), left("mesh"), left("views"),
+        left("remat"), left("microbatches"), left("zero")},
+       rows_of(std::move(for_programs)),
+       Audience::Programs});
+}
+
+std::string reason_of(const RejectedPlans& rejected) {
+  switch (rejected.verdict) {
+    case PlanVerdict::Unfit:
+      return "does not fit";
+    case PlanVerdict::MayFit:
+      return "may not fit: the upper end of its memory is too much";
+    default:
+      return rejected.reason;
+  }
+}
+
+void add_rejected(const PlanAnswer& answer, Report& report) {
+  std::vector<RejectedPlans> all = answer.rejected;
+  std::ranges::stable_sort(all, std::greater<>(), &RejectedPlans::count);
+  if (answer.worse > 0) {
+    RejectedPlans worse;
+    worse.verdict = PlanVerdict::Fits;
+    worse.reason = "cannot be faster, or is not looked at";
+    worse.count = answer.worse;
+    if (!answer.best.empty()) {
+      worse.example = answer.priced[answer.best.back()].point;
+    }
+    all.insert(all.begin(), worse);
+  }
+  std::vector<Row> rows;
+  for (const RejectedPlans& each : all) {
+    rows.push_back({Prose{reason_of(each)}, Count{each.count},
+                    axes_text(mesh_of(each.example).axes())});
+  }
+  std::vector<Row> few(rows.begin(),
+                       rows.begin() + static_cast<ptrdiff_t>(std::min(
+                                          rows.size(), kRejectedForPeople)));
+  report.tables.push_back(
+      {"why_others_are_not",
+       "Why the others are not",
+       {right("count", "plans"), {"reason", "reason", Align::Left, true}},
+       [few](const RowSink& sink) {
+         for (const Row& row : few) sink(Row{row[1], row[0]});
+       },
+       Audience::People});
+  report.tables.push_back({"rejected",
+                           "Rejected",
+                           {left("reason"), left("count"), left("example")},
+                           rows_of(std::move(rows)),
+                           Audience::Programs});
+}
+
+std::string verdict_name(const WhyNot& why) {
+  if (why.verdict == PlanVerdict::Illegal) return "illegal";
+  if (why.verdict != PlanVerdict::Fits) return "unfit";
+  return why.reason.empty() ? "worse" : "chosen";
+}
+
+std::string why_text(const WhyNot& why, const PlannedTraining& planned) {
+  if (why.verdict == PlanVerdict::Illegal) return why.reason;
+  if (!why.best) return "the state alone does not fit";
+  const PlanCost& cost = why.best->cost;
+  const std::string way = way_text(planned.space, why.best->point);
+  if (why.verdict == PlanVerdict::Fits) {
+    const PlanAnswer& answer = planned.answer;
+    if (answer.best.empty() || !why.reason.empty()) return why.reason;
+    const double best = answer.priced[answer.best.front()].cost.step.estimate;
+    return "at best " + seconds_text(cost.step.estimate) + ", " +
+           fmt::format("{:.1f} %", 100 * (cost.step.estimate / best - 1)) +
+           " more than the plan, limited by " + cost.limited_by + "; " + way;
+  }
+  return "takes " + bytes_text(cost.most_memory) +
+         " at most, the least of all ways to train there; " + way;
+}
+
+void add_why_not(const PlannedTraining& planned, Report& report) {
+  if (planned.why_not.empty()) return;
+  std::vector<Row> rows;
+  for (const WhyNot& why : planned.why_not) {
+    Cell value;
+    if (why.best && why.verdict == PlanVerdict::Fits) {
+      value = Ratio{why.best->cost.step.estimate};
+    } else if (why.best) {
+      value = Ratio{static_cast<double>(why.best->cost.most_memory)};
+    }
+    rows.push_back({why.candidate, verdict_name(why),
+                    Prose{why_text(why, planned)}, std::move(value)});
+  }
+  const auto shared = std::make_shared<const std::vector<Row>>(rows);
+  report.tables.push_back({"why_not",
+                           "Why not",
+                           {left("candidate"),
+                            left("verdict"),
+                            {"reason", "", Align::Left, false, true},
+                            left("value")},
+                           rows_of(std::move(rows)),
+                           Audience::Programs});
+  report.tables.push_back({"why_not_these",
+                           "Why not",
+                           {left("candidate", "mesh"),
+                            left("verdict"),
+                            {"reason", "", Align::Left, false, true}},
+                           [shared](const RowSink& sink) {
+                             for (const Row& row : *shared)
+                               sink(Row{row[0], row[1], row[2]});
+                           },
+                           Audience::People});
+}
+
+int64_t rejected_for(const PlanAnswer& answer, bool illegal) {
+  int64_t count = 0;
+  for (const RejectedPlans& each : answer.rejected) {
+    if ((each.verdict == PlanVerdict::Illegal) == illegal) count += each.count;
+  }
+  return count;
+}
+
+void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
+                 Report& report) {
+  const PlanAnswer& answer = planned.answer;
+  const auto add = [&](const char* key, Cell cell) {
+    report.summary.emplace_back(key, std::move(cell));
+  };
+  add("objective",
+      std::string(request.objective == PlanObjective::Memory ? "memory"
+                                                             : "step-time"));
+  const bool found = planned.winner.has_value();
+  const PricedPlan none;
+  const PricedPlan& best = found ? answer.priced[answer.best.front()] : none;
+  const double value = objective_of(request.objective, best.cost);
+  const auto of_best = [&](auto cell) { return found ? Cell(cell) : Cell(); };
+  add("value", of_best(Ratio{value}));
+  add("lower_bound", of_best(Ratio{answer.lower_bound}));
+  add("gap", of_best(Ratio{(value - answer.lower_bound) / value}));
+  add("mesh", of_best(MeshCell{Mesh(mesh_of(best.point).axes())}));
+  add("views", of_best(views_cell(best.point)));
+  add("remat", of_best(planned.space.remats.at(best.point.remat)));
+  add("microbatches", of_best(Count{best.point.microbatches}));
+  add("zero", of_best(Count{best.point.zero}));
+  add("stages", of_best(Count{best.point.of(PlanAxis::Stages)}));
+  add("schedule", of_best(schedule_text(best.point)));
+  add("sequence_axes", of_best(sequence_axes(best.point)));
+  add("memory_bracket",
+      of_best(ByteBracket{best.cost.least_memory, best.cost.memory,
+                          best.cost.most_memory}));
+  add("step_time", found ? step_cell(best.cost) : Cell());
+  add("tokens_per_second", of_best(Ratio{best.cost.tokens_per_second}));
+  add("mfu", of_best(Ratio{best.cost.mfu}));
+  add("limited_by", of_best(best.cost.limited_by));
+  add("considered", Count{answer.considered});
+  add("illegal", Count{rejected_for(answer, true)});
+  add("unfit", Count{rejected_for(answer, false)});
+  add("priced", Count{static_cast<int64_t>(answer.priced.size())});
+  add("fits", found ? Cell(YesNo{true}) : Cell(YesNo{false}));
+  add("fingerprint",
+      found ? Cell(fingerprint(planned.winner->session.model.manifest,
+                               planned.winner->session.plan))
+            : Cell());
+}
+
+std::string gap_text(const PlannedTraining& planned,
+                     const PlannerRequest& request) {
+  const PlanAnswer& answer = planned.answer;
+  const double value =
+      objective_of(request.objective, answer.priced[answer.best.front()].cost);
+  const double gap = (value - answer.lower_bound) / value;
+  std::string text = count_text(answer.considered) + " plans considered, " +
+                     count_text(static_cast<int64_t>(answer.priced.size())) +
+                     " priced";
+  if (gap <= 0) return text + "; none of them is better";
+  return text + fmt::format("; none of the others is more than {:.1f} % better",
+                            100 * gap);
+}
+
+}  // namespace
+
+void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
+              int64_t top, Report& report) {
+  const PlanAnswer& answer = planned.answer;
+  add_summary(planned, request, report);
+  std::string what = count_text(planned.space.devices) + " devices of " +
+                     *request.memory.hardware + ", " +
+                     plural(planned.space.batch, "sequence") + " of " +
+                     count_text(planned.space.seq) + " tokens a step";
+  report.headline.push_back(what);
+  if (!planned.assumed.empty()) {
+    report.notes.push_back("assumed: " + joined(planned.assumed, ", "));
+  }
+  if (planned.winner) {
+    add_plan_tables(planned, top, report);
+    add_frontier(planned, report);
+  }
+  add_why_not(planned, report);
+  add_rejected(answer, report);
+  if (planned.winner) {
+    report.headline.push_back(gap_text(planned, request));
+    report.notes.push_back(planned.winner->answer.step->workload);
+    add_time_text(*planned.winner->answer.step, report);
+    return;
+  }
+  std::string nothing =
+      "none of " + count_text(answer.considered) + " plans fits for certain";
+  if (planned.smallest) {
+    nothing += ": the least that any of those that were priced takes is " +
+               bytes_text(planned.smallest->cost.most_memory) + " at most";
+    report.closing.push_back("with " +
+                             flags_of(planned.space, planned.smallest->point));
+  }
+  report.headline.push_back(std::move(nothing));
+}
+
+}  // namespace shardplan::cli

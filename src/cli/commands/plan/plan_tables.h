@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of `shardplan plan`.
+#pragma once
+
+#include <cstdint>
+
+#include "report/report.h"
+#include "session/planner.h"
+
+namespace shardplan::cli {
+
+// Headline, summary, tables and notes; `planned` must outlive the report.
+void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
+              int64_t top, Report& report);
+
+}  // namespace shardplan::cli

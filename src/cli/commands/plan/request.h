@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `shardplan plan` is asked for, beside what `sweep` and `analyze` take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/source.h"
+
+namespace shardplan::cli {
+
+struct Flag;
+
+struct PlanCommandRequest {
+  SourcePtr fixed_mesh;                    // --fix-mesh
+  std::vector<SourcePtr> why_not;          // --why-not
+  int64_t top = 5;                         // --top
+  std::optional<std::string> write_rules;  // --write-rules
+};
+
+const std::vector<Flag>& plan_flags();
+
+}  // namespace shardplan::cli
