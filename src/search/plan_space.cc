@@ -36,6 +36,11 @@ bool may_cut(const PlanSpace& space, PlanAxis axis) {
 bool allows(const PlanSpace& space, const PlanPoint& shape) {
   if (!space.fixed) return true;
   const PlanPoint& fixed = *space.fixed;
+  for (int i = 0; i < kPlanAxes; ++i) {
+    if (fixed.sizes[i] > 1 && !may_cut(space, static_cast<PlanAxis>(i))) {
+      return false;
+    }
+  }
   return fixed.of(Stages) == shape.of(Stages) &&
          fixed.of(Sequence) == shape.of(Sequence) &&
          fixed.of(Tensor) == shape.of(Tensor) && fixed.data() == shape.data();

@@ -407,13 +407,21 @@ double PlanPricing::gathering(const PlanPoint& pass) const {
   return seconds * static_cast<double>(pass.microbatches);
 }
 
+// Whose tokens meet experts depends on data parallelism, too, where sequences
+// are cut.
+bool PlanPricing::is_sampled(const PlanPoint& pass) const {
+  return pass.of(PlanAxis::Sequence) == 1 || in_.space.experts < 2;
+}
+
 double PlanPricing::closer(const PlanPoint& pass) {
+  if (!is_sampled(pass)) return 0;
   int64_t sequence = pass.of(PlanAxis::Sequence);
   if (pass.experts == 1 && sequence % 2 == 0) sequence = 2;
   return sampled_seconds(pass, true, sequence, most_sequences(pass));
 }
 
 double PlanPricing::closest(const PlanPoint& pass) {
+  if (!is_sampled(pass)) return 0;
   return sampled_seconds(pass, true, pass.of(PlanAxis::Sequence),
                          sequences_of(in_.space, pass));
 }

@@ -77,6 +77,7 @@ class PlanPricing {
   double sampled_seconds(const PlanPoint& pass, bool whole, int64_t sequence,
                          int64_t sequences);
   double gathering(const PlanPoint& pass) const;
+  bool is_sampled(const PlanPoint& pass) const;
   double closer(const PlanPoint& pass);
   double closest(const PlanPoint& pass);
   int64_t most_sequences(const PlanPoint& pass) const;

@@ -31,7 +31,6 @@ RuleReading rule_reading(const PlanRequest& request) {
 
 namespace {
 
-
 // How a framework calls its degrees, and numbers its devices.
 struct ExpertFramework {
   std::string_view title;

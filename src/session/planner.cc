@@ -128,8 +128,17 @@ std::string axis_names() {
 std::optional<PlanPoint> point_of(const SourcePtr& text,
                                   const PlanRequest& planning,
                                   Diagnostics& diags) {
-  const auto written = written_mesh(text, planning, planning.devices, diags);
+  const auto written = written_mesh(text, planning, {}, diags);
   if (!written) return std::nullopt;
+  if (written->mesh.devices() != *planning.devices) {
+    return diags
+        .error(Code::Usage, {},
+               in_backticks(text->name() + " " + std::string(text->text())) +
+                   " is of " + plural(written->mesh.devices(), "device") +
+                   ", and the plan is for " + count_text(*planning.devices))
+        .help("give sizes whose product is " +
+              std::to_string(*planning.devices));
+  }
   PlanPoint point;
   std::vector<PlanAxis> order;
   for (const Axis& axis : written->mesh.axes()) {
@@ -347,15 +356,53 @@ std::optional<VerifiedPlan> verified(const PlannerRequest& request,
   return VerifiedPlan{*std::move(again), *std::move(answer), *std::move(rules)};
 }
 
-WhyNot why_not(const SourcePtr& text, const PlannerRequest& request,
-               const PlanSpace& space, const PlanAnswer& answer,
-               const PlanCosts& costs, const SearchBudget& budget,
-               Diagnostics& diags) {
+// The point that holds least at most: of each shape that may hold little, the
+// first in as many micro-batches as there may be, with the policy that keeps
+// least. Empty where no shape is legal.
+std::optional<PricedPlan> smallest_of(const PlanSpace& space,
+                                      const PlanCosts& costs, int threads) {
+  constexpr size_t kMostShapes = 200;
+  std::vector<std::pair<double, PlanPoint>> points;
+  for (const PlanPoint& shape : plan_shapes(space)) {
+    std::vector<PlanPoint> passes = plan_passes(space, shape);
+    std::erase_if(passes,
+                  [](const PlanPoint& pass) { return pass.chunks > 1; });
+    if (passes.empty()) continue;
+    const PlanPoint point = plan_points(space, passes.back()).front();
+    points.emplace_back(costs.least(point).bytes, point);
+  }
+  std::ranges::stable_sort(points, {},
+                           [](const auto& each) { return each.first; });
+  points.resize(std::min(points.size(), kMostShapes));
+  std::vector<PlanCost> found(points.size());
+  parallel_for(std::ssize(points), threads, [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    found[at] = costs.price(points[at].second);
+  });
+  std::optional<PricedPlan> smallest;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (found[i].verdict == PlanVerdict::Illegal) continue;
+    // What has a time was judged as a whole, and not by its state alone.
+    const auto rank = [](const PlanCost& cost) {
+      return std::pair(!cost.timed, cost.most_memory);
+    };
+    if (!smallest || rank(found[i]) < rank(smallest->cost)) {
+      smallest = PricedPlan{points[i].second, found[i]};
+    }
+  }
+  return smallest;
+}
+
+std::optional<WhyNot> why_not(const SourcePtr& text,
+                              const PlannerRequest& request,
+                              const PlanSpace& space, const PlanAnswer& answer,
+                              const PlanCosts& costs,
+                              const SearchBudget& budget, Diagnostics& diags) {
   WhyNot result;
   result.candidate = std::string(text->text());
   PlanSpace only = space;
   only.fixed = point_of(text, request.planning, diags);
-  if (!only.fixed) return result;
+  if (!only.fixed) return std::nullopt;
   const PlanAnswer own = search_plans(only, request.objective, costs, budget);
   if (!own.best.empty()) {
     result.best = own.priced[own.best.front()];
@@ -450,18 +497,28 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& asked_for,
   planned.answer =
       search_plans(planned.space, request.objective, costs, budget);
   for (const SourcePtr& text : request.why_not) {
-    planned.why_not.push_back(why_not(text, request, planned.space,
-                                      planned.answer, costs, budget, diags));
-    if (diags.cannot_run()) return std::nullopt;
+    auto why = why_not(text, request, planned.space, planned.answer, costs,
+                       budget, diags);
+    if (!why) return std::nullopt;
+    planned.why_not.push_back(*std::move(why));
   }
   planned.memory = request.memory;
   if (planned.answer.best.empty()) {
-    for (const PricedPlan& each : planned.answer.priced) {
-      if (each.cost.verdict == PlanVerdict::Illegal) continue;
-      if (!planned.smallest ||
-          each.cost.most_memory < planned.smallest->cost.most_memory) {
-        planned.smallest = each;
-      }
+    planned.smallest = smallest_of(planned.space, costs, budget.threads);
+    constexpr int64_t kMostFactor = 64;
+    for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
+      if (request.fixed_mesh != nullptr || request.planning.topology) break;
+      PlanSpace larger = planned.space;
+      larger.devices *= factor;
+      const auto more = PlanPricing::of(
+          {request.planning, request.memory, *inputs, *asked, *step, larger},
+          diags);
+      if (more == nullptr) return std::nullopt;
+      auto found = smallest_of(larger, more->costs(), budget.threads);
+      if (!found || found->cost.verdict != PlanVerdict::Fits) continue;
+      planned.with_more = std::move(found);
+      planned.more_devices = larger.devices;
+      break;
     }
     return planned;
   }

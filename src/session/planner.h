@@ -56,8 +56,11 @@ struct PlannedTraining {
   std::string rules;                   // "`@llama`"
   std::optional<VerifiedPlan> winner;  // none: nothing fits
   std::vector<WhyNot> why_not;
-  // Where nothing fits: the least that any point holds at most.
+  // Where nothing fits: the least that any point holds at most, and, of ways to
+  // train on more devices, what fits on the fewest of them.
   std::optional<PricedPlan> smallest;
+  std::optional<PricedPlan> with_more;
+  int64_t more_devices = 0;
 };
 
 // Empty, with the reason reported. A winner that the second judgement does not

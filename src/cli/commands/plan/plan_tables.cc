@@ -198,9 +198,8 @@ void add_frontier(const PlannedTraining& planned, Report& report) {
   const std::vector<size_t> frontier = frontier_of(planned.answer);
   std::vector<Row> rows;
   std::vector<Row> for_programs;
-  const size_t skip = frontier.size() > kFrontierForPeople
-                          ? frontier.size() / kFrontierForPeople
-                          : 1;
+  const size_t skip = std::max<size_t>(
+      (frontier.size() + kFrontierForPeople - 1) / kFrontierForPeople, 1);
   for (size_t i = 0; i < frontier.size(); ++i) {
     const auto& [point, cost] = planned.answer.priced[frontier[i]];
     for_programs.push_back(
@@ -406,7 +405,8 @@ void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
               int64_t top, Report& report) {
   const PlanAnswer& answer = planned.answer;
   add_summary(planned, request, report);
-  std::string what = count_text(planned.space.devices) + " devices of " +
+  std::string what = request.planning.model + " on " +
+                     count_text(planned.space.devices) + " devices of " +
                      *request.memory.hardware + ", " +
                      plural(planned.space.batch, "sequence") + " of " +
                      count_text(planned.space.seq) + " tokens a step";
@@ -426,15 +426,23 @@ void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
     add_time_text(*planned.winner->answer.step, report);
     return;
   }
-  std::string nothing =
-      "none of " + count_text(answer.considered) + " plans fits for certain";
+  report.headline.push_back("none of " + count_text(answer.considered) +
+                            " plans fits for certain");
   if (planned.smallest) {
-    nothing += ": the least that any of those that were priced takes is " +
-               bytes_text(planned.smallest->cost.most_memory) + " at most";
-    report.closing.push_back("with " +
-                             flags_of(planned.space, planned.smallest->point));
+    const PlanCost& cost = planned.smallest->cost;
+    report.closing.push_back(
+        cost.timed ? "the least that any takes is " +
+                         bytes_text(cost.most_memory) + " at most, with " +
+                         flags_of(planned.space, planned.smallest->point)
+                   : "weights, gradients and the optimizer alone take " +
+                         bytes_text(cost.most_memory) + " a device at least");
   }
-  report.headline.push_back(std::move(nothing));
+  if (planned.with_more) {
+    report.closing.push_back(
+        count_text(planned.more_devices) + " devices are enough, with " +
+        flags_of(planned.space, planned.with_more->point) + ": " +
+        bytes_text(planned.with_more->cost.most_memory) + " at most");
+  }
 }
 
 }  // namespace shardplan::cli

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search against a look at every point of small spaces, with costs that are
+// drawn: all that is asked of costs is what PlanCosts says of them.
+#include "search/plan_search.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/words.h"
+#include "core/mesh.h"
+
+namespace shardplan {
+namespace {
+
+std::vector<PlanPoint> all_points(const PlanSpace& space) {
+  std::vector<PlanPoint> points;
+  for (const PlanPoint& shape : plan_shapes(space)) {
+    for (const PlanPoint& pass : plan_passes(space, shape)) {
+      const auto own = plan_points(space, pass);
+      points.insert(points.end(), own.begin(), own.end());
+    }
+  }
+  return points;
+}
+
+PlanSpace drawn_space(std::mt19937& random) {
+  const auto of = [&](const std::vector<int64_t>& values) {
+    return values[random() % values.size()];
+  };
+  PlanSpace space;
+  space.devices = of({1, 2, 4, 6, 8});
+  space.domain = of({2, 8});
+  space.batch = of({4, 8, 12});
+  space.layers = of({1, 4, 6});
+  space.experts = of({0, 0, 4});
+  const std::vector<const char*> names = {"any", "megatron", "torch", "jax"};
+  space.ways = framework_ways(names[random() % names.size()]);
+  for (const auto name : space.ways.remats) space.remats.emplace_back(name);
+  using enum PlanAxis;
+  for (const PlanAxis axis : {Stages, Replicas, Shards, Sequence, Tensor}) {
+    const bool is_there = (axis != Stages || space.ways.stages) &&
+                          (axis != Shards || space.ways.shards);
+    if (is_there && random() % 4 != 0) space.over.push_back(axis);
+  }
+  if (!contains(space.over, Shards) && !contains(space.over, Replicas)) {
+    space.over.push_back(Replicas);
+  }
+  return space;
+}
+
+// Numbers that follow from a point's text alone.
+class DrawnCosts {
+ public:
+  DrawnCosts(const PlanSpace& space, unsigned seed)
+      : space_(space), seed_(seed) {}
+
+  // What is held grows with copies, with sequences at once and with what a
+  // policy keeps.
+  double memory(const PlanPoint& point) const {
+    const auto shape = static_cast<double>(point.of(PlanAxis::Stages) *
+                                           point.of(PlanAxis::Tensor) *
+                                           point.of(PlanAxis::Sequence));
+    const auto sequences =
+        static_cast<double>(space_.batch / point.data() / point.microbatches);
+    const auto copies = static_cast<double>(point.of(PlanAxis::Replicas));
+    const auto keeps = static_cast<double>(space_.remats.size() - point.remat);
+    return (30 * copies + 60 * (point.zero > 0 ? 1 : copies)) /
+               static_cast<double>(space_.devices) +
+           sequences * keeps * 4 / shape + static_cast<double>(point.chunks);
+  }
+  double seconds(const PlanPoint& point) const {
+    return least(point) + part(key(point), 40);
+  }
+  // Of every point of the pass.
+  double least(const PlanPoint& point) const {
+    PlanPoint pass = point;
+    pass.of(PlanAxis::Shards) = point.data();
+    pass.of(PlanAxis::Replicas) = 1;
+    pass.zero = 0;
+    pass.innermost = PlanAxis::Tensor;
+    return 50 + part(key(pass), 100);
+  }
+  bool is_illegal(const PlanPoint& shape) const {
+    return part("legal" + std::to_string(shape.of(PlanAxis::Tensor)) +
+                    std::to_string(shape.of(PlanAxis::Sequence)),
+                6) < 1;
+  }
+  PlanCost price(const PlanPoint& point) const {
+    PlanCost cost;
+    if (is_illegal(point)) {
+      cost.reason = "drawn";
+      return cost;
+    }
+    cost.most_memory = static_cast<int64_t>(1000 * memory(point));
+    cost.verdict =
+        cost.most_memory <= limit() ? PlanVerdict::Fits : PlanVerdict::MayFit;
+    cost.timed = true;
+    cost.step.estimate = seconds(point);
+    cost.least_of_pass = least(point) + part("more", 1) - 1;
+    return cost;
+  }
+  PlanCosts costs() const {
+    PlanCosts costs;
+    costs.refused = [this](const PlanPoint& shape) {
+      return is_illegal(shape) ? std::optional(price(shape)) : std::nullopt;
+    };
+    costs.least = [this](const PlanPoint& point) {
+      return LeastCost{least(point) * 0.7, 900 * memory(point)};
+    };
+    costs.closer = {
+        [this](const PlanPoint& pass) { return least(pass) * 0.9; }};
+    costs.price = [this](const PlanPoint& point) { return price(point); };
+    costs.limit = limit();
+    return costs;
+  }
+  int64_t limit() const {
+    return 20'000 + static_cast<int64_t>(part("limit", 40'000));
+  }
+
+ private:
+  std::string key(const PlanPoint& point) const {
+    std::string text = space_.remats[point.remat];
+    for (const int64_t size : point.sizes) text += " " + std::to_string(size);
+    for (const int64_t number :
+         {point.experts, point.expert_tensor, point.microbatches, point.chunks,
+          int64_t{point.tokens_over_tensor}, int64_t{point.zero},
+          static_cast<int64_t>(point.innermost)}) {
+      text += " " + std::to_string(number);
+    }
+    return text;
+  }
+  double part(const std::string& of, double most) const {
+    // splitmix64: seeding a larger generator for each number takes long.
+    uint64_t x = std::hash<std::string>()(of) + seed_ * 0x9e3779b97f4a7c15U;
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    return most * static_cast<double>((x ^ (x >> 31U)) >> 11U) * 0x1p-53;
+  }
+
+  const PlanSpace& space_;
+  unsigned seed_;
+};
+
+TEST_CASE("plan search: as good as a look at every point") {
+  int64_t priced = 0;
+  int64_t considered = 0;
+  for (unsigned seed = 0; seed < 10'000; ++seed) {
+    std::mt19937 random(seed);
+    const PlanSpace space = drawn_space(random);
+    const DrawnCosts drawn(space, seed);
+    const std::vector<PlanPoint> points = all_points(space);
+    std::optional<double> best;
+    for (const PlanPoint& point : points) {
+      const PlanCost cost = drawn.price(point);
+      if (cost.verdict != PlanVerdict::Fits) continue;
+      best = std::min(best.value_or(cost.step.estimate), cost.step.estimate);
+    }
+    CAPTURE(seed);
+    const PlanAnswer answer = search_plans(space, PlanObjective::StepTime,
+                                           drawn.costs(), SearchBudget());
+    REQUIRE(answer.best.empty() == !best.has_value());
+    if (best) {
+      const PlanCost& found = answer.priced[answer.best.front()].cost;
+      REQUIRE(found.step.estimate == *best);
+      REQUIRE(answer.lower_bound == *best);
+    }
+    priced += static_cast<int64_t>(answer.priced.size());
+    considered += static_cast<int64_t>(points.size());
+    if (seed % 500 != 0) continue;
+    SearchBudget threads;
+    threads.threads = 3;
+    const PlanAnswer again =
+        search_plans(space, PlanObjective::StepTime, drawn.costs(), threads);
+    REQUIRE(again.priced.size() == answer.priced.size());
+    for (size_t i = 0; i < again.priced.size(); ++i) {
+      CHECK(again.priced[i].point == answer.priced[i].point);
+    }
+  }
+  CHECK(priced < considered);
+}
+
+TEST_CASE("plan space: every point is on all devices, once") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    const PlanSpace space = drawn_space(random);
+    std::vector<PlanPoint> points = all_points(space);
+    std::ranges::sort(points);
+    CHECK(std::ranges::adjacent_find(points) == points.end());
+    for (const PlanPoint& point : points) {
+      REQUIRE(mesh_of(point).devices() == space.devices);
+      REQUIRE(space.batch % (point.data() * point.microbatches) == 0);
+      if (point.experts > 1) {
+        REQUIRE(mesh_of(point).has_view("experts"));
+      }
+      for (const PlanAxis axis : {PlanAxis::Stages, PlanAxis::Shards}) {
+        if (!contains(space.over, axis)) REQUIRE(point.of(axis) == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("plan space: neighbours are passes of the space") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 200; ++i) {
+    const PlanSpace space = drawn_space(random);
+    for (const PlanPoint& shape : plan_shapes(space)) {
+      const auto passes = plan_passes(space, shape);
+      if (passes.empty()) continue;
+      for (const PlanPoint& next :
+           plan_neighbours(space, passes[random() % passes.size()])) {
+        const auto own = plan_passes(space, next);
+        REQUIRE(std::ranges::find(own, next) != own.end());
+        REQUIRE(mesh_of(next).devices() == space.devices);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `plan` finds is the best of its space, by the costs that every other
+// command has, and no bound is above what it bounds.
+#include "session/planner.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "cli/commands.h"
+#include "io/load.h"
+#include "session/plan_pricing.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/tiny_llama.h"
+#include "tests/support/words.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+using testing::MemoryHost;
+using testing::Words;
+
+class Quiet : public ProgressListener {
+ public:
+  void stage(std::string_view /*text*/) override {}
+};
+
+Json small_moe() {
+  return {{"architectures", {"Qwen3MoeForCausalLM"}},
+          {"model_type", "qwen3_moe"},
+          {"vocab_size", 512},
+          {"hidden_size", 256},
+          {"intermediate_size", 512},
+          {"moe_intermediate_size", 128},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 8},
+          {"num_key_value_heads", 4},
+          {"head_dim", 32},
+          {"num_experts", 4},
+          {"num_experts_per_tok", 2},
+          {"decoder_sparse_step", 1},
+          {"mlp_only_layers", Json::array()},
+          {"norm_topk_prob", true},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"torch_dtype", "bfloat16"}};
+}
+
+struct Case {
+  std::string name;
+  Json config;
+  int64_t devices = 4;
+  int64_t limit = int64_t{1} << 40U;
+  std::string framework = "any";
+};
+
+PlannerRequest request_of(const Case& of) {
+  PlannerRequest request;
+  request.planning.model = "config.json";
+  request.planning.devices = of.devices;
+  request.planning.views = {
+      std::make_shared<SourceFile>("--view", "experts:ep=1")};
+  request.memory.hardware = "h100-sxm";
+  request.memory.limit = of.limit;
+  request.memory.state.optimizer = Optimizer::AdamW;
+  request.memory.batch = 8;
+  request.memory.seq = 256;
+  request.workload.step.framework = find_framework(of.framework);
+  return request;
+}
+
+// A search that looks at everything that it may not leave out, beside a look at
+// every point.
+void check_case(const Case& of) {
+  CAPTURE(of.name);
+  MemoryHost host;
+  host.files["config.json"] = of.config.dump();
+  const PlannerRequest request = request_of(of);
+  Diagnostics diags;
+  Quiet progress;
+  PlannerRequest asked_for = request;
+  asked_for.planning.views.clear();
+  const auto planned = plan_training(asked_for, host, diags, progress);
+  REQUIRE(planned.has_value());
+  const auto inputs = read_inputs(request.planning, host, diags, progress);
+  const auto asked =
+      asked_memory(request.memory, request.planning, request.workload,
+                   inputs->model.manifest, &inputs->rules, host, diags);
+  const auto step = step_model(inputs->model, asked->trained, diags);
+  const auto pricing = PlanPricing::of({request.planning, request.memory,
+                                        *inputs, *asked, *step, planned->space},
+                                       diags);
+  REQUIRE(pricing != nullptr);
+  const PlanCosts costs = pricing->costs();
+  std::optional<double> best;
+  int64_t points = 0;
+  int64_t fitting = 0;
+  for (const PlanPoint& shape : plan_shapes(planned->space)) {
+    const bool refused = costs.refused(shape).has_value();
+    for (const PlanPoint& pass : plan_passes(planned->space, shape)) {
+      for (const PlanPoint& point : plan_points(planned->space, pass)) {
+        const PlanCost cost = costs.price(point);
+        ++points;
+        if (refused) CHECK(cost.verdict != PlanVerdict::Fits);
+        if (!cost.timed) continue;
+        CAPTURE(flags_of(planned->space, point));
+        const LeastCost least = costs.least(point);
+        CHECK(least.bytes <= static_cast<double>(cost.most_memory));
+        if (least.bytes <= static_cast<double>(of.limit)) {
+          CHECK(least.seconds <= cost.step.estimate * (1 + 1e-9));
+        }
+        for (const auto& closer : costs.closer) {
+          CHECK(closer(pass) <= cost.step.estimate * (1 + 1e-9));
+        }
+        if (cost.verdict != PlanVerdict::Fits) continue;
+        ++fitting;
+        best = std::min(best.value_or(cost.step.estimate), cost.step.estimate);
+      }
+    }
+  }
+  MESSAGE(of.name << ": " << points << " points, " << fitting << " fit");
+  REQUIRE(planned->winner.has_value() == best.has_value());
+  if (!best) return;
+  const PlanAnswer& answer = planned->answer;
+  const PlanCost& found = answer.priced[answer.best.front()].cost;
+  CHECK(found.step.estimate == doctest::Approx(*best).epsilon(1e-9));
+  if (answer.exhausted) CHECK(answer.lower_bound <= *best * (1 + 1e-9));
+  CHECK(planned->answer.considered >= points);
+}
+
+Json wider_llama() {
+  Json config = testing::tiny_llama();
+  config["hidden_size"] = 512;
+  config["intermediate_size"] = 1024;
+  config["num_hidden_layers"] = 2;
+  return config;
+}
+
+TEST_CASE("planner: a Llama on four devices, any framework") {
+  check_case({"llama", wider_llama()});
+}
+TEST_CASE("planner: with hardly any memory") {
+  check_case({"llama, little", wider_llama(), 4, int64_t{90} << 20U, "torch"});
+  check_case({"llama, least", wider_llama(), 4, int64_t{50} << 20U, "jax"});
+}
+TEST_CASE("planner: experts") {
+  check_case({"experts", small_moe(), 4, int64_t{1} << 40U, "jax"});
+}
+TEST_CASE("planner: Megatron has no FSDP") {
+  check_case({"megatron", wider_llama(), 4, int64_t{1} << 40U, "megatron"});
+}
+
+// --- The command
+
+Json report_of(const Words& words, int exit) {
+  MemoryHost host;
+  host.files["config.json"] = testing::tiny_llama().dump();
+  Words all = words;
+  all.emplace_back("--json");
+  CHECK(cli::run(all, host) == exit);
+  return Json::parse(host.out);
+}
+
+TEST_CASE("planner: `analyze` says the same of the plan") {
+  const Words asked = {"--hardware", "h100-sxm", "--batch",     "16",
+                       "--seq",      "512",      "--optimizer", "adamw"};
+  Words plan = {"plan", "config.json", "--devices", "8"};
+  plan.insert(plan.end(), asked.begin(), asked.end());
+  const Json summary = report_of(plan, 0).at("summary");
+  std::string mesh;
+  for (const auto& [axis, size] : summary.at("mesh").items()) {
+    mesh += (mesh.empty() ? "" : ",") + axis + "=" + size.dump();
+  }
+  Words analyze = {"analyze",        "config.json",
+                   "--mesh",         mesh,
+                   "--microbatches", summary.at("microbatches").dump(),
+                   "--remat",        summary.at("remat").get<std::string>(),
+                   "--zero",         summary.at("zero").dump()};
+  analyze.insert(analyze.end(), asked.begin(), asked.end());
+  if (summary.at("zero") != 0) {
+    analyze.insert(analyze.end(), {"--zero-axes", "dp"});
+  }
+  if (const std::string axes = summary.at("sequence_axes"); !axes.empty()) {
+    analyze.insert(analyze.end(), {"--sequence-axes", axes});
+  }
+  if (summary.at("stages") != 1) {
+    analyze.insert(analyze.end(), {"--stages", "pp", "--schedule",
+                                   summary.at("schedule").get<std::string>()});
+  }
+  const Json again = report_of(analyze, 0).at("summary");
+  for (const char* key : {"step_time", "memory_bracket"}) {
+    CHECK(again.at(key) == summary.at(key));
+  }
+  CHECK(summary.at("gap").get<double>() >= 0);
+  CHECK(summary.at("value") == summary.at("step_time").at("estimate"));
+}
+
+TEST_CASE("planner: the same for any number of threads") {
+  const Words one = {"plan",       "config.json", "--devices", "8",
+                     "--batch",    "16",          "--seq",     "512",
+                     "--hardware", "h100-sxm",    "--jobs",    "1"};
+  Words three = one;
+  three.back() = "3";
+  CHECK(report_of(one, 0) == report_of(three, 0));
+}
+
+TEST_CASE("planner: nothing fits") {
+  const Json report =
+      report_of({"plan", "config.json", "--devices", "2", "--batch", "16",
+                 "--seq", "512", "--hardware", "h100-sxm", "--memory", "1MiB"},
+                1);
+  CHECK(report.at("summary").at("mesh").is_null());
+  CHECK(report.at("summary").at("fits") == false);
+  CHECK(report.at("summary").at("unfit").get<int64_t>() > 0);
+}
+
+TEST_CASE("planner: why not another mesh") {
+  const Json report =
+      report_of({"plan", "config.json", "--devices", "8", "--batch", "16",
+                 "--seq", "512", "--hardware", "h100-sxm", "--why-not", "tp=8",
+                 "--why-not", "fsdp=8", "--why-not", "sp=2,tp=4"},
+                0);
+  const Json& rows = report.at("tables").at("why_not");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].at("verdict") == "illegal");
+  for (size_t i = 1; i < 3; ++i) {
+    const std::string verdict = rows[i].at("verdict");
+    CHECK((verdict == "worse" || verdict == "chosen" || verdict == "illegal"));
+  }
+}
+
+TEST_CASE("planner: what it is not asked in the right way") {
+  for (const Words& words : std::vector<Words>{
+           {"plan", "config.json", "--hardware", "h100-sxm"},
+           {"plan", "config.json", "--devices", "8"},
+           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+            "--mode", "decode"},
+           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+            "--over", "model"},
+           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+            "--fix-mesh", "tp=2,pp=2,dp=2"},
+           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+            "--why-not", "tp=4"}}) {
+    MemoryHost host;
+    host.files["config.json"] = testing::tiny_llama().dump();
+    CHECK(cli::run(words, host) == 2);
+    CHECK(host.err.find("SP") != std::string::npos);
+  }
+}
+
+TEST_CASE("planner: rules are written that make the plan") {
+  MemoryHost host;
+  host.files["config.json"] = testing::tiny_llama().dump();
+  Words plan = {"plan",     "config.json", "--devices", "8",
+                "--batch",  "16",          "--seq",     "512",
+                "--json",   "--hardware",  "h100-sxm",  "--write-rules",
+                "best.yaml"};
+  REQUIRE(cli::run(plan, host) == 0);
+  const Json summary = Json::parse(host.out).at("summary");
+  host.out.clear();
+  REQUIRE(cli::run({"resolve", "config.json", "--rules", "best.yaml", "--json"},
+                   host) == 0);
+  const Json resolved = Json::parse(host.out).at("summary");
+  CHECK(resolved.at("fingerprint") == summary.at("fingerprint"));
+}
+
+}  // namespace
+}  // namespace shardplan
