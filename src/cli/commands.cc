@@ -94,8 +94,7 @@ std::vector<Command> searching_commands() {
        "find the mesh and the way to train that fit and take least time",
        {kModel},
        {"shardplan plan config.json --devices 64 --hardware h100-sxm",
-        "shardplan plan config.json --devices 64 --hardware h100-sxm --batch "
-        "512 --seq 8k --framework torch"},
+        "shardplan plan config.json --topology 8xH100 --batch 64 --seq 4k"},
        {"there is a plan that fits", "nothing fits", kCouldNotRun},
        "docs/planner.md",
        run_plan},

@@ -80,7 +80,7 @@ class PlanSearch {
       }
     }
     SearchBudget rest = budget;
-    rest.value = climb(roots, budget.threads);
+    rest.value = climb(budget.threads);
     auto end = best_first<PlanBranch>(
         std::move(roots), rest,
         [this](const PlanBranch& branch) { return look(branch); },
@@ -90,38 +90,39 @@ class PlanSearch {
     answer_.lower_bound = end.lower_bound;
     answer_.looks = end.looks;
     for (const Branch<PlanBranch>& left : end.left) {
-      answer_.worse += left.item.points;
-      if (!end.value || left.bound < *end.value) answer_.exhausted = false;
+      const bool is_open = !end.value || left.bound < *end.value;
+      (is_open ? answer_.left_alone : answer_.worse) += left.item.points;
+      if (is_open) answer_.exhausted = false;
     }
     rank();
     return std::move(answer_);
   }
 
  private:
-  // A value to begin with: from the shapes of the least bounds, of different
-  // numbers of stages, to better neighbours as long as there are any.
-  std::optional<double> climb(std::vector<Branch<PlanBranch>> roots,
-                              int threads) {
-    std::ranges::stable_sort(roots, {}, &Branch<PlanBranch>::bound);
+  // For each number of stages the simplest legal shape: the least of tensor
+  // parallelism, then of parts of sequences, without a view of experts.
+  std::vector<PlanPoint> starts() const {
     std::vector<PlanPoint> starts;
-    size_t refused = 0;
-    for (const auto& root : roots) {
-      const PlanPoint& shape = root.item.point;
-      const bool is_new = std::ranges::none_of(starts, [&](const auto& each) {
-        return each.of(PlanAxis::Stages) == shape.of(PlanAxis::Stages);
-      });
-      if (starts.size() == kStarts || refused == kMostRefused) break;
-      if (!is_new) continue;
-      if (costs_.refused(shape)) {
-        ++refused;
-        continue;
-      }
+    for (const PlanPoint& shape : plan_shapes(space_)) {
+      const bool is_new =
+          starts.empty() ||
+          starts.back().of(PlanAxis::Stages) != shape.of(PlanAxis::Stages);
+      if (starts.size() == kStarts && is_new) break;
+      if (!is_new || shape.experts > 1) continue;
+      const std::vector<PlanPoint> passes = plan_passes(space_, shape);
+      if (passes.empty() || costs_.refused(shape)) continue;
       // In as many parts as can be, with the policy that keeps least.
-      starts.push_back(plan_passes(space_, shape).back());
+      starts.push_back(passes.back());
     }
+    return starts;
+  }
+
+  // A value to begin with: from there to better neighbours as long as there are
+  // any; and, where none of them fits, of what holds least.
+  std::optional<double> climb(int threads) {
     std::optional<PlanPoint> highest;
     std::optional<double> best;
-    for (const PlanPoint& start : starts) {
+    for (const PlanPoint& start : starts()) {
       PlanPoint at = start;
       double height = heights({start}, threads).front();
       for (bool climbs = true; climbs;) {
@@ -143,6 +144,16 @@ class PlanSearch {
       if (height < kUnfit && (!best || height < *best)) {
         best = height;
         highest = at;
+      }
+    }
+    if (!highest) {
+      for (const Looked& each :
+           priced(smallest_points(space_, costs_), threads)) {
+        if (!each.value || (best && *each.value >= *best)) continue;
+        best = each.value;
+        highest = each.priced.front().point;
+        highest->of(PlanAxis::Shards) = highest->data();
+        highest->of(PlanAxis::Replicas) = 1;
       }
     }
     if (!highest) return best;
@@ -168,9 +179,7 @@ class PlanSearch {
     return looked;
   }
 
-  // Numbers of stages that it begins from, and shapes that are not legal.
-  static constexpr size_t kStarts = 6;
-  static constexpr size_t kMostRefused = 100;
+  static constexpr size_t kStarts = 6;  // numbers of stages
   // What passes cost; of those that do not fit, how far they are from it.
   static constexpr double kUnfit = 1e30;
   std::vector<double> heights(const std::vector<PlanPoint>& passes,
@@ -361,6 +370,26 @@ class PlanSearch {
 };
 
 }  // namespace
+
+std::vector<PlanPoint> smallest_points(const PlanSpace& space,
+                                       const PlanCosts& costs) {
+  constexpr size_t kMost = 200;
+  std::vector<std::pair<double, PlanPoint>> points;
+  for (const PlanPoint& shape : plan_shapes(space)) {
+    std::vector<PlanPoint> passes = plan_passes(space, shape);
+    std::erase_if(passes,
+                  [](const PlanPoint& pass) { return pass.chunks > 1; });
+    if (passes.empty()) continue;
+    const PlanPoint point = plan_points(space, passes.back()).front();
+    points.emplace_back(costs.least(point).bytes, point);
+  }
+  std::ranges::stable_sort(points, {},
+                           [](const auto& each) { return each.first; });
+  points.resize(std::min(points.size(), kMost));
+  std::vector<PlanPoint> smallest;
+  for (const auto& each : points) smallest.push_back(each.second);
+  return smallest;
+}
 
 double objective_of(PlanObjective objective, const PlanCost& cost) {
   return objective == PlanObjective::StepTime

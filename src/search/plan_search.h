@@ -86,13 +86,19 @@ struct PlanAnswer {
   int64_t looks = 0;
   bool exhausted = true;  // the budget cut nothing off
   // Points of the space: all; of those that were refused, each reason once; not
-  // priced, since they cannot be cheaper.
+  // priced, since they cannot be cheaper, or since the budget left them alone.
   int64_t considered = 0;
   std::vector<RejectedPlans> rejected;
   int64_t worse = 0;
+  int64_t left_alone = 0;
 };
 
 double objective_of(PlanObjective objective, const PlanCost& cost);
+
+// Of each shape that may hold little the first point in as many micro-batches
+// as there may be, with the policy that keeps least.
+std::vector<PlanPoint> smallest_points(const PlanSpace& space,
+                                       const PlanCosts& costs);
 
 PlanAnswer search_plans(const PlanSpace& space, PlanObjective objective,
                         const PlanCosts& costs, const SearchBudget& budget);

@@ -27,9 +27,9 @@ constexpr int64_t kDevicesPerSequence = 8;
 constexpr int64_t kMostTokens = 8192;
 
 // Looks after which what is within 2 % of the best is let go, and after which
-// the search ends: some seconds of two cores.
-constexpr int64_t kExactLooks = 2500;
-constexpr int64_t kLooks = 6000;
+// the search ends: some seconds of two cores. With experts a look takes longer.
+constexpr int64_t kExactLooks = 1500;
+constexpr int64_t kLooks = 2500;
 constexpr double kTolerance = 0.02;
 
 bool names_axis(const RuleSet& rules, std::string_view axis) {
@@ -356,28 +356,14 @@ std::optional<VerifiedPlan> verified(const PlannerRequest& request,
   return VerifiedPlan{*std::move(again), *std::move(answer), *std::move(rules)};
 }
 
-// The point that holds least at most: of each shape that may hold little, the
-// first in as many micro-batches as there may be, with the policy that keeps
-// least. Empty where no shape is legal.
+// The point that holds least at most; empty where none is legal.
 std::optional<PricedPlan> smallest_of(const PlanSpace& space,
                                       const PlanCosts& costs, int threads) {
-  constexpr size_t kMostShapes = 200;
-  std::vector<std::pair<double, PlanPoint>> points;
-  for (const PlanPoint& shape : plan_shapes(space)) {
-    std::vector<PlanPoint> passes = plan_passes(space, shape);
-    std::erase_if(passes,
-                  [](const PlanPoint& pass) { return pass.chunks > 1; });
-    if (passes.empty()) continue;
-    const PlanPoint point = plan_points(space, passes.back()).front();
-    points.emplace_back(costs.least(point).bytes, point);
-  }
-  std::ranges::stable_sort(points, {},
-                           [](const auto& each) { return each.first; });
-  points.resize(std::min(points.size(), kMostShapes));
+  const std::vector<PlanPoint> points = smallest_points(space, costs);
   std::vector<PlanCost> found(points.size());
   parallel_for(std::ssize(points), threads, [&](int64_t i) {
     const auto at = static_cast<size_t>(i);
-    found[at] = costs.price(points[at].second);
+    found[at] = costs.price(points[at]);
   });
   std::optional<PricedPlan> smallest;
   for (size_t i = 0; i < points.size(); ++i) {
@@ -387,7 +373,7 @@ std::optional<PricedPlan> smallest_of(const PlanSpace& space,
       return std::pair(!cost.timed, cost.most_memory);
     };
     if (!smallest || rank(found[i]) < rank(smallest->cost)) {
-      smallest = PricedPlan{points[i].second, found[i]};
+      smallest = PricedPlan{points[i], found[i]};
     }
   }
   return smallest;
@@ -403,6 +389,17 @@ std::optional<WhyNot> why_not(const SourcePtr& text,
   PlanSpace only = space;
   only.fixed = point_of(text, request.planning, diags);
   if (!only.fixed) return std::nullopt;
+  for (size_t i = 0; i < kPlanAxes; ++i) {
+    const auto axis = static_cast<PlanAxis>(i);
+    if (only.fixed->of(axis) == 1 || contains(space.over, axis)) continue;
+    result.reason =
+        "axis " + in_backticks(kPlanAxisNames[i]) +
+        " is none of those that are considered: " +
+        joined_of(space.over, ", ", [](PlanAxis each) {
+          return in_backticks(kPlanAxisNames[static_cast<size_t>(each)]);
+        });
+    return result;
+  }
   const PlanAnswer own = search_plans(only, request.objective, costs, budget);
   if (!own.best.empty()) {
     result.best = own.priced[own.best.front()];
@@ -490,7 +487,7 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& asked_for,
   progress.stage("searching for plans");
   const PlanCosts costs = pricing->costs();
   SearchBudget budget;
-  budget.looks = kLooks;
+  budget.looks = space->experts > 1 ? kLooks / 3 : kLooks;
   budget.exact_looks = kExactLooks;
   budget.tolerance = kTolerance;
   budget.threads = thread_count(request.planning.jobs);

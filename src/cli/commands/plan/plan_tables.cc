@@ -244,16 +244,19 @@ std::string reason_of(const RejectedPlans& rejected) {
 void add_rejected(const PlanAnswer& answer, Report& report) {
   std::vector<RejectedPlans> all = answer.rejected;
   std::ranges::stable_sort(all, std::greater<>(), &RejectedPlans::count);
-  if (answer.worse > 0) {
-    RejectedPlans worse;
-    worse.verdict = PlanVerdict::Fits;
-    worse.reason = "cannot be faster, or is not looked at";
-    worse.count = answer.worse;
+  const auto add = [&](int64_t count, const char* reason) {
+    if (count == 0) return;
+    RejectedPlans others;
+    others.verdict = PlanVerdict::Fits;
+    others.reason = reason;
+    others.count = count;
     if (!answer.best.empty()) {
-      worse.example = answer.priced[answer.best.back()].point;
+      others.example = answer.priced[answer.best.back()].point;
     }
-    all.insert(all.begin(), worse);
-  }
+    all.insert(all.begin(), others);
+  };
+  add(answer.worse, "cannot be better");
+  add(answer.left_alone, "not looked at: the search ended");
   std::vector<Row> rows;
   for (const RejectedPlans& each : all) {
     rows.push_back({Prose{reason_of(each)}, Count{each.count},
@@ -426,8 +429,13 @@ void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
     add_time_text(*planned.winner->answer.step, report);
     return;
   }
-  report.headline.push_back("none of " + count_text(answer.considered) +
-                            " plans fits for certain");
+  report.headline.push_back(
+      answer.exhausted
+          ? "none of " + count_text(answer.considered) +
+                " plans fits for certain"
+          : "of " + count_text(answer.considered) +
+                " plans none was found that fits for certain; not all were "
+                "looked at");
   if (planned.smallest) {
     const PlanCost& cost = planned.smallest->cost;
     report.closing.push_back(

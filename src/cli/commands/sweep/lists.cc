@@ -335,10 +335,10 @@ const std::vector<Flag>& sweep_flags() {
        "axes to cut --devices over, in every way", "sweep plan",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
-       "what comes first: memory (default), or, with --hardware, --batch and "
-       "--seq, step-time (of a prompt or a token with --mode) or "
-       "tokens-per-second",
-       "sweep",
+       "what comes first: memory (default, but for `plan`), or, with "
+       "--hardware, --batch and --seq, step-time (of a prompt or a token with "
+       "--mode) or tokens-per-second",
+       "sweep plan",
        [](auto& s, auto& o, auto&) {
          const auto at = std::ranges::find(kObjectiveNames, s.value);
          o.sweep.objective =
