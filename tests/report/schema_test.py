@@ -441,7 +441,7 @@ RATIOS = {
     "mean", "balance_score", "efficiency", "replication_factor",
     "replicated_fraction", "value", "busiest", "structural_error",
     "error_amplification", "bound_ratio", "unsharded", "sharded",
-    "amplification", "growth_per_layer"}
+    "amplification", "growth_per_layer", "gap", "lower_bound"}
 FREE_VALUES = {"value", "before", "after"}
 BROKEN_FORMS = set()
 MUTATIONS = collections.Counter()
