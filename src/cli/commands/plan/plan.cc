@@ -95,7 +95,8 @@ const std::vector<Flag>& plan_flags() {
        [](auto& s, auto& o, auto&) {
          o.plan.fixed_mesh =
              std::make_shared<SourceFile>("--fix-mesh", s.value);
-       }},
+       },
+       false, false},
       {"why-not", Takes::Text, "AXES", "Inputs",
        "a mesh that might have been the plan: what is wrong with it; may "
        "repeat",
@@ -104,12 +105,13 @@ const std::vector<Flag>& plan_flags() {
          o.plan.why_not.push_back(
              std::make_shared<SourceFile>("--why-not", s.value));
        },
-       true},
+       true, false},
       {"top", Takes::Text, "K", "Output",
        "plans to show, each of another shape (default 5)", "plan",
        [](auto& s, auto& o, auto& d) {
          o.plan.top = integer_of(s, 1, 1000, d).value_or(5);
-       }},
+       },
+       false, false},
       {"write-rules", Takes::File, "FILE", "Output",
        "write the plan's rules to FILE, with its mesh and views", "plan",
        [](auto& s, auto& o, auto&) { o.plan.write_rules = path_of(s); }, false,

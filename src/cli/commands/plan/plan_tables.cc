@@ -14,6 +14,7 @@
 #include "base/words.h"
 #include "cli/commands/workload/step.h"
 #include "core/plan.h"
+#include "search/plan_search.h"
 
 namespace shardplan::cli {
 namespace {
