@@ -47,7 +47,10 @@ std::string command_text(const Context& context, const PlannedTraining& planned,
   for (const std::string& rules : options.planning.rules) {
     text += " --rules " + rules;
   }
-  text += " " + flags + " --hardware " + *options.memory.hardware +
+  const auto& topology = options.planning.topology;
+  text += " " + flags +
+          (topology ? " --topology " + topology->name
+                    : " --hardware " + *options.memory.hardware) +
           " --batch " + std::to_string(*planned.memory.batch) + " --seq " +
           std::to_string(*planned.memory.seq) + " --optimizer " +
           std::string(optimizer_name(planned.memory.state.optimizer));
@@ -56,6 +59,24 @@ std::string command_text(const Context& context, const PlannedTraining& planned,
     text += " --framework " + std::string(framework.name);
   }
   return text;
+}
+
+// Flags that say more of the step or of the model than the command has.
+std::vector<std::string> further_flags(const Options& options) {
+  constexpr std::string_view kSaid =
+      "hardware topology devices batch seq optimizer framework rules over "
+      "fix-mesh why-not objective remat microbatches jobs max-memory config "
+      "isolated mode";
+  std::vector<std::string> flags;
+  for (const std::string_view name : options.given) {
+    const Flag* const flag = find_flag(name);
+    const bool counts = flag != nullptr &&
+                        (flag->group == "Inputs" || flag->group == "Memory") &&
+                        !has_word(kSaid, name);
+    std::string text = "`--" + std::string(name) + "`";
+    if (counts && !contains(flags, text)) flags.push_back(std::move(text));
+  }
+  return flags;
 }
 
 }  // namespace
@@ -76,6 +97,10 @@ Exit run_plan(Context& context) {
   const PricedPlan& best = planned->answer.priced[planned->answer.best.front()];
   report.next_step =
       command_text(context, *planned, flags_of(planned->space, best.point));
+  if (const auto more = further_flags(context.options); !more.empty()) {
+    report.notes.push_back("the command below says the same with " +
+                           joined(more, ", ", " and ") + " as given here");
+  }
   if (const auto& path = context.options.plan.write_rules) {
     const std::string& rules = planned->winner->rules;
     if (!write_file(context, *path,
