@@ -34,7 +34,7 @@ Json report_of(const Words& words, int exit) {
 TEST_CASE("plan: `analyze` says the same of the plan") {
   const Words asked = {"--hardware", "h100-sxm", "--batch",     "16",
                        "--seq",      "512",      "--optimizer", "adamw"};
-  Words plan = {"plan", "config.json", "--devices", "8"};
+  Words plan = {"plan", "config.json", "--devices", "4"};
   plan.insert(plan.end(), asked.begin(), asked.end());
   const Json summary = report_of(plan, 0).at("summary");
   std::string mesh;
@@ -66,7 +66,7 @@ TEST_CASE("plan: `analyze` says the same of the plan") {
 }
 
 TEST_CASE("plan: the same for any number of threads") {
-  const Words one = {"plan",       "config.json", "--devices", "8",
+  const Words one = {"plan",       "config.json", "--devices", "4",
                      "--batch",    "16",          "--seq",     "512",
                      "--hardware", "h100-sxm",    "--jobs",    "1"};
   Words three = one;
@@ -86,9 +86,9 @@ TEST_CASE("plan: nothing fits") {
 
 TEST_CASE("plan: why not another mesh") {
   const Json report =
-      report_of({"plan", "config.json", "--devices", "8", "--batch", "16",
-                 "--seq", "512", "--hardware", "h100-sxm", "--why-not", "tp=8",
-                 "--why-not", "fsdp=8", "--why-not", "sp=2,tp=4"},
+      report_of({"plan", "config.json", "--devices", "4", "--batch", "16",
+                 "--seq", "512", "--hardware", "h100-sxm", "--why-not", "tp=4",
+                 "--why-not", "fsdp=4", "--why-not", "sp=2,tp=2"},
                 0);
   const Json& rows = report.at("tables").at("why_not");
   REQUIRE(rows.size() == 3);
@@ -102,15 +102,15 @@ TEST_CASE("plan: why not another mesh") {
 TEST_CASE("plan: what it is not asked in the right way") {
   for (const Words& words : std::vector<Words>{
            {"plan", "config.json", "--hardware", "h100-sxm"},
-           {"plan", "config.json", "--devices", "8"},
-           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+           {"plan", "config.json", "--devices", "4"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
             "--mode", "decode"},
-           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
             "--over", "model"},
-           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
             "--fix-mesh", "tp=2,pp=2,dp=2"},
-           {"plan", "config.json", "--devices", "8", "--hardware", "h100-sxm",
-            "--why-not", "tp=4"}}) {
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--why-not", "tp=8"}}) {
     MemoryHost host;
     host.files["config.json"] = testing::tiny_llama().dump();
     CHECK(cli::run(words, host) == 2);
@@ -121,7 +121,7 @@ TEST_CASE("plan: what it is not asked in the right way") {
 TEST_CASE("plan: rules are written that make the plan") {
   MemoryHost host;
   host.files["config.json"] = testing::tiny_llama().dump();
-  Words plan = {"plan",     "config.json", "--devices", "8",
+  Words plan = {"plan",     "config.json", "--devices", "4",
                 "--batch",  "16",          "--seq",     "512",
                 "--json",   "--hardware",  "h100-sxm",  "--write-rules",
                 "best.yaml"};
