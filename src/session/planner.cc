@@ -502,8 +502,8 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& asked_for,
   planned.memory = request.memory;
   if (planned.answer.best.empty()) {
     planned.smallest = smallest_of(planned.space, costs, budget.threads);
-    constexpr int64_t kMostFactor = 64;
-    for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
+    constexpr int64_t kMostTimesMore = 64;
+    for (int64_t factor = 2; factor <= kMostTimesMore; factor *= 2) {
       if (request.fixed_mesh != nullptr || request.planning.topology) break;
       PlanSpace larger = planned.space;
       larger.devices *= factor;
