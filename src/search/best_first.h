@@ -10,8 +10,8 @@
 // seconds; what it leaves alone keeps its bounds, of which the least is the
 // lower bound of the whole (Land and Doig, 1960).
 //
-// As many branches are looked at together as `together` says, whatever the
-// number of threads, so that the answer depends on neither.
+// `together` branches are looked at in one round, however many threads there
+// are, so that the answer does not depend on their number.
 #pragma once
 
 #include <algorithm>

@@ -168,15 +168,26 @@ class PlanSearch {
     return best;
   }
 
-  std::vector<Looked> priced(const std::vector<PlanPoint>& points,
-                             int threads) {
+  // Each looked at by `look`, side by side, with what it prices noted.
+  template <typename Look>
+  std::vector<Looked> look_at_all(const std::vector<PlanPoint>& points,
+                                  int threads, Look look) {
     std::vector<Looked> looked(points.size());
     parallel_for(static_cast<int64_t>(points.size()), threads, [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
-      price(points[at], looked[at]);
+      look(points[at], looked[at]);
     });
-    for (const Looked& each : looked) note_priced(each.priced.front());
+    for (const Looked& each : looked) {
+      for (const PricedPlan& plan : each.priced) note_priced(plan);
+    }
     return looked;
+  }
+  std::vector<Looked> priced(const std::vector<PlanPoint>& points,
+                             int threads) {
+    return look_at_all(points, threads,
+                       [this](const PlanPoint& point, Looked& looked) {
+                         price(point, looked);
+                       });
   }
 
   static constexpr size_t kStarts = 6;  // numbers of stages
@@ -184,11 +195,9 @@ class PlanSearch {
   static constexpr double kUnfit = 1e30;
   std::vector<double> heights(const std::vector<PlanPoint>& passes,
                               int threads) {
-    std::vector<Looked> looked(passes.size());
-    parallel_for(static_cast<int64_t>(passes.size()), threads, [&](int64_t i) {
-      const auto at = static_cast<size_t>(i);
-      look_at_pass(passes[at], looked[at]);
-    });
+    const std::vector<Looked> looked = look_at_all(
+        passes, threads,
+        [this](const PlanPoint& pass, Looked& to) { look_at_pass(pass, to); });
     std::vector<double> all;
     for (const Looked& each : looked) {
       const PlanCost& cost = each.priced.front().cost;
@@ -199,7 +208,6 @@ class PlanSearch {
       } else {
         all.push_back(kUnfit * (1 + static_cast<double>(cost.most_memory)));
       }
-      for (const PricedPlan& plan : each.priced) note_priced(plan);
     }
     return all;
   }

@@ -95,8 +95,8 @@ struct PlanAnswer {
 
 double objective_of(PlanObjective objective, const PlanCost& cost);
 
-// Of each shape that may hold little the first point in as many micro-batches
-// as there may be, with the policy that keeps least.
+// The points that are likely to hold least: one for each shape, in as many
+// micro-batches as possible and with the policy that keeps least.
 std::vector<PlanPoint> smallest_points(const PlanSpace& space,
                                        const PlanCosts& costs);
 

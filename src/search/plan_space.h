@@ -78,7 +78,8 @@ const FrameworkWays& framework_ways(std::string_view name);
 
 struct PlanSpace {
   int64_t devices = 1;
-  // Of the fastest link; all devices: which axis lies inside does not matter.
+  // How many devices the fastest link connects. Where that is all of them, it
+  // does not matter which axis lies inside.
   int64_t domain = 1;
   int64_t batch = 1;
   int64_t seq = 1;

@@ -66,7 +66,6 @@ class PlanPricing::Lease {
     const std::lock_guard lock(of_.mutex_);
     variant_.idle.push_back(std::move(evaluator_));
   }
-  Evaluator& operator*() const { return *evaluator_; }
   Evaluator* operator->() const { return evaluator_.get(); }
 
  private:
@@ -299,7 +298,7 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
     point.tokens_over_tensor = pass.tokens_over_tensor;
     point.experts = pass.experts;
     point.expert_tensor = pass.expert_tensor;
-    // Experts are dealt out over devices of data parallelism, too.
+    // Data parallelism gives the devices that experts are dealt out over.
     const int64_t inside = point.of(PlanAxis::Tensor) * sequence;
     point.of(PlanAxis::Shards) =
         std::lcm(inside, point.experts * point.expert_tensor) / inside;
@@ -345,7 +344,7 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
   return of_step(pass, seconds);
 }
 
-// As often the sequences of the pass as a power of two, as many as may fit.
+// At least kMost sequences: those of the pass, doubled as often as it takes.
 int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
   constexpr int64_t kMost = 64;
   int64_t sequences = sequences_of(in_.space, pass);
@@ -407,8 +406,8 @@ double PlanPricing::gathering(const PlanPoint& pass) const {
   return seconds * static_cast<double>(pass.microbatches);
 }
 
-// Whose tokens meet experts depends on data parallelism, too, where sequences
-// are cut.
+// If sequences are cut, which tokens are exchanged for experts depends on data
+// parallelism, which a sample does not have.
 bool PlanPricing::is_sampled(const PlanPoint& pass) const {
   return pass.of(PlanAxis::Sequence) == 1 || in_.space.experts < 2;
 }

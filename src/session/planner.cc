@@ -246,9 +246,6 @@ class TextHost : public PassingHost {
     if (path == name_) return std::make_shared<Text>(text_);
     return PassingHost::read_file(path, limit, why);
   }
-  std::optional<FileInfo> file_info(const std::string& path) override {
-    return PassingHost::file_info(path);
-  }
 
  private:
   class Text : public Bytes {

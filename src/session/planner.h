@@ -56,8 +56,8 @@ struct PlannedTraining {
   std::string rules;                   // "`@llama`"
   std::optional<VerifiedPlan> winner;  // none: nothing fits
   std::vector<WhyNot> why_not;
-  // Where nothing fits: the least that any point holds at most, and, of ways to
-  // train on more devices, what fits on the fewest of them.
+  // If nothing fits: the point that holds least, and the fewest devices, in
+  // powers of two times those asked for, on which something fits.
   std::optional<PricedPlan> smallest;
   std::optional<PricedPlan> with_more;
   int64_t more_devices = 0;

@@ -49,7 +49,7 @@ bool check_engine_request(const EngineRequest& engine,
 // the plan is judged as the engine has it. Nothing without an engine.
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request);
 
-// The request without what is said of the size of a device.
+// The request with no limit on the memory of a device.
 MemoryRequest without_limit(MemoryRequest memory);
 // The same beside an engine, which fills the devices itself; else the request.
 MemoryRequest budgeted(const EngineRequest& engine,
