@@ -375,7 +375,7 @@ void add_paddings(const Found& found, std::span<const uint32_t> parameters,
 AxisNames known_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   if (static_cast<size_t>(dim) >= spec.dims.size()) return {};
   AxisNames axes = spec.dims[static_cast<size_t>(dim)];
-  std::erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
+  erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
   return axes;
 }
 
@@ -389,7 +389,7 @@ void add_other_dimensions(const Found& found,
   base.dims.resize(std::min(base.dims.size(), placement.type.shape.size()));
   base.dims[static_cast<size_t>(dim)].clear();
   AxisNames larger = axes;
-  std::erase_if(larger, [&](const AxisName& axis) {
+  erase_if(larger, [&](const AxisName& axis) {
     return found.planned.plan.mesh.size_of(axis) == 1;
   });
   for (const PartitionSpec& spec :

@@ -390,8 +390,8 @@ void add_unknown(const Found& found, PossibleFixes& all) {
     respec(found, spec, 0, all);
   }
   PartitionSpec without = asked;
-  std::erase_if(without.dims[dim],
-                [&](const AxisName& axis) { return !is_known(plan, axis); });
+  erase_if(without.dims[dim],
+           [&](const AxisName& axis) { return !is_known(plan, axis); });
   respec(found, without, 2, all);
 }
 
@@ -422,7 +422,7 @@ void add_repeated(const Found& found, PossibleFixes& all) {
     if (!contains(now, axis)) now.push_back(axis);
   }
   for (size_t i = 0; i < dim; ++i) {
-    std::erase_if(earlier_gone.dims[i], [&](const AxisName& axis) {
+    erase_if(earlier_gone.dims[i], [&](const AxisName& axis) {
       return contains(asked.dims[dim], axis);
     });
   }

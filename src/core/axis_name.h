@@ -10,6 +10,7 @@
 // threads.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <concepts>
 #include <cstddef>
@@ -18,6 +19,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <absl/container/inlined_vector.h>
 
 namespace shardplan {
 
@@ -60,7 +63,16 @@ class AxisName {
   const std::string* text_;
 };
 
-using AxisNames = std::vector<AxisName>;
+// Most dimensions are cut over one axis or two, which take no allocation.
+using AxisNames = absl::InlinedVector<AxisName, 2>;
+
+template <typename Predicate>
+void erase_if(AxisNames& names, Predicate is) {
+  names.erase(std::remove_if(names.begin(), names.end(), is), names.end());
+}
+inline void erase(AxisNames& names, const AxisName& name) {
+  names.erase(std::remove(names.begin(), names.end(), name), names.end());
+}
 
 // Their texts, for messages and reports.
 std::vector<std::string> texts_of(const AxisNames& names);

@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/axis_name.h"
 #include "core/hardware.h"
 
 namespace shardplan {
@@ -114,7 +115,10 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
 struct SharedWork {
   int64_t any = 1;
   int64_t tokens = 1;
+  // Only collectives along these axes are waited for; empty: all are.
+  AxisNames waits = {};
 
+  std::strong_ordering operator<=>(const SharedWork&) const = default;
   double parts() const {
     return static_cast<double>(any) * static_cast<double>(tokens);
   }

@@ -302,8 +302,7 @@ class PassPricer {
   }
 
   void multiply(InstructionId i, const ProductShape& shape, PassTime& time) {
-    auto priced =
-        product_time(of_.card, precision_of(i), shape, of_.shared);
+    auto priced = product_time(of_.card, precision_of(i), shape, of_.shared);
     if (!priced) {
       unknown_ = precision_of(i);
       return;
@@ -572,7 +571,7 @@ class PassPricer {
         // it, a part of the sum.
         const bool is_sum = std::ranges::any_of(
             made.axes, [&](const AxisName& a) { return is_one_of(parts, a); });
-        std::erase_if(parts, [&](const AxisName& axis) {
+        erase_if(parts, [&](const AxisName& axis) {
           return is_one_of(made.axes, axis);
         });
         if (is_gathered_again(i)) send(i, time);

@@ -355,9 +355,8 @@ class StageTimer {
         if (read.weight || read.loaded || read.segment == segment) continue;
         for (const AxisNames& dim :
              view.program->registers[r].layout.spec.dims) {
-          std::erase_if(
-              copied_over_[static_cast<size_t>(segment)],
-              [&](const AxisName& axis) { return contains(dim, axis); });
+          erase_if(copied_over_[static_cast<size_t>(segment)],
+                   [&](const AxisName& axis) { return contains(dim, axis); });
         }
       }
     }
@@ -376,8 +375,8 @@ class StageTimer {
     AxisNames copies;
     if (!copied_over_.empty()) {
       copies = copied_over_.at(layer->segment);
-      std::erase_if(
-          copies, [&](const AxisName& axis) { return contains(along, axis); });
+      erase_if(copies,
+               [&](const AxisName& axis) { return contains(along, axis); });
     }
     const auto parts =
         static_cast<double>(shard_count(input_.program.mesh, copies));

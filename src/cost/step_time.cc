@@ -288,8 +288,8 @@ StepTime composed_time(const TimedRun& run, const StepOptions& options,
 }
 
 std::optional<double> least_pass_seconds(const StepTimeInput& input,
-                                      const StepOptions& options,
-                                      std::string& why) {
+                                         const StepOptions& options,
+                                         std::string& why) {
   LinkPlaces places = LinkPlaces::ideal(input.card, input.program);
   const auto times = stage_times(input, options, places, why);
   if (!times) return std::nullopt;
@@ -297,11 +297,15 @@ std::optional<double> least_pass_seconds(const StepTimeInput& input,
   double waits = 0;
   for (const Sending& each : all.sends) {
     if (each.ahead || each.direction == Direction::Update) continue;
+    const AxisNames& counted = input.shared->waits;
+    const auto is_counted = [&](const AxisName& axis) {
+      return counted.empty() || contains(counted, axis);
+    };
+    if (!std::ranges::all_of(each.named, is_counted)) continue;
     waits += each.each.seconds.estimate * each.count;
   }
   return computed(all.passes[0], kEstimate) +
-         computed(all.passes[1], kEstimate) +
-         waits / input.shared->parts();
+         computed(all.passes[1], kEstimate) + waits / input.shared->parts();
 }
 
 std::optional<StepTime> step_time(const StepTimeInput& input,

@@ -100,6 +100,9 @@ struct Candidate {
   std::optional<StateOptions> state = {};  // with optimizer and ZeRO
   std::optional<StepOptions> step = {};
   std::optional<ServingInput> serving = {};
+  // The layers of each stage of the pipeline; empty: as asked for. Findings are
+  // those of the stages that were asked for.
+  std::vector<int64_t> stage_layers = {};
 };
 
 // A mesh of these axes with these views; empty where they do not go together.

@@ -151,8 +151,7 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh,
 Int128 numbers_in_use(const Mesh& mesh, const Placement& placement) {
   int64_t shards = 1;
   for (AxisNames axes : placement.spec.dims) {
-    std::erase_if(axes,
-                  [](const auto& axis) { return is_gathered_axis(axis); });
+    erase_if(axes, [](const auto& axis) { return is_gathered_axis(axis); });
     shards *= shard_count(mesh, axes);
   }
   return Int128{placement.type.elements()} / shards;

@@ -185,9 +185,8 @@ std::optional<PlacedGroups> Evaluator::place(const Placing& placing,
       [this](const std::string& pattern) { return catches_all(pattern); }};
   const RuleSet* const rules =
       placed.matched ? &placed.matched->rules.rules : nullptr;
-  LintInput input = make_lint_input(firsts, placed.plan, folding, rules,
-                                    placed.memory, linting);
-  input.summary = &summary;
+  const LintInput input = make_lint_input(firsts, placed.plan, folding, rules,
+                                          placed.memory, linting, &summary);
   lint(input, sides, diags);
   return placed;
 }

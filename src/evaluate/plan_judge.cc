@@ -327,6 +327,9 @@ BudgetOptions PlanJudge::options_of(const Candidate& candidate,
     how.kv->batch = candidate.workload->batch;
     how.kv->seq = candidate.workload->seq;
   }
+  if (how.stages && !candidate.stage_layers.empty()) {
+    how.stages->layers = candidate.stage_layers;
+  }
   return how;
 }
 

@@ -289,8 +289,7 @@ AxisNames step_token_axes(const AskedMemory& asked, const RuleSet* rules,
   const RuleSet& given = rules != nullptr ? *rules : none;
   AxisNames axes = axes_of_workload(asked, given, mesh).sequence;
   const AxisNames heads = axes_of_field(given, "head_axis");
-  std::erase_if(axes,
-                [&](const AxisName& axis) { return contains(heads, axis); });
+  erase_if(axes, [&](const AxisName& axis) { return contains(heads, axis); });
   return axes;
 }
 

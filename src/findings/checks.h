@@ -26,6 +26,10 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags);
 // Whether the dialect made the rule, for what no line of the file names.
 bool is_of_dialect(const LintInput& input, int rule);
 
+// Whether any name whatever would match. A rule that some name of the model
+// lacks is not compiled to find out.
+bool matches_every_name(const LintInput& input, const PlanRule& rule);
+
 // How the rules are written; null: as ours are.
 const RuleForm* form_of(const LintInput& input);
 

@@ -114,7 +114,7 @@ UnitFacts unit_facts_of(const LintInput& input) {
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const Folding& folding, const RuleSet* rules,
                           const DeviceMemory& memory,
-                          const LintOptions& options) {
+                          const LintOptions& options, const Summary* summary) {
   LintInput input{manifest,
                   plan,
                   folding,
@@ -123,7 +123,8 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                   options,
                   Members(plan.placement_of, plan.placements.size()),
                   Members(folding.class_of, folding.classes.size()),
-                  {}};
+                  {},
+                  summary};
   input.naming = naming_mismatch(input);
   return input;
 }
@@ -304,6 +305,12 @@ bool is_of_dialect(const LintInput& input, int rule) {
          index + 1 == input.plan.rules.size() &&
          names_no_axis(input.plan.rules[index].spec) &&
          is_catch_all(input.plan.rules[index].pattern);
+}
+
+bool matches_every_name(const LintInput& input, const PlanRule& rule) {
+  if (rule.found < std::ssize(input.plan.placement_of)) return false;
+  return input.summary == nullptr ? is_catch_all(rule.pattern)
+                                  : input.summary->is_catch_all(rule.pattern);
 }
 
 const RuleForm* form_of(const LintInput& input) {

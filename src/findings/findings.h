@@ -129,7 +129,8 @@ UnitFacts unit_facts_of(const LintInput& input);
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const Folding& folding, const RuleSet* rules,
                           const DeviceMemory& memory,
-                          const LintOptions& options);
+                          const LintOptions& options,
+                          const Summary* summary = nullptr);
 
 // "`--zero 2` would need 3.00 GiB per device: it fits, with 1.00 GiB to spare"
 std::string tried_text(const TriedChange& tried);

@@ -72,7 +72,7 @@ bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
 
 // The names that the mesh lacks.
 AxisNames lacking(const Mesh& mesh, AxisNames names) {
-  std::erase_if(names, [&](const AxisName& name) { return mesh.find(name); });
+  erase_if(names, [&](const AxisName& name) { return mesh.find(name); });
   return names;
 }
 
@@ -158,8 +158,8 @@ void report_unmentioned(const LintInput& input,
 void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   const Plan& plan = input.plan;
   AxisNames present = plan.declared_axes;
-  std::erase_if(present,
-                [&](const AxisName& axis) { return !plan.mesh.find(axis); });
+  erase_if(present,
+           [&](const AxisName& axis) { return !plan.mesh.find(axis); });
   AxisNames absent;
   int64_t parameters = 0;
   Int128 more = 0;
@@ -223,7 +223,7 @@ std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
   if (named.empty() && plan.declared_axes.empty()) return all;
   const AxisNames declared = lacking(plan.mesh, plan.declared_axes);
   AxisNames unknown = lacking(plan.mesh, named);
-  std::erase_if(unknown, [&](const AxisName& axis) {
+  erase_if(unknown, [&](const AxisName& axis) {
     return contains(plan.declared_axes, axis);
   });
   for (const Axis& axis : plan.mesh.all_axes()) {
@@ -368,20 +368,14 @@ std::string end_of(std::string_view name) {
 
 // Rules.
 
-// Not found in any name whatever. A rule that some name lacks is not a
-// catch-all: only the others need to be compiled.
-bool is_specific(const PlanRule& rule, const Plan& plan) {
-  return rule.found < std::ssize(plan.placement_of) ||
-         !is_catch_all(rule.pattern);
-}
-
 // Rules that shard, but for those found in any name whatever; 1-based.
-std::vector<int> sharding_rules(const Plan& plan) {
+std::vector<int> sharding_rules(const LintInput& input) {
+  const Plan& plan = input.plan;
   std::vector<int> numbers;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     if (!names_no_axis(plan.rules[i].spec) &&
         plan.mesh.has_view(plan.rules[i].view) &&
-        is_specific(plan.rules[i], plan)) {
+        !matches_every_name(input, plan.rules[i])) {
       numbers.push_back(static_cast<int>(i) + 1);
     }
   }
@@ -456,7 +450,7 @@ bool misses_layers(const Plan& plan, const std::vector<int>& rules) {
 void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   constexpr size_t kSlips = 2;
   const Plan& plan = input.plan;
-  const std::vector<int> rules = sharding_rules(plan);
+  const std::vector<int> rules = sharding_rules(input);
   const auto is_found = [&](int rule) { return rule_of(plan, rule).found > 0; };
   if (rules.empty() || input.manifest.size() == 0) return;
   if (misses_layers(plan, rules)) {
@@ -469,9 +463,10 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
     naming.of_names = true;
     return;
   }
-  const bool any_found = std::ranges::any_of(
-      plan.rules,
-      [&](const PlanRule& r) { return r.found > 0 && is_specific(r, plan); });
+  const bool any_found =
+      std::ranges::any_of(plan.rules, [&](const PlanRule& r) {
+        return r.found > 0 && !matches_every_name(input, r);
+      });
   if (any_found || asks_for_shards(plan)) return;
   naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
 }
@@ -495,7 +490,7 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
   }
   const bool any_found =
       std::ranges::any_of(input.plan.rules, [&](const PlanRule& r) {
-        return r.found > 0 && is_specific(r, input.plan);
+        return r.found > 0 && !matches_every_name(input, r);
       });
   naming.of_labels = !any_found && !naming.of_names;
 }
@@ -519,7 +514,7 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
     const Placement& placement = input.plan.placements[i];
     const bool caught =
         placement.rule > 0 &&
-        !is_specific(rule_of(input.plan, placement.rule), input.plan);
+        matches_every_name(input, rule_of(input.plan, placement.rule));
     if (!caught && !input.plan.is_unmatched(placement)) continue;
     const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
     Share& share =
@@ -545,8 +540,9 @@ std::string rules_found_nowhere(const LintInput& input) {
   int64_t count = 0;
   for (const PlanRule& rule : input.plan.rules) {
     const bool is_active = input.plan.mesh.has_view(rule.view);
-    count +=
-        is_active && rule.found == 0 && is_specific(rule, input.plan) ? 1 : 0;
+    count += is_active && rule.found == 0 && !matches_every_name(input, rule)
+                 ? 1
+                 : 0;
   }
   return plural(count, "rule") + (count == 1 ? " matches" : " match") +
          " no name";
@@ -589,7 +585,7 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
 }
 
 void report_missed_names(const LintInput& input, Diagnostics& diags) {
-  const std::vector<int> rules = sharding_rules(input.plan);
+  const std::vector<int> rules = sharding_rules(input);
   const int first = *std::ranges::find_if(
       rules, [&](int rule) { return rule_of(input.plan, rule).found == 0; });
   auto report =

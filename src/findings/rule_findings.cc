@@ -273,13 +273,6 @@ bool is_for_other_meshes(const Plan& plan, const PlanRule& rule) {
          });
 }
 
-// One that some name lacks does not, and need not be compiled for that.
-bool matches_every_name(const LintInput& input, const PlanRule& rule) {
-  if (rule.found < std::ssize(input.plan.placement_of)) return false;
-  return input.summary == nullptr ? is_catch_all(rule.pattern)
-                                  : input.summary->is_catch_all(rule.pattern);
-}
-
 }  // namespace
 
 void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {

@@ -35,7 +35,7 @@ std::string sized(const Mesh& mesh, const AxisNames& axes) {
 // The requested axes of a dimension that the mesh has.
 AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   AxisNames axes = spec.dims[static_cast<size_t>(dim)];
-  std::erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
+  erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
   return axes;
 }
 

@@ -248,7 +248,7 @@ std::vector<Finding> split_units(const LintInput& input,
     SplitUnit split{unit, cutting_axes(unit, placement.spec.dims[dim]), 1,
                     placement.type, stored[dim]};
     split.shards = shard_count(input.plan.mesh, split.axes);
-    std::erase_if(split.axes, [&](const AxisName& axis) {
+    erase_if(split.axes, [&](const AxisName& axis) {
       return input.plan.mesh.size_of(axis) == 1;
     });
     if (is_cut(unit, split.shards, declared)) {
@@ -310,11 +310,11 @@ std::string whole_text(const LintInput& input, const Finding& finding,
                        int64_t parameters) {
   const Placement& placement = input.plan.placements[finding.placement];
   Placement whole = placement;
-  std::erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
-                [&](const AxisName& a) {
-                  const AxisNames& cutting = finding.split.axes;
-                  return contains(cutting, a);
-                });
+  erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
+           [&](const AxisName& a) {
+             const AxisNames& cutting = finding.split.axes;
+             return contains(cutting, a);
+           });
   measure(whole, input.plan.mesh, input.plan.on_indivisible);
   return "kept whole on every device they would take " +
          bytes_text(static_cast<double>(whole.bytes_per_device -

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/words.h"
 #include "gate/label_changes.h"
 #include "gate/spec_changes.h"
 #include "gate/winner_changes.h"

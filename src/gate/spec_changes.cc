@@ -43,7 +43,7 @@ void add_names(AxisNames& names, const AxisNames& more) {
 AxisNames axes_of_spec(const PartitionSpec& spec) {
   AxisNames axes;
   for (const AxisNames& dim : spec.dims) add_names(axes, dim);
-  std::erase_if(axes, [](const AxisName& axis) { return axis.empty(); });
+  erase_if(axes, [](const AxisName& axis) { return axis.empty(); });
   return axes;
 }
 
@@ -97,8 +97,7 @@ void describe_difference(const std::optional<PartitionSpec>& before,
     change.matters = std::move(swapped);
     change.matters_together = true;
   }
-  std::erase_if(change.matters,
-                [](const AxisName& axis) { return axis.empty(); });
+  erase_if(change.matters, [](const AxisName& axis) { return axis.empty(); });
 }
 
 int AlikeRules::number_of(const Rule& rule, const SpecMeaning& meaning) {

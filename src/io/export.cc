@@ -505,7 +505,7 @@ struct SubAxes {
   // In a rule of a view: none where no parameter is placed on it.
   AxisNames of(AxisNames axes, std::string_view view) const {
     if (!before.has_view(view)) return {};
-    std::erase_if(axes, [&](const AxisName& axis) {
+    erase_if(axes, [&](const AxisName& axis) {
       return contains(absent, axis) && !before.has(view, axis);
     });
     return of(axes);
@@ -555,8 +555,8 @@ std::optional<SubAxes> find_sub_axes(const ExportInput& input) {
   }
   if (input.rules == nullptr) return result;
   result.absent = input.rules->declared_axes;
-  std::erase_if(result.absent,
-                [&](const AxisName& axis) { return before.has({}, axis); });
+  erase_if(result.absent,
+           [&](const AxisName& axis) { return before.has({}, axis); });
   return result;
 }
 

@@ -344,7 +344,7 @@ std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
 namespace {
 
 void remove_all(AxisNames& axes, const AxisNames& gone) {
-  std::erase_if(axes, [&](const AxisName& a) { return contains(gone, a); });
+  erase_if(axes, [&](const AxisName& a) { return contains(gone, a); });
 }
 
 void report_unknown(const AxisName& axis, std::string_view flag,
@@ -409,7 +409,7 @@ AxisNames least_axes(const Manifest& manifest,
     const auto& dims = plan.of(projection.parameter).spec.dims;
     const auto dim = static_cast<size_t>(projection.dim);
     AxisNames axes = dim < dims.size() ? dims[dim] : AxisNames();
-    std::erase_if(axes, is_gathered_axis);
+    erase_if(axes, is_gathered_axis);
     const int64_t count = shard_count(plan.mesh, axes);
     differ = differ || (shards != 0 && axes != least);
     if (shards != 0 && count >= shards) continue;
@@ -551,7 +551,7 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
   }
   for (AxisNames* names :
        {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
-    std::erase_if(*names, [&](const AxisName& axis) {
+    erase_if(*names, [&](const AxisName& axis) {
       // Views are for parameters: sequences are dealt out over the mesh.
       return plan.mesh.size_of(axis) == 1 || !plan.mesh.has({}, axis);
     });

@@ -80,6 +80,46 @@ std::string_view module_name(std::string_view name) {
       0, static_cast<size_t>(module.data() - name.data()) + module.size());
 }
 
+// Whether a unit called a head has a matrix of its own onto the vocabulary: a
+// bias, a norm and a square matrix of a module inside a head, in front of the
+// embedding (BERT's `lm_head.dense`), are none.
+bool projects(const Manifest& manifest, const LayerGroup& head) {
+  const size_t last = head.name.find_last_of("./");
+  const std::string_view module =
+      std::string_view(head.name).substr(last + 1);  // npos + 1: all of it
+  const bool is_head = contains(kHeads, module);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::string_view name = manifest.name(i);
+    const Shape& shape = manifest.type(i).shape;
+    const bool inside =
+        name.starts_with(head.name) &&
+        (name.size() == head.name.size() || name[head.name.size()] == '.' ||
+         name[head.name.size()] == '/');
+    if (inside && shape.size() > 1 && (is_head || shape[0] != shape[1])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether parameters of layers that predict further tokens embed these with the
+// model's table: Megatron's `mtp.layers.0`, Qwen3-Next's.
+bool embeds_further_tokens(const Manifest& manifest) {
+  bool any = false;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::string_view name = manifest.name(i);
+    if (!contains(name, "mtp")) continue;
+    const auto parts = components_of(name);
+    const auto further = std::ranges::find_if(parts, [](std::string_view part) {
+      return part == "mtp" || part.starts_with("mtp_");
+    });
+    if (further == parts.end()) continue;
+    any = true;
+    if (place_of({further, parts.end()}) == GroupPlace::Embedding) return false;
+  }
+  return any;
+}
+
 class UnitCollector {
  public:
   UnitCollector(const Manifest& manifest, std::span<const uint32_t> kind_of)
@@ -91,6 +131,11 @@ class UnitCollector {
     for (size_t i = 0; i < manifest_.size(); ++i) add(i);
     find_forms();
     result_.stacks = std::move(layers_.stacks);
+    result_.has_head =
+        std::ranges::any_of(result_.groups, [&](const LayerGroup& group) {
+          return group.place == GroupPlace::Head && projects(manifest_, group);
+        });
+    result_.embeds_further_tokens = embeds_further_tokens(manifest_);
     return std::move(result_);
   }
 
@@ -335,60 +380,16 @@ int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
   return plan.stages - 1;
 }
 
-// Whether a unit called a head has a matrix of its own onto the vocabulary: a
-// bias, a norm and a square matrix of a module inside a head, in front of the
-// embedding (BERT's `lm_head.dense`), are none.
-bool projects(const Manifest& manifest, const LayerGroup& head) {
-  const size_t last = head.name.find_last_of("./");
-  const std::string_view module =
-      std::string_view(head.name).substr(last + 1);  // npos + 1: all of it
-  const bool is_head = contains(kHeads, module);
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
-    const Shape& shape = manifest.type(i).shape;
-    const bool inside =
-        name.starts_with(head.name) &&
-        (name.size() == head.name.size() || name[head.name.size()] == '.' ||
-         name[head.name.size()] == '/');
-    if (inside && shape.size() > 1 && (is_head || shape[0] != shape[1])) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Whether parameters of layers that predict further tokens embed these with the
-// model's table: Megatron's `mtp.layers.0`, Qwen3-Next's.
-bool embeds_further_tokens(const Manifest& manifest) {
-  bool any = false;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
-    if (!contains(name, "mtp")) continue;
-    const auto parts = components_of(name);
-    const auto further = std::ranges::find_if(parts, [](std::string_view part) {
-      return part == "mtp" || part.starts_with("mtp_");
-    });
-    if (further == parts.end()) continue;
-    any = true;
-    if (place_of({further, parts.end()}) == GroupPlace::Embedding) return false;
-  }
-  return any;
-}
-
-void place_units(StagePlan& plan, const Manifest& manifest,
-                 const LayerGroups& groups, int64_t stack) {
+void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
   const std::map<int64_t, int64_t> ranks = layer_ranks(groups, stack);
   size_t first_layer = SIZE_MAX;
-  bool has_head = false;
   for (const LayerGroup& group : groups.groups) {
     if (group.stack == stack) first_layer = std::min(first_layer, group.first);
-    has_head = has_head ||
-               (group.place == GroupPlace::Head && projects(manifest, group));
   }
-  plan.has_head = has_head;
+  plan.has_head = groups.has_head;
   const int64_t last = plan.stages - 1;
   const bool is_on_last =
-      last > 0 && (!has_head || embeds_further_tokens(manifest));
+      last > 0 && (!groups.has_head || groups.embeds_further_tokens);
   for (const LayerGroup& group : groups.groups) {
     std::vector<int64_t> on;
     if (groups.forms[group.form].is_stacked()) {
@@ -448,7 +449,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
     begin += count;
   }
   plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
-  place_units(plan, manifest, groups, stack);
+  place_units(plan, groups, stack);
   return plan;
 }
 

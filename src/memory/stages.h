@@ -63,6 +63,9 @@ struct LayerGroups {
   std::vector<GroupForm> forms;
   std::vector<LayerStack> stacks;
   std::vector<uint32_t> group_of;  // per parameter of the manifest
+  bool has_head = false;  // with a matrix of its own onto the vocabulary
+  // Layers that predict further tokens embed these with the model's table.
+  bool embeds_further_tokens = false;
 };
 
 // `kind_of` gives each parameter's kind: what must be equal for two to cost

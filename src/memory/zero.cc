@@ -264,7 +264,7 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
     type.dtype = *options.compute_dtype;
   }
   PartitionSpec spec = placement.spec;
-  for (AxisNames& axes : spec.dims) std::erase_if(axes, goes);
+  for (AxisNames& axes : spec.dims) erase_if(axes, goes);
   if (stacked_dim >= 0) {
     type.shape.erase(type.shape.begin() + stacked_dim);
     if (stacked_dim < static_cast<int>(spec.dims.size())) {

@@ -136,7 +136,7 @@ bool is_pipeline_axis(std::string_view axis) {
 
 AxisNames cutting_axes(const Unit& unit, AxisNames axes) {
   if (unit.atomic) return axes;
-  std::erase_if(axes, [&](const AxisName& axis) {
+  erase_if(axes, [&](const AxisName& axis) {
     if (unit.kind == UnitKind::Layer) return is_pipeline_axis(axis);
     return is_gathered_axis(axis) ||
            (unit.kind == UnitKind::QuantBlock && is_one_of(kTokenAxes, axis));

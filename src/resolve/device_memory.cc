@@ -406,7 +406,7 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
         continue;
       }
       Placement without = plan.placements[i];
-      for (AxisNames& axes : without.spec.dims) std::erase(axes, axis.name);
+      for (AxisNames& axes : without.spec.dims) erase(axes, axis.name);
       if (is_dealt) without.dealt.reset();
       saving.sharded_tensors += counts.all[i];
       measure(without, plan.mesh, plan.on_indivisible);

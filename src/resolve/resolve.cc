@@ -466,7 +466,7 @@ static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
                             const ResolveOptions& options) {
   AxisNames axes = rules.declared_axes;
   if (options.parity) {
-    std::erase_if(axes, [&](const AxisName& axis) { return !mesh.find(axis); });
+    erase_if(axes, [&](const AxisName& axis) { return !mesh.find(axis); });
   }
   return axes;
 }

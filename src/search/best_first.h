@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -41,6 +42,9 @@ struct LookedAt {
 };
 
 struct SearchBudget {
+  // The number of looks so far, where some of them cost nothing; empty: each
+  // counts. It is asked between rounds, and must not depend on the threads.
+  std::function<int64_t()> spent = {};
   // All of them; and those after which a branch is left alone whose bound is
   // within `tolerance` of the best value, as a part of it.
   int64_t looks = std::numeric_limits<int64_t>::max();
@@ -97,7 +101,7 @@ SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
     while (is_open() && now.size() < budget.together) {
       now.push_back(waiting.top());
       waiting.pop();
-      ++end.looks;
+      if (!budget.spent) ++end.looks;
     }
     std::vector<std::invoke_result_t<Look, const Item&>> looked(now.size());
     parallel_for(static_cast<int64_t>(now.size()), budget.threads,
@@ -105,6 +109,7 @@ SearchEnd<Item> best_first(std::vector<Branch<Item>> roots,
                    const auto at = static_cast<size_t>(i);
                    looked[at] = look(now[at].item);
                  });
+    if (budget.spent) end.looks = budget.spent();
     for (size_t i = 0; i < now.size(); ++i) {
       const auto& value = looked[i].value;
       if (value && (!end.value || *value < *end.value)) end.value = value;

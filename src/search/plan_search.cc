@@ -9,15 +9,17 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "base/words.h"
 
 namespace shardplan {
 namespace {
 
+// A pass, or one of its points.
 struct PlanBranch {
-  enum class Of : uint8_t { Shape, Pass, Point } of = Of::Shape;
   PlanPoint point;
   int64_t points = 1;  // in it
   size_t bounds = 0;   // of a pass, the closer ones that are known
+  bool is_point = false;
 };
 
 // What all points of a shape have in common.
@@ -34,12 +36,12 @@ bool holds_more(const PlanPoint& point, const PlanPoint& than) {
     return p.microbatches * p.data();
   };
   return point.remat <= than.remat && parts(point) <= parts(than) &&
-         point.chunks >= than.chunks && point.zero <= than.zero &&
+         point.chunks >= than.chunks && point.balanced == than.balanced &&
+         point.zero <= than.zero &&
          point.of(PlanAxis::Replicas) >= than.of(PlanAxis::Replicas);
 }
 
 struct Looked : LookedAt<PlanBranch> {
-  std::optional<PlanCost> refusal;  // of a shape
   std::vector<PricedPlan> priced;
   // Points that are too much in any case, each for so many.
   std::vector<std::pair<PlanPoint, int64_t>> unfit;
@@ -53,34 +55,10 @@ class PlanSearch {
       : space_(space), objective_(objective), costs_(costs) {}
 
   PlanAnswer run(const SearchBudget& budget) {
-    std::vector<Branch<PlanBranch>> roots;
-    for (const PlanPoint& shape : plan_shapes(space_)) {
-      const std::vector<PlanPoint> passes = plan_passes(space_, shape);
-      if (passes.empty()) {
-        PlanCost undivided;
-        undivided.reason =
-            "the batch does not divide by the devices of data parallelism";
-        reject(undivided, shape, 1);
-        ++answer_.considered;
-        continue;
-      }
-      std::optional<double> least;
-      int64_t points = 0;
-      for (const PlanPoint& pass : passes) {
-        points += points_of_pass(pass);
-        const LeastCost cost = costs_.least(pass);
-        if (is_too_much(cost)) continue;
-        least = std::min(least.value_or(bound(cost)), bound(cost));
-      }
-      answer_.considered += points;
-      if (least) {
-        roots.push_back({*least, {PlanBranch::Of::Shape, shape, points, 0}});
-      } else {
-        reject_unfit(passes.front(), points);
-      }
-    }
+    std::vector<Branch<PlanBranch>> roots = take_legal(budget.threads);
     SearchBudget rest = budget;
-    rest.value = climb(budget.threads);
+    rest.spent = costs_.evaluations;
+    rest.value = climb(rest);
     auto end = best_first<PlanBranch>(
         std::move(roots), rest,
         [this](const PlanBranch& branch) { return look(branch); },
@@ -99,41 +77,120 @@ class PlanSearch {
   }
 
  private:
-  // For each number of stages the simplest legal shape: the least of tensor
-  // parallelism, then of parts of sequences, without a view of experts.
+  // Refuses shapes as a whole, and of the others those passes that are too much
+  // in any case.
+  std::vector<Branch<PlanBranch>> take_legal(int threads) {
+    struct Found {
+      std::optional<PlanCost> refusal;
+      std::vector<PlanPoint> passes;
+      std::vector<LeastCost> least;  // of each pass, unless it is refused
+    };
+    const std::vector<PlanPoint> shapes = plan_shapes(space_);
+    std::vector<Found> found(shapes.size());
+    parallel_for(std::ssize(shapes), threads, [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      found[at].passes = plan_passes(space_, shapes[at]);
+      if (found[at].passes.empty()) return;
+      found[at].refusal = costs_.refused(shapes[at]);
+      if (found[at].refusal) return;
+      for (const PlanPoint& pass : found[at].passes) {
+        found[at].least.push_back(costs_.least(pass));
+      }
+    });
+    std::vector<Branch<PlanBranch>> branches;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const Found& of = found[i];
+      if (of.passes.empty()) {
+        PlanCost undivided;
+        undivided.reason =
+            "the batch does not divide by the devices of data parallelism";
+        reject(undivided, shapes[i], 1);
+        ++answer_.considered;
+        continue;
+      }
+      if (!of.refusal) legal_.emplace(shape_of(shapes[i]), shapes[i]);
+      int64_t refused = 0;
+      for (size_t p = 0; p < of.passes.size(); ++p) {
+        const PlanPoint& pass = of.passes[p];
+        const int64_t points = points_of_pass(pass);
+        answer_.considered += points;
+        if (of.refusal) {
+          refused += points;
+        } else if (is_too_much(of.least[p])) {
+          reject_unfit(pass, points);
+        } else {
+          branches.push_back({bound(of.least[p]), {pass, points, 0}});
+        }
+      }
+      if (of.refusal) reject(*of.refusal, shapes[i], refused);
+    }
+    return branches;
+  }
+
+  // For each number of stages two shapes without a view of experts: the one
+  // with the least tensor parallelism, and the one with the most inside the
+  // fastest link and the fewest parts of sequences.
   std::vector<PlanPoint> starts() const {
+    std::vector<std::vector<PlanPoint>> by_stages;
+    for (const auto& [_, shape] : legal_) {
+      if (shape.experts > 1 || shape.of(PlanAxis::Tensor) > space_.domain) {
+        continue;
+      }
+      if (by_stages.empty() || by_stages.back().front().of(PlanAxis::Stages) !=
+                                   shape.of(PlanAxis::Stages)) {
+        if (by_stages.size() == kStarts) break;
+        by_stages.emplace_back();
+      }
+      by_stages.back().push_back(shape);
+    }
     std::vector<PlanPoint> starts;
-    for (const PlanPoint& shape : plan_shapes(space_)) {
-      const bool is_new =
-          starts.empty() ||
-          starts.back().of(PlanAxis::Stages) != shape.of(PlanAxis::Stages);
-      if (starts.size() == kStarts && is_new) break;
-      if (!is_new || shape.experts > 1) continue;
-      const std::vector<PlanPoint> passes = plan_passes(space_, shape);
-      if (passes.empty() || costs_.refused(shape)) continue;
-      // In as many parts as can be, with the policy that keeps least.
-      starts.push_back(passes.back());
+    // In as many parts as can be, with the policy that keeps least.
+    const auto add = [&](const PlanPoint& shape) {
+      const PlanPoint start = plan_passes(space_, shape).back();
+      if (!contains(starts, start)) starts.push_back(start);
+    };
+    for (const std::vector<PlanPoint>& shapes : by_stages) {
+      const auto rank = [](const PlanPoint& shape) {
+        return std::tuple(shape.of(PlanAxis::Tensor),
+                          -shape.of(PlanAxis::Sequence),
+                          shape.tokens_over_tensor);
+      };
+      add(*std::ranges::min_element(shapes, {}, rank));
+      add(*std::ranges::max_element(shapes, {}, rank));
     }
     return starts;
   }
 
   // A value to begin with: from there to better neighbours as long as there are
-  // any; and, where none of them fits, of what holds least.
-  std::optional<double> climb(int threads) {
+  // any, for half of the budget; and, where none of them fits, of what holds
+  // least.
+  std::optional<double> climb(const SearchBudget& budget) {
+    const int threads = budget.threads;
+    const int64_t before = budget.spent ? budget.spent() : 0;
+    const auto is_over = [&] {
+      return budget.spent && budget.spent() - before >= budget.looks / 2;
+    };
     std::optional<PlanPoint> highest;
     std::optional<double> best;
-    for (const PlanPoint& start : starts()) {
-      PlanPoint at = start;
-      double height = heights({start}, threads).front();
-      for (bool climbs = true; climbs;) {
+    // The lowest start first: the others may end early for its sake.
+    const std::vector<PlanPoint> from = starts();
+    const std::vector<double> start_heights = heights(from, kNoHeight, threads);
+    std::vector<std::pair<double, PlanPoint>> lowest_first;
+    for (size_t i = 0; i < from.size(); ++i) {
+      lowest_first.emplace_back(start_heights[i], from[i]);
+    }
+    std::ranges::sort(lowest_first);
+    for (auto [height, at] : lowest_first) {
+      for (bool climbs = true; climbs && !is_over();) {
         climbs = false;
         std::vector<PlanPoint> next = plan_neighbours(space_, at);
         std::erase_if(next, [&](const PlanPoint& pass) {
           const LeastCost least = costs_.least(pass);
-          return is_too_much(least) || (best && bound(least) >= *best) ||
+          return is_too_much(least) || legal_.count(shape_of(pass)) == 0 ||
                  !climbed_.insert(pass).second;
         });
-        const std::vector<double> found = heights(next, threads);
+        const std::vector<double> found =
+            heights(next, std::min(height, best.value_or(height)), threads);
         for (size_t i = 0; i < next.size(); ++i) {
           if (found[i] >= height) continue;
           height = found[i];
@@ -193,23 +250,39 @@ class PlanSearch {
   static constexpr size_t kStarts = 6;  // numbers of stages
   // What passes cost; of those that do not fit, how far they are from it.
   static constexpr double kUnfit = 1e30;
+  static constexpr double kNoHeight = std::numeric_limits<double>::infinity();
+  // Those that cannot be below `least` are not priced.
   std::vector<double> heights(const std::vector<PlanPoint>& passes,
-                              int threads) {
+                              double least, int threads) {
     const std::vector<Looked> looked = look_at_all(
-        passes, threads,
-        [this](const PlanPoint& pass, Looked& to) { look_at_pass(pass, to); });
+        passes, threads, [this, least](const PlanPoint& pass, Looked& to) {
+          if (may_be_below(least, pass)) look_at_pass(pass, to);
+        });
     std::vector<double> all;
     for (const Looked& each : looked) {
+      if (each.priced.empty()) {
+        all.push_back(kNoHeight);
+        continue;
+      }
       const PlanCost& cost = each.priced.front().cost;
       if (each.value) {
         all.push_back(*each.value);
       } else if (cost.verdict == PlanVerdict::Illegal) {
-        all.push_back(std::numeric_limits<double>::infinity());
+        all.push_back(kNoHeight);
       } else {
         all.push_back(kUnfit * (1 + static_cast<double>(cost.most_memory)));
       }
     }
     return all;
+  }
+
+  bool may_be_below(double value, const PlanPoint& pass) const {
+    if (bound(costs_.least(pass)) >= value) return false;
+    if (objective_ != PlanObjective::StepTime) return true;
+    return std::ranges::all_of(costs_.closer, [&](const auto& closer) {
+      const LeastCost cost = closer(pass);
+      return !is_too_much(cost) && cost.seconds < value;
+    });
   }
 
   double bound(const LeastCost& cost) const {
@@ -224,21 +297,21 @@ class PlanSearch {
 
   Looked look(const PlanBranch& branch) const {
     Looked looked;
-    if (branch.of == PlanBranch::Of::Shape) {
-      look_at_shape(branch.point, looked);
-      return looked;
-    }
     looked.known = known_of(branch.point);
     if (looked.known) return looked;
-    if (branch.of == PlanBranch::Of::Point) {
+    if (branch.is_point) {
       price(branch.point, looked);
     } else if (is_priced(branch)) {
       look_at_pass(branch.point, looked);
     } else {
       PlanBranch closer = branch;
       ++closer.bounds;
-      looked.branches.push_back(
-          {costs_.closer[branch.bounds](branch.point), closer});
+      const LeastCost least = costs_.closer[branch.bounds](branch.point);
+      if (is_too_much(least)) {
+        looked.unfit.emplace_back(branch.point, branch.points);
+      } else {
+        looked.branches.push_back({bound(least), closer});
+      }
     }
     return looked;
   }
@@ -247,21 +320,6 @@ class PlanSearch {
   bool is_priced(const PlanBranch& pass) const {
     return objective_ != PlanObjective::StepTime ||
            pass.bounds == costs_.closer.size();
-  }
-
-  void look_at_shape(const PlanPoint& shape, Looked& looked) const {
-    looked.refusal = costs_.refused(shape);
-    if (looked.refusal) return;
-    for (const PlanPoint& pass : plan_passes(space_, shape)) {
-      const LeastCost least = costs_.least(pass);
-      const int64_t points = points_of_pass(pass);
-      if (is_too_much(least)) {
-        looked.unfit.emplace_back(pass, points);
-        continue;
-      }
-      looked.branches.push_back(
-          {bound(least), {PlanBranch::Of::Pass, pass, points, 0}});
-    }
   }
 
   void look_at_pass(const PlanPoint& pass, Looked& looked) const {
@@ -278,18 +336,26 @@ class PlanSearch {
     const PlanCost& cost = looked.priced.front().cost;
     const double least =
         objective_ == PlanObjective::StepTime ? cost.least_of_pass : 0;
-    // The fewer devices have parts of one copy, the less they send: what may
-    // fit with the most copies is as good a guess.
+    // The fewer devices share one copy of the weights, the less they send: the
+    // point with the most copies that should fit is the next guess. Only the
+    // state differs between the points of a pass.
     if (cost.verdict == PlanVerdict::Fits && !points.empty()) {
-      const auto most =
-          std::ranges::max_element(points, {}, [](const PlanPoint& point) {
-            return std::pair(point.of(PlanAxis::Replicas), point.zero);
-          });
-      price(*most, looked);
-      points.erase(most);
+      const double beside =
+          static_cast<double>(cost.most_memory) - costs_.least(first).bytes;
+      const auto rank = [&](const PlanPoint& point) {
+        const double bytes = beside + costs_.least(point).bytes;
+        const bool fits =
+            !costs_.limit || bytes <= static_cast<double>(*costs_.limit);
+        return std::tuple(fits, point.of(PlanAxis::Replicas), point.zero);
+      };
+      const auto most = std::ranges::max_element(points, {}, rank);
+      if (std::get<0>(rank(*most))) {
+        price(*most, looked);
+        points.erase(most);
+      }
     }
     for (const PlanPoint& point : points) {
-      looked.branches.push_back({least, {PlanBranch::Of::Point, point, 1, 0}});
+      looked.branches.push_back({least, {point, 1, 0, true}});
     }
   }
 
@@ -335,7 +401,6 @@ class PlanSearch {
       reject_unfit(branch.point, branch.points, *looked.known);
       return;
     }
-    if (looked.refusal) reject(*looked.refusal, branch.point, branch.points);
     for (const PricedPlan& each : looked.priced) {
       note_priced(each);
       if (each.cost.verdict != PlanVerdict::Fits) {
@@ -373,6 +438,8 @@ class PlanSearch {
   std::map<decltype(shape_of(PlanPoint())),
            std::vector<std::pair<PlanPoint, PlanVerdict>>>
       unfit_;
+  // Shapes that are not refused.
+  std::map<decltype(shape_of(PlanPoint())), PlanPoint> legal_;
   std::set<PlanPoint> met_;
   std::set<PlanPoint> climbed_;  // passes that climb() has looked at
 };

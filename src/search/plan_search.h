@@ -60,9 +60,12 @@ struct PlanCosts {
   std::function<std::optional<PlanCost>(const PlanPoint& shape)> refused;
   // Without pricing anything.
   std::function<LeastCost(const PlanPoint&)> least;
-  // Closer bounds of the seconds of a pass, each dearer than the one before.
-  std::vector<std::function<double(const PlanPoint& pass)>> closer;
+  // Closer bounds of every point of a pass, each dearer than the one before.
+  std::vector<std::function<LeastCost(const PlanPoint& pass)>> closer;
   std::function<PlanCost(const PlanPoint&)> price;
+  // How often something was evaluated so far, which a budget counts: what is
+  // known from before costs nothing. Empty: every look counts.
+  std::function<int64_t()> evaluations;
   // What devices hold; empty: there is no limit.
   std::optional<int64_t> limit;
 };

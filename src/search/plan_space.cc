@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "base/words.h"
 #include "core/views.h"
@@ -142,6 +144,61 @@ const FrameworkWays& framework_ways(std::string_view name) {
   return found != nullptr ? *found : kWays.front();
 }
 
+namespace {
+
+// As even as can be, the remainder to the first stages.
+std::vector<int64_t> even_layers(int64_t layers, int64_t stages) {
+  std::vector<int64_t> all(static_cast<size_t>(stages), layers / stages);
+  std::fill_n(all.begin(), layers % stages, layers / stages + 1);
+  return all;
+}
+
+// In layers, with the head on the last stage.
+double most_work(const PlanSpace& space, const std::vector<int64_t>& layers) {
+  const auto longest = static_cast<double>(std::ranges::max(layers));
+  return std::max(longest, static_cast<double>(layers.back()) + space.head);
+}
+
+// Chunks are of equal length, counting what the ends have beside layers.
+bool divides(const PlanPoint& point, int64_t layers) {
+  return point.chunks == 1 || layers % (point.of(Stages) * point.chunks) == 0;
+}
+
+// Empty where no such stages are better than even ones.
+std::vector<int64_t> balanced_layers(const PlanSpace& space,
+                                     const PlanPoint& point) {
+  const int64_t stages = point.of(Stages);
+  std::vector<int64_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  if (divides(point, space.layers)) {
+    least = most_work(space, even_layers(space.layers, stages));
+  }
+  const auto most_at_head = static_cast<int64_t>(std::ceil(space.head)) + 1;
+  for (int64_t at_head = 1; at_head <= most_at_head; ++at_head) {
+    for (const int64_t at_embedding : {0, 1}) {
+      const int64_t counted = space.layers + at_embedding + at_head;
+      if (!divides(point, counted)) continue;
+      std::vector<int64_t> layers = even_layers(counted, stages);
+      layers.front() -= at_embedding;
+      layers.back() -= at_head;
+      if (std::ranges::min(layers) < 1) continue;
+      const double work = most_work(space, layers);
+      if (work >= least) continue;
+      least = work;
+      best = std::move(layers);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<int64_t> stage_layers(const PlanSpace& space,
+                                  const PlanPoint& point) {
+  if (!point.balanced) return {};
+  return balanced_layers(space, point);
+}
+
 std::vector<PlanPoint> plan_shapes(const PlanSpace& space) {
   std::vector<PlanPoint> shapes;
   for (const int64_t stages : divisors(space.devices)) {
@@ -185,18 +242,26 @@ std::vector<PlanPoint> plan_passes(const PlanSpace& space,
     }
     PlanPoint pass = shape;
     pass.microbatches = parts;
-    std::vector<int64_t> chunks = {1};
-    const int64_t stages = shape.of(Stages);
-    if (stages > 1 && space.ways.interleaves && parts % stages == 0 &&
-        space.layers % stages == 0) {
-      chunks = divisors(space.layers / stages);
-    }
-    for (const int64_t each : chunks) {
-      if (each > kMostChunks) break;
-      pass.chunks = each;
+    pass.chunks = 1;
+    pass.balanced = false;
+    const auto add = [&] {
       for (pass.remat = 0; pass.remat < space.remats.size(); ++pass.remat) {
         passes.push_back(pass);
       }
+    };
+    const int64_t stages = shape.of(Stages);
+    if (stages == 1) {
+      add();
+      continue;
+    }
+    const bool interleaves = space.ways.interleaves && parts % stages == 0;
+    const int64_t most_chunks =
+        interleaves ? std::min(kMostChunks, space.layers / stages + 1) : 1;
+    for (pass.chunks = 1; pass.chunks <= most_chunks; ++pass.chunks) {
+      pass.balanced = false;
+      if (divides(pass, space.layers)) add();
+      pass.balanced = true;
+      if (!balanced_layers(space, pass).empty()) add();
     }
   }
   return passes;
@@ -264,6 +329,7 @@ std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
   const auto add = [&](PlanPoint next) {
     if (next.of(Tensor) == 1) next.tokens_over_tensor = false;
     if (next.experts == 1) next.expert_tensor = 1;
+    if (next.of(Stages) == 1) next.balanced = false;
     if (next.expert_tensor > 1) next.expert_tensor = next.of(Tensor);
     if (next != pass && !contains(all, next) && is_in(space, next)) {
       all.push_back(next);
@@ -279,6 +345,7 @@ std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
     }
     for (const int64_t chunks : {pass.chunks, int64_t{1}}) {
       next.chunks = chunks;
+      if (chunks == 1) next.balanced = false;
       add(next);
       // With as many sequences at once as before.
       PlanPoint as_many = next;
@@ -312,13 +379,19 @@ std::vector<PlanPoint> plan_neighbours(const PlanSpace& space,
   change([&](PlanPoint& p) {
     p.microbatches /= fewer;
     p.chunks = 1;
+    p.balanced = false;
   });
   for (size_t remat = 0; remat < space.remats.size(); ++remat) {
     change([&](PlanPoint& p) { p.remat = remat; });
   }
   change([](PlanPoint& p) { p.tokens_over_tensor = !p.tokens_over_tensor; });
   for (int64_t chunks = 1; chunks <= kMostChunks; ++chunks) {
-    change([&](PlanPoint& p) { p.chunks = chunks; });
+    for (const bool balanced : {false, true}) {
+      change([&](PlanPoint& p) {
+        p.chunks = chunks;
+        p.balanced = balanced;
+      });
+    }
   }
   if (space.experts > 1) {
     for (const int64_t experts : divisors(space.experts)) {

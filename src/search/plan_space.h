@@ -4,7 +4,8 @@
 //
 // A mesh is a product of
 //
-//   pp    stages of layers, as even as can be; 1F1B, or interleaved in chunks
+//   pp    stages of layers, as even as can be, or with fewer layers beside the
+//         embedding and the head; 1F1B, or interleaved in chunks
 //   dp    copies of the weights, whose optimizer state may be shared out (ZeRO)
 //   fsdp  weights in parts that are gathered before use
 //   sp    parts of each sequence (context parallelism)
@@ -48,8 +49,9 @@ struct PlanPoint {
   bool tokens_over_tensor = false;
   int zero = 0;  // over dp
   int64_t microbatches = 1;
-  int64_t chunks = 1;  // of a stage, where interleaved
-  size_t remat = 0;    // of PlanSpace::remats
+  int64_t chunks = 1;     // of a stage, where interleaved
+  bool balanced = false;  // stages have layers as stage_layers() says
+  size_t remat = 0;       // of PlanSpace::remats
 
   int64_t of(PlanAxis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int64_t& of(PlanAxis axis) { return sizes[static_cast<size_t>(axis)]; }
@@ -84,6 +86,8 @@ struct PlanSpace {
   int64_t batch = 1;
   int64_t seq = 1;
   int64_t layers = 1;
+  // The layers that multiplying by the head takes as long as.
+  double head = 0;
   int64_t experts = 0;  // of a layer; 0: none
   FrameworkWays ways;
   std::vector<std::string> remats;  // what keeps most first
@@ -92,6 +96,13 @@ struct PlanSpace {
   std::optional<PlanPoint> fixed;
   std::vector<int64_t> microbatches;  // asked for; empty: all that divide
 };
+
+// The layers of each stage. Empty: as even as can be, the remainder to the
+// first stages. With `balanced` the embedding counts as up to one layer and the
+// head as one or more, so that the slowest stage has least work: what Megatron
+// calls accounting for embedding and loss in the split.
+std::vector<int64_t> stage_layers(const PlanSpace& space,
+                                  const PlanPoint& point);
 
 // A mesh but for how data parallelism is split in dp and fsdp: both in
 // Shards, or in Replicas where a framework has no others. With their number of

@@ -47,31 +47,46 @@ double least_of_pass(const PlanPoint& point, const StepTime& time) {
 
 }  // namespace
 
-// An evaluator of a variant that nobody else uses meanwhile.
+// An evaluator of a variant that nobody else uses meanwhile: the one that last
+// had the point's program, if there is one, which makes half of a price.
 class PlanPricing::Lease {
  public:
-  Lease(PlanPricing& of, Variant& variant) : of_(of), variant_(variant) {
+  Lease(PlanPricing& of, Variant& variant, const PlanPoint& point)
+      : of_(of), variant_(variant), own_{program_of(point), nullptr} {
+    constexpr size_t kMostIdle = 8;
     const std::lock_guard lock(of.mutex_);
-    if (!variant.idle.empty()) {
-      evaluator_ = std::move(variant.idle.back());
-      variant.idle.pop_back();
+    auto& idle = variant.idle;
+    auto at = std::ranges::find(idle, own_.program, &Variant::Idle::program);
+    if (at == idle.end() && idle.size() >= kMostIdle) at = idle.begin();
+    if (at != idle.end()) {
+      own_.evaluator = std::move(at->evaluator);
+      idle.erase(at);
     } else {
-      evaluator_ = std::make_unique<Evaluator>(*variant.ground, *variant.asked,
-                                               Diagnostics());
+      own_.evaluator = std::make_unique<Evaluator>(
+          *variant.ground, *variant.asked, Diagnostics());
     }
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
     const std::lock_guard lock(of_.mutex_);
-    variant_.idle.push_back(std::move(evaluator_));
+    variant_.idle.push_back(std::move(own_));
   }
-  Evaluator* operator->() const { return evaluator_.get(); }
+  Evaluator* operator->() const { return own_.evaluator.get(); }
 
  private:
+  // What the partitioned program depends on.
+  static PlanPoint program_of(PlanPoint point) {
+    point.chunks = 1;
+    point.balanced = false;
+    point.zero = 0;
+    point.remat = 0;
+    return point;
+  }
+
   PlanPricing& of_;
   Variant& variant_;
-  std::unique_ptr<Evaluator> evaluator_;
+  Variant::Idle own_;
 };
 
 std::unique_ptr<PlanPricing> PlanPricing::of(const PricingInput& input,
@@ -146,6 +161,7 @@ Candidate PlanPricing::candidate_of(const PlanPoint& point, const Mesh& mesh,
                                     const Variant& variant) const {
   Candidate candidate;
   candidate.placing.mesh = mesh;
+  candidate.stage_layers = stage_layers(in_.space, point);
   candidate.state = variant.memory.options.state;
   candidate.state->zero = point.zero;
   if (point.zero > 0) candidate.state->zero_axes = {"dp"};
@@ -176,6 +192,7 @@ PlanCost PlanPricing::price(const PlanPoint& point) {
     if (known != known_.end()) return known->second;
   }
   PlanCost cost = priced(point);
+  ++evaluations_;
   const std::lock_guard lock(mutex_);
   return known_.emplace(point, std::move(cost)).first->second;
 }
@@ -185,7 +202,7 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
   Variant& variant = variant_of(point);
   cost.reason = variant.why;
   if (!variant.ground) return cost;
-  Lease evaluator(*this, variant);
+  Lease evaluator(*this, variant, point);
   const Mesh mesh = mesh_of(point);
   const Candidate candidate = candidate_of(point, mesh, variant);
   Evaluator::Placed& on = evaluator->placed(candidate.placing);
@@ -239,7 +256,7 @@ std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
     Variant& variant = variant_of(*point);
     cost.reason = variant.why;
     if (!variant.ground) return cost;
-    Lease evaluator(*this, variant);
+    Lease evaluator(*this, variant, *point);
     const Candidate candidate = candidate_of(*point, mesh_of(*point), variant);
     Evaluator::Placed& on = evaluator->placed(candidate.placing);
     if (auto why = illegal(on, candidate)) {
@@ -282,8 +299,7 @@ struct PlanPricing::Sample {
   Candidate candidate;
   Evaluator::Placed* on = nullptr;
   std::optional<Budget> budget;
-  // By who shares it, and by policy.
-  std::map<std::tuple<int64_t, int64_t, size_t>, double> seconds;
+  std::map<std::pair<SharedWork, size_t>, double> seconds;  // by policy, too
 };
 
 PlanPricing::PlanPricing(const PricingInput& input) : in_(input) {}
@@ -309,6 +325,9 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
   if (!whole) shared.any = pass.of(PlanAxis::Tensor);
   shared.tokens = pass.of(PlanAxis::Sequence) / sequence *
                   (sequences / sequences_of(in_.space, pass));
+  if (in_.space.experts > 1 && pass.of(PlanAxis::Sequence) > 1) {
+    shared.waits = {"tp", "etp"};
+  }
   Sample* sample = nullptr;
   {
     const std::lock_guard lock(samples_mutex_);
@@ -330,9 +349,10 @@ double PlanPricing::sampled_seconds(const PlanPoint& pass, bool whole,
     }
   }
   const auto [known, is_new] =
-      sample->seconds.try_emplace({shared.any, shared.tokens, pass.remat}, 0);
+      sample->seconds.try_emplace({shared, pass.remat}, 0);
   double& seconds = known->second;
   if (!is_new || !sample->budget) return of_step(pass, seconds);
+  ++evaluations_;
   PlanJudge& judge = *sample->on->judge;
   sample->candidate.step->remat = remats_[pass.remat];
   seconds =
@@ -354,38 +374,58 @@ int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
 
 // The first stage keeps what backward reads of as many micro-batches as there
 // are stages, if there are so many.
-LeastCost PlanPricing::least(const PlanPoint& point) {
+double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
   const int64_t stages = point.of(PlanAxis::Stages);
   const int64_t parts =
       point.of(PlanAxis::Tensor) * point.of(PlanAxis::Sequence);
   const auto copies = static_cast<double>(point.of(PlanAxis::Replicas));
+  return (copied_ * copies + shared_ * (point.zero > 0 ? 1 : copies)) /
+             static_cast<double>(in_.space.devices) +
+         kept * static_cast<double>(sequences_of(in_.space, point)) *
+             static_cast<double>(std::min(point.microbatches, stages)) /
+             static_cast<double>(stages * parts);
+}
+
+LeastCost PlanPricing::least(const PlanPoint& point) {
   LeastCost cost;
-  cost.bytes = (copied_ * copies + shared_ * (point.zero > 0 ? 1 : copies)) /
-                   static_cast<double>(in_.space.devices) +
-               static_cast<double>(kept_[point.remat]) *
-                   static_cast<double>(sequences_of(in_.space, point)) *
-                   static_cast<double>(std::min(point.microbatches, stages)) /
-                   static_cast<double>(stages * parts);
+  cost.bytes = bytes_of(point, kept_[point.remat]);
   const auto& limit = in_.asked.options.limit;
   if (limit && cost.bytes > static_cast<double>(limit->usable)) return cost;
   cost.seconds =
       std::max(sampled_seconds(point, false, 1, most_sequences(point)),
-               gathering(point));
+               gathering(point, kept_[point.remat]));
   return cost;
+}
+
+// Not all of it is cut by tensor parallelism.
+double PlanPricing::kept(const PlanPoint& pass) {
+  if (pass.experts > 1) return kept_[pass.remat];
+  const std::lock_guard lock(kept_mutex_);
+  const auto [known, is_new] = kept_in_parts_.try_emplace(
+      {pass.of(PlanAxis::Tensor), pass.tokens_over_tensor, pass.remat},
+      kept_[pass.remat]);
+  if (!is_new) return known->second;
+  PlanPoint point;
+  point.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
+  point.tokens_over_tensor = pass.tokens_over_tensor;
+  point.remat = pass.remat;
+  Diagnostics quiet;
+  if (const auto found = kept_by(point, quiet)) {
+    const auto parts = static_cast<double>(pass.of(PlanAxis::Tensor));
+    known->second = std::max(known->second, *found * parts);
+  }
+  return known->second;
 }
 
 // Weights that devices do not all have room for are gathered for forward and
 // for backward of each micro-batch, and their gradients are scattered.
-double PlanPricing::gathering(const PlanPoint& pass) const {
+double PlanPricing::gathering(const PlanPoint& pass, double kept) const {
   // Experts that are dealt out are gathered over fewer devices.
   const auto& limit = in_.asked.options.limit;
   if (pass.experts > 1 || !limit || layer_weights_ == 0) return 0;
-  const auto devices = static_cast<double>(in_.space.devices);
-  const double most_copies =
-      (static_cast<double>(limit->usable) * devices - shared_) / copied_;
   int64_t ranks = pass.data();
   for (const PlanPoint& point : plan_points(in_.space, pass)) {
-    if (static_cast<double>(point.of(PlanAxis::Replicas)) <= most_copies) {
+    if (bytes_of(point, kept) <= static_cast<double>(limit->usable)) {
       ranks = std::min(ranks, point.of(PlanAxis::Shards));
     }
   }
@@ -406,23 +446,30 @@ double PlanPricing::gathering(const PlanPoint& pass) const {
   return seconds * static_cast<double>(pass.microbatches);
 }
 
-// If sequences are cut, which tokens are exchanged for experts depends on data
-// parallelism, which a sample does not have.
-bool PlanPricing::is_sampled(const PlanPoint& pass) const {
-  return pass.of(PlanAxis::Sequence) == 1 || in_.space.experts < 2;
+// Where sequences are cut, which tokens are exchanged for experts depends on
+// data parallelism, which a sample does not have: there it has them whole.
+int64_t PlanPricing::sampled_parts(const PlanPoint& pass, int64_t most) const {
+  return in_.space.experts > 1 ? 1
+                               : std::gcd(pass.of(PlanAxis::Sequence), most);
 }
 
-double PlanPricing::closer(const PlanPoint& pass) {
-  if (!is_sampled(pass)) return 0;
-  int64_t sequence = pass.of(PlanAxis::Sequence);
-  if (pass.experts == 1 && sequence % 2 == 0) sequence = 2;
-  return sampled_seconds(pass, true, sequence, most_sequences(pass));
+LeastCost PlanPricing::closer(const PlanPoint& pass) {
+  const double of_pass = kept(pass);
+  LeastCost cost;
+  cost.bytes = bytes_of(plan_points(in_.space, pass).front(), of_pass);
+  cost.seconds = gathering(pass, of_pass);
+  cost.seconds =
+      std::max(cost.seconds, sampled_seconds(pass, true, sampled_parts(pass, 2),
+                                             most_sequences(pass)));
+  return cost;
 }
 
-double PlanPricing::closest(const PlanPoint& pass) {
-  if (!is_sampled(pass)) return 0;
-  return sampled_seconds(pass, true, pass.of(PlanAxis::Sequence),
-                         sequences_of(in_.space, pass));
+LeastCost PlanPricing::closest(const PlanPoint& pass) {
+  LeastCost cost;
+  cost.seconds = sampled_seconds(
+      pass, true, sampled_parts(pass, pass.of(PlanAxis::Sequence)),
+      sequences_of(in_.space, pass));
+  return cost;
 }
 
 PlanCosts PlanPricing::costs() {
@@ -431,6 +478,7 @@ PlanCosts PlanPricing::costs() {
           {[this](const PlanPoint& pass) { return closer(pass); },
            [this](const PlanPoint& pass) { return closest(pass); }},
           [this](const PlanPoint& point) { return price(point); },
+          [this] { return evaluations_.load(); },
           in_.asked.options.limit
               ? std::optional(in_.asked.options.limit->usable)
               : std::nullopt};
@@ -461,46 +509,57 @@ bool PlanPricing::find_least(Diagnostics& diags) {
                                  2 * static_cast<double>(type.elements()));
     }
   }
-  // So many that what is kept of them is more than all else: the fullest moment
-  // is when forward is over.
-  constexpr int64_t kMany = 64;
   kept_.resize(remats_.size());
-  Variant& variant = variant_of({});
-  if (!variant.ground) return true;  // every point says why
-  Lease evaluator(*this, variant);
+  if (!variant_of({}).ground) return true;  // every point says why
   for (size_t remat = 0; remat < remats_.size(); ++remat) {
     PlanPoint point;
     point.remat = remat;
-    Candidate candidate = unlimited(point, kMany, variant);
-    Evaluator::Placed& on = evaluator->placed(candidate.placing);
-    if (on.judge == nullptr) {
-      diags.add_all(on.findings);
-      return false;
-    }
-    const auto budget = on.judge->budget(candidate, diags);
-    if (!budget) return false;
+    const auto kept = kept_by(point, diags);
+    if (!kept) return false;
+    kept_[remat] = *kept;
+  }
+  return true;
+}
+
+// So many sequences that what is kept of them is more than all else: the
+// fullest moment is when forward is over.
+std::optional<double> PlanPricing::kept_by(const PlanPoint& point,
+                                           Diagnostics& diags) {
+  constexpr int64_t kMany = 64;
+  Variant& variant = variant_of(point);
+  if (!variant.ground) return std::nullopt;
+  ++evaluations_;
+  Lease evaluator(*this, variant, point);
+  Candidate candidate = unlimited(point, kMany, variant);
+  Evaluator::Placed& on = evaluator->placed(candidate.placing);
+  if (on.judge == nullptr) {
+    diags.add_all(on.findings);
+    return std::nullopt;
+  }
+  const auto budget = on.judge->budget(candidate, diags);
+  if (!budget) return std::nullopt;
+  if (point.of(PlanAxis::Tensor) == 1) {
     const auto held = [&](Category category) {
       return static_cast<double>(
           budget->classes.front().bytes.at(static_cast<size_t>(category)));
     };
     copied_ = held(Category::Parameters) + held(Category::Gradients);
     shared_ = held(Category::MasterWeights) + held(Category::OptimizerState);
-    candidate.state->optimizer = Optimizer::Sgd;
-    candidate.state->no_master = true;
-    const auto judged = on.judge->judge(candidate, diags);
-    if (!judged) return false;
-    if (!judged->step->time) {
-      diags.error(Code::Usage, {},
-                  "no step has a time: " + judged->step->untimed);
-      return false;
-    }
-    for (const BracketRow& row : judged->step->bracket.rows) {
-      if (row.category == "activations") {
-        kept_[remat] = row.bytes[kKeepings - 1] / kMany;
-      }
-    }
   }
-  return true;
+  candidate.state->optimizer = Optimizer::Sgd;
+  candidate.state->no_master = true;
+  const auto judged = on.judge->judge(candidate, diags);
+  if (!judged) return std::nullopt;
+  if (!judged->step->time) {
+    diags.error(Code::Usage, {},
+                "no step has a time: " + judged->step->untimed);
+    return std::nullopt;
+  }
+  for (const BracketRow& row : judged->step->bracket.rows) {
+    if (row.category != "activations") continue;
+    return static_cast<double>(row.bytes[kKeepings - 1]) / kMany;
+  }
+  return 0;
 }
 
 }  // namespace shardplan

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -48,11 +50,15 @@ class PlanPricing {
   // Points that the same rules and requests place: with stages, with tokens
   // over tensor parallelism, with parts of sequences, with a view of experts.
   struct Variant {
+    struct Idle {
+      PlanPoint program;  // the last one's
+      std::unique_ptr<Evaluator> evaluator;
+    };
     RuleSet rules;
     AskedMemory memory;
     std::unique_ptr<const Groundwork> ground;  // null: `why`
     std::unique_ptr<const Asked> asked;
-    std::vector<std::unique_ptr<Evaluator>> idle;
+    std::vector<Idle> idle;  // the longest idle first
     std::string why;
   };
   class Lease;
@@ -69,6 +75,7 @@ class PlanPricing {
   Candidate unlimited(const PlanPoint& point, int64_t sequences,
                       const Variant& variant) const;
   bool find_least(Diagnostics& diags);
+  std::optional<double> kept_by(const PlanPoint& point, Diagnostics& diags);
   // A bound by a few devices (Sample): `sequence` of those that the tokens of a
   // sequence are cut over are there, and share their work with the others
   // perfectly, as they do where `sequences` of each are more than those of the
@@ -76,10 +83,14 @@ class PlanPricing {
   struct Sample;
   double sampled_seconds(const PlanPoint& pass, bool whole, int64_t sequence,
                          int64_t sequences);
-  double gathering(const PlanPoint& pass) const;
-  bool is_sampled(const PlanPoint& pass) const;
-  double closer(const PlanPoint& pass);
-  double closest(const PlanPoint& pass);
+  double gathering(const PlanPoint& pass, double kept) const;
+  int64_t sampled_parts(const PlanPoint& pass, int64_t most) const;
+  LeastCost closer(const PlanPoint& pass);
+  LeastCost closest(const PlanPoint& pass);
+  // What is kept for backward, of a sequence and on all devices that share it:
+  // of a pass with tensor parallelism, and of any.
+  double kept(const PlanPoint& pass);
+  double bytes_of(const PlanPoint& point, double kept) const;
   int64_t most_sequences(const PlanPoint& pass) const;
 
   PricingInput in_;
@@ -92,7 +103,11 @@ class PlanPricing {
   double copied_ = 0;
   double shared_ = 0;
   double layer_weights_ = 0;
-  std::vector<int64_t> kept_;
+  std::vector<double> kept_;
+  // The same by parts of products, whether of tokens, and policy.
+  std::mutex kept_mutex_;
+  std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
+  std::atomic<int64_t> evaluations_{0};
   std::map<PlanPoint, PlanCost> known_;  // by price()
   std::mutex samples_mutex_;
   std::map<std::array<int64_t, 6>, std::unique_ptr<Sample>> samples_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/checked.h"
@@ -13,6 +14,7 @@
 #include "core/views.h"
 #include "io/export.h"
 #include "io/load.h"
+#include "memory/stages.h"
 #include "model/from_config.h"
 #include "session/plan_pricing.h"
 
@@ -26,10 +28,11 @@ constexpr int64_t kStepTokens = int64_t{1} << 22U;
 constexpr int64_t kDevicesPerSequence = 8;
 constexpr int64_t kMostTokens = 8192;
 
-// Looks after which what is within 2 % of the best is let go, and after which
-// the search ends: some seconds of two cores. With experts a look takes longer.
-constexpr int64_t kExactLooks = 1500;
-constexpr int64_t kLooks = 2500;
+// Evaluations after which what is within 2 % of the best is let go, and after
+// which the search ends: some seconds of two cores. With experts one takes three
+// times as long.
+constexpr int64_t kExactLooks = 1000;
+constexpr int64_t kLooks = 1800;
 constexpr double kTolerance = 0.02;
 
 bool names_axis(const RuleSet& rules, std::string_view axis) {
@@ -171,6 +174,50 @@ std::optional<PlanPoint> point_of(const SourcePtr& text,
   return point;
 }
 
+// How many layers take as long as the head: a matrix multiplies by each of its
+// numbers once per token, of experts those that a token goes to, and attention
+// by a sequence's keys and values, of which half are before it.
+double head_in_layers(const Manifest& manifest, int64_t seq) {
+  const Facts& facts = manifest.facts;
+  const LayerGroups groups =
+      layer_groups(manifest, std::vector<uint32_t>(manifest.size(), 0));
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> alike;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    ++alike[{groups.group_of[i], manifest.name_class(i)}];
+  }
+  const int64_t experts = facts.experts.value_or(0);
+  const double routed =
+      experts > 1 ? static_cast<double>(facts.experts_per_token.value_or(1)) /
+                        static_cast<double>(experts)
+                  : 1;
+  double in_layers = static_cast<double>(seq);
+  for (const auto& count : {facts.layers, facts.heads, facts.head_dim}) {
+    in_layers *= static_cast<double>(count.value_or(0));
+  }
+  double head = 0;
+  double embedding = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    if (type.shape.size() < 2) continue;
+    const LayerGroup& group = groups.groups[groups.group_of[i]];
+    const auto numbers = static_cast<double>(type.elements());
+    const bool is_expert =
+        experts > 1 &&
+        (contains(type.shape, experts) ||
+         alike[{groups.group_of[i], manifest.name_class(i)}] == experts);
+    if (group.stack >= 0) {
+      in_layers += numbers * (is_expert ? routed : 1);
+    } else if (group.place == GroupPlace::Head) {
+      head += numbers;
+    } else if (group.is_token_embedding) {
+      embedding += numbers;
+    }
+  }
+  if (in_layers == 0) return 0;
+  return (head > 0 ? head : embedding) *
+         static_cast<double>(facts.layers.value_or(1)) / in_layers;
+}
+
 std::optional<PlanSpace> space_of(const PlannerRequest& request,
                                   const Inputs& inputs,
                                   const AskedMemory& asked,
@@ -182,6 +229,7 @@ std::optional<PlanSpace> space_of(const PlannerRequest& request,
   space.batch = *request.memory.batch;
   space.seq = *request.memory.seq;
   space.layers = facts.layers.value_or(1);
+  space.head = head_in_layers(inputs.model.manifest, space.seq);
   space.ways = framework_ways(request.workload.step.framework->name);
   space.microbatches = request.microbatches;
   space.remats = request.remats;
@@ -285,9 +333,12 @@ PlanRequest planning_of(const PlannerRequest& request, const PlanPoint& point) {
   return planning;
 }
 
-MemoryRequest memory_of(const PlannerRequest& request, const PlanPoint& point) {
+MemoryRequest memory_of(const PlannerRequest& request, const PlanSpace& space,
+                        const PlanPoint& point) {
   MemoryRequest memory = request.memory;
-  if (point.of(PlanAxis::Stages) > 1) memory.stages = Stages{"pp", {}};
+  if (point.of(PlanAxis::Stages) > 1) {
+    memory.stages = Stages{"pp", stage_layers(space, point)};
+  }
   if (point.of(PlanAxis::Sequence) > 1) memory.sequence_axes.push_back("sp");
   if (point.tokens_over_tensor) memory.sequence_axes.push_back("tp");
   memory.state.zero = point.zero;
@@ -320,7 +371,7 @@ std::optional<VerifiedPlan> verified(const PlannerRequest& request,
                                      ProgressListener& progress) {
   progress.stage("judging the plan again");
   const PlanPoint& point = plan.point;
-  const MemoryRequest memory = memory_of(request, point);
+  const MemoryRequest memory = memory_of(request, space, point);
   const auto workload = workload_of(request, space, point, diags);
   if (!workload) return std::nullopt;
   PlanRequest planning = planning_of(request, point);
@@ -434,6 +485,10 @@ std::string flags_of(const PlanSpace& space, const PlanPoint& point) {
     flags += " --view " + view.name + ":" + axes_text(view.axes);
   }
   if (point.of(PlanAxis::Stages) > 1) flags += " --stages pp";
+  if (const auto layers = stage_layers(space, point); !layers.empty()) {
+    flags += ":" + joined_of(layers, ",",
+                             [](int64_t each) { return std::to_string(each); });
+  }
   if (point.chunks > 1) {
     flags += " --schedule interleaved:" + std::to_string(point.chunks);
   }

@@ -401,7 +401,7 @@ class Placer {
     for (size_t dim = 0; dim < rank; ++dim) {
       const std::string_view label = value.axes[dim];
       if (label != "LENGTH" && label != "QUERY_LENGTH") continue;
-      std::erase_if(spec.dims[dim], [&](const AxisName& axis) {
+      erase_if(spec.dims[dim], [&](const AxisName& axis) {
         return std::any_of(spec.dims.begin() + static_cast<ptrdiff_t>(dim) + 1,
                            spec.dims.end(), [&](const AxisNames& later) {
                              return contains(later, axis);

@@ -399,8 +399,12 @@ DeviceTensors ShardedRun::step(InstructionId number,
     case Instruction::Kind::Collective: {
       DeviceTensors operand = tensors(at.operands[0]);
       if (is_over(at.operands[0], number)) release(at.operands[0]);
-      return run_collective(program_.mesh, at, std::move(operand),
-                            transfer_types(at, types_, precision_),
+      const TransferTypes types = transfer_types(at, types_, precision_);
+      if (at.collective == CollectiveKind::Permute) {
+        return permute(permute_sources(program_, at), operand, types.sent,
+                       sent);
+      }
+      return run_collective(program_.mesh, at, std::move(operand), types,
                             options_.threads, sent);
     }
     case Instruction::Kind::Compute:

@@ -129,7 +129,7 @@ class Explainer {
   // Combinations of axes that do not shard the value, few before many.
   std::vector<AxisNames> choices_of_axes() const {
     AxisNames free;
-    const std::vector<AxisName> used = axes_in_use(layout_);
+    const AxisNames used = axes_in_use(layout_);
     for (const Axis& axis : program_.mesh.axes()) {
       const bool shards =
           std::find(used.begin(), used.end(), axis.name) != used.end();

@@ -311,22 +311,6 @@ std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
   return results;
 }
 
-DeviceTensors permute(const std::vector<int>& sources,
-                      const DeviceTensors& operand, Storage type,
-                      std::vector<int64_t>& sent) {
-  DeviceTensors result(operand.size());
-  for (size_t device = 0; device < operand.size(); ++device) {
-    const auto source = static_cast<size_t>(sources[device]);
-    if (source == device) {
-      result[device] = operand[device];
-      continue;
-    }
-    result[device] = copy(operand[source]);
-    sent[source] += operand[source].elements() * storage_bytes(type);
-  }
-  return result;
-}
-
 }  // namespace
 
 Slice part_of(int64_t size, int64_t index, int64_t count) {
@@ -388,12 +372,25 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                        threads, sent);
 }
 
+DeviceTensors permute(const std::vector<int>& sources,
+                      const DeviceTensors& operand, Storage type,
+                      std::vector<int64_t>& sent) {
+  DeviceTensors result(operand.size());
+  for (size_t device = 0; device < operand.size(); ++device) {
+    const auto source = static_cast<size_t>(sources[device]);
+    if (source == device) {
+      result[device] = operand[device];
+      continue;
+    }
+    result[device] = copy(operand[source]);
+    sent[source] += operand[source].elements() * storage_bytes(type);
+  }
+  return result;
+}
+
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent) {
-  if (instruction.collective == CollectiveKind::Permute) {
-    return permute(instruction.sources, operand, types.sent, sent);
-  }
   const std::vector<char> owned = owned_of(operand);
   const Algorithm& algorithm = *instruction.algorithm;
   const Ranks ranks = ranks_along(mesh, instruction.axes);
@@ -507,9 +504,10 @@ Int128 payload_of(const Program& program, const Instruction& at, Storage type) {
 
 Int128 permuted_bytes(const Program& program, const Instruction& at,
                       Storage type) {
+  const std::vector<int> sources = permute_sources(program, at);
   int64_t moved = 0;
-  for (size_t device = 0; device < at.sources.size(); ++device) {
-    moved += at.sources[device] != static_cast<int>(device);
+  for (size_t device = 0; device < sources.size(); ++device) {
+    moved += sources[device] != static_cast<int>(device);
   }
   return moved * bytes_of(program.registers[at.operands[0]].local_shape, type);
 }

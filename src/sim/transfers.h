@@ -84,10 +84,15 @@ using DeviceTensors = std::vector<Tensor>;  // per device
 // What every device has after a collective instruction; `sent` grows by the
 // bytes that every device sends. Sums are made in the operand itself where
 // nobody else holds it. Devices may share what they get, and a gathered value
-// may be a view of what it is gathered from.
+// may be a view of what it is gathered from. REQUIRES: it is no permute.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent);
+
+// What every device has after a permute: the operand of its source.
+DeviceTensors permute(const std::vector<int>& sources,
+                      const DeviceTensors& operand, Storage type,
+                      std::vector<int64_t>& sent);
 
 // The same for one group, whose devices stand in order of rank.
 // all-gather: dimension `dim` of the result is put together of all parts.

@@ -117,8 +117,8 @@ Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape) {
   return local;
 }
 
-std::vector<AxisName> axes_in_use(const Layout& layout) {
-  std::vector<AxisName> axes = layout.partial;
+AxisNames axes_in_use(const Layout& layout) {
+  AxisNames axes = layout.partial;
   for (const AxisNames& dim : layout.spec.dims) {
     axes.insert(axes.end(), dim.begin(), dim.end());
   }
@@ -341,7 +341,7 @@ class Moves {
       for (size_t i = 0; i < due.size(); ++i) {
         if ((subset >> i & 1U) == 0) continue;
         axes.push_back(due[i]);
-        std::erase(after.partial, due[i]);
+        erase(after.partial, due[i]);
       }
       const double n = ranks(axes);
       add(CollectiveKind::AllReduce, axes, 0, 0, after,
@@ -357,7 +357,7 @@ class Moves {
     }
     each_run(possible, [&](const AxisNames& axes) {
       Layout after = with(at, dim, axes);
-      for (const AxisName& axis : axes) std::erase(after.partial, axis);
+      for (const AxisName& axis : axes) erase(after.partial, axis);
       if (!fits(after)) return;
       const double n = ranks(axes);
       add(CollectiveKind::ReduceScatter, axes, static_cast<int>(dim), 0, after,
@@ -395,7 +395,7 @@ class Moves {
 
   // Whether an axis is in use twice.
   static bool overlaps(const Layout& layout) {
-    std::vector<AxisName> axes = axes_in_use(layout);
+    AxisNames axes = axes_in_use(layout);
     std::sort(axes.begin(), axes.end());
     return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
   }
@@ -468,10 +468,10 @@ Reshard plan_reshard(const Mesh& mesh, const Shape& shape, const Layout& from,
 
 const Reshard& ReshardCache::find(const Shape& shape, const Layout& from,
                                   const Layout& to) {
-  const auto key = std::tuple(shape, from, to);
-  const auto found = known_.find(key);
+  const auto found = known_.find(Sought(shape, from, to));
   if (found != known_.end()) return found->second;
-  return known_.emplace(key, plan_reshard(*mesh_, shape, from, to))
+  return known_
+      .emplace(Key(shape, from, to), plan_reshard(*mesh_, shape, from, to))
       .first->second;
 }
 

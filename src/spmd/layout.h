@@ -44,7 +44,7 @@ Layout replicated(size_t rank);
 Layout layout_of(const Mesh& mesh, const PartitionSpec& spec, size_t rank);
 Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape);
 // Every axis that shards a dimension or along which parts are held.
-std::vector<AxisName> axes_in_use(const Layout& layout);
+AxisNames axes_in_use(const Layout& layout);
 // Whether every part of a sum that `to` has is there in `from`.
 bool covers(const Layout& from, const Layout& to);
 // Those axes of the mesh, major to minor.
@@ -125,8 +125,22 @@ class ReshardCache {
   const Reshard& find(const Shape& shape, const Layout& from, const Layout& to);
 
  private:
+  // Of a way, or of one that is looked for.
+  using Key = std::tuple<Shape, Layout, Layout>;
+  using Sought = std::tuple<const Shape&, const Layout&, const Layout&>;
+  struct Less {
+    using is_transparent = void;
+    static Sought view(const Key& key) {
+      return {std::get<0>(key), std::get<1>(key), std::get<2>(key)};
+    }
+    static Sought view(const Sought& sought) { return sought; }
+    bool operator()(const auto& a, const auto& b) const {
+      return view(a) < view(b);
+    }
+  };
+
   const Mesh* mesh_;
-  std::map<std::tuple<Shape, Layout, Layout>, Reshard> known_;
+  std::map<Key, Reshard, Less> known_;
 };
 
 }  // namespace shardplan

@@ -163,9 +163,6 @@ class Partitioner {
         move.algorithm =
             &algorithm_for(step.kind, ranks_along(program_.mesh, step.axes),
                            options_.algorithm);
-      } else if (!step.slice) {
-        move.sources = permute_sources(program_.mesh, layout_of_register(from),
-                                       step.after);
       }
       from = emit(move, value, step.after);
     }

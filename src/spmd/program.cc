@@ -23,6 +23,14 @@ std::string_view view_for(const Program& program, bool of_experts) {
 
 }  // namespace
 
+std::vector<int> permute_sources(const Program& program,
+                                 const Instruction& permute) {
+  if (!permute.sources.empty()) return permute.sources;
+  return permute_sources(program.mesh,
+                         program.registers[permute.operands[0]].layout,
+                         program.registers[permute.result].layout);
+}
+
 AxisNames reported_axes(const Program& program, const AxisNames& axes,
                         NodeId node) {
   if (program.mesh.views().empty()) return axes;

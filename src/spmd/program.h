@@ -68,7 +68,8 @@ struct Instruction {
   int grown = 0;
   Reduction reduction = Reduction::Sum;
   const Algorithm* algorithm = nullptr;  // none for permute
-  std::vector<int> sources;  // permute: per device, whose shard it gets
+  // Permute: per device, whose shard it gets; empty: as the layouts say.
+  std::vector<int> sources;
   Cause cause = Cause::Implicit;
   // Devices hold more of the value in between than before or after.
   bool rematerializes = false;
@@ -89,6 +90,10 @@ struct Program {
   // The layout in which a value is handed on.
   PerValue<Layout> layouts = {};
 };
+
+// Of a permute, per device whose shard it gets. O(devices).
+std::vector<int> permute_sources(const Program& program,
+                                 const Instruction& permute);
 
 // For reports: axes of an instruction that serves the node (none: an output),
 // or the layout of a value, by the names that users gave: those of the experts'

@@ -287,7 +287,7 @@ class Chooser {
       candidates_[f] = {kept[f]};
       batch_axes_.insert(batch_axes_.end(), kept[f].begin(), kept[f].end());
       AxisNames rest = kept[f];
-      std::erase_if(rest, [&](const AxisName& axis) {
+      erase_if(rest, [&](const AxisName& axis) {
         return shards_a_common_factor(axis, f);
       });
       if (rest != kept[f]) candidates_[f].push_back(rest);
@@ -458,8 +458,7 @@ class Chooser {
       AxisNames common = keepable(0);
       for (size_t i = 1; i < operands_.size(); ++i) {
         const AxisNames mine = keepable(i);
-        std::erase_if(common,
-                      [&](const AxisName& a) { return !contains(mine, a); });
+        erase_if(common, [&](const AxisName& a) { return !contains(mine, a); });
       }
       if (!common.empty()) weigh(std::vector(operands_.size(), common));
     }

@@ -83,7 +83,7 @@ struct BufferKey {
   DType dtype;
   AxisNames axes;
 
-  auto operator<=>(const BufferKey&) const = default;
+  std::strong_ordering operator<=>(const BufferKey&) const = default;
 };
 struct BufferSum {
   int64_t elements = 0;

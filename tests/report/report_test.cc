@@ -77,7 +77,10 @@ std::string any_name() {
 }
 
 AxisNames any_axes() {
-  return draw_list([] { return draw_of<AxisName>({"dp", "fsdp", "tp"}); });
+  const auto names = draw_list([] {
+    return draw_of<AxisName>({"dp", "fsdp", "tp"});
+  });
+  return {names.begin(), names.end()};
 }
 
 PartitionSpec any_spec() {

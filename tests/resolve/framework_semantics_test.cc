@@ -208,7 +208,7 @@ TEST_CASE("a spec that is placed is placed as its policy places it") {
         PartitionSpec spec = *asked.requested;
         if (row.policy == OnIndivisible::Prefix) {
           for (AxisNames& axes : spec.dims) {
-            std::erase_if(axes, [&](const AxisName& axis) {
+            erase_if(axes, [&](const AxisName& axis) {
               return mesh.find(axis) && mesh.size_of(axis) == 1;
             });
           }

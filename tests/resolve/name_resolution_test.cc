@@ -430,7 +430,7 @@ TEST_CASE("placed logical axes never name a mesh axis twice") {
       rules.logical_rules.push_back(rule);
     }
     PartitionSpec written;
-    written.dims.push_back({draw_of(pool)});
+    written.dims.push_back({draw_of(std::vector(pool.begin(), pool.end()))});
     for (const char* label : {"logical:a", "logical:b", "logical:c"}) {
       if (draw_bool()) written.dims.push_back({label});
     }

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,7 @@ PlanSpace drawn_space(std::mt19937& random) {
   space.domain = of({2, 8});
   space.batch = of({4, 8, 12});
   space.layers = of({1, 4, 6});
+  space.head = static_cast<double>(of({0, 1, 5})) / 2;
   space.experts = of({0, 0, 4});
   const std::vector<const char*> names = {"any", "megatron", "torch", "jax"};
   space.ways = framework_ways(names[random() % names.size()]);
@@ -115,8 +118,9 @@ class DrawnCosts {
     costs.least = [this](const PlanPoint& point) {
       return LeastCost{least(point) * 0.7, 900 * memory(point)};
     };
-    costs.closer = {
-        [this](const PlanPoint& pass) { return least(pass) * 0.9; }};
+    costs.closer = {[this](const PlanPoint& pass) {
+      return LeastCost{least(pass) * 0.9, 0};
+    }};
     costs.price = [this](const PlanPoint& point) { return price(point); };
     costs.limit = limit();
     return costs;
@@ -131,8 +135,8 @@ class DrawnCosts {
     for (const int64_t size : point.sizes) text += " " + std::to_string(size);
     for (const int64_t number :
          {point.experts, point.expert_tensor, point.microbatches, point.chunks,
-          int64_t{point.tokens_over_tensor}, int64_t{point.zero},
-          static_cast<int64_t>(point.innermost)}) {
+          int64_t{point.balanced}, int64_t{point.tokens_over_tensor},
+          int64_t{point.zero}, static_cast<int64_t>(point.innermost)}) {
       text += " " + std::to_string(number);
     }
     return text;
@@ -215,17 +219,73 @@ TEST_CASE("plan space: neighbours are passes of the space") {
   std::mt19937 random(11);
   for (int i = 0; i < 200; ++i) {
     const PlanSpace space = drawn_space(random);
+    std::set<PlanPoint> all;
     for (const PlanPoint& shape : plan_shapes(space)) {
       const auto passes = plan_passes(space, shape);
-      if (passes.empty()) continue;
-      for (const PlanPoint& next :
-           plan_neighbours(space, passes[random() % passes.size()])) {
-        const auto own = plan_passes(space, next);
-        REQUIRE(std::ranges::find(own, next) != own.end());
+      all.insert(passes.begin(), passes.end());
+    }
+    for (const PlanPoint& pass : all) {
+      for (const PlanPoint& next : plan_neighbours(space, pass)) {
+        REQUIRE(all.count(next) == 1);
         REQUIRE(mesh_of(next).devices() == space.devices);
       }
     }
   }
+}
+
+TEST_CASE("plan space: stages beside the embedding and the head are shorter") {
+  PlanSpace space;
+  space.layers = 126;
+  space.head = 0.65;  // Llama 3.1 405B
+  PlanPoint point;
+  point.of(PlanAxis::Stages) = 16;
+  point.balanced = true;
+  point.chunks = 8;
+  // As Meta trained it: 126 layers, the embedding and the head are 16 times 8.
+  std::vector<int64_t> as_trained(16, 8);
+  as_trained.front() = as_trained.back() = 7;
+  CHECK(stage_layers(space, point) == as_trained);
+  // Even stages are as good where the head costs less than a layer.
+  point.chunks = 1;
+  CHECK(stage_layers(space, point).empty());
+  // A head of as much work as four layers (Gemma 2B) leaves the last stage few.
+  space.layers = 18;
+  space.head = 4;
+  point.of(PlanAxis::Stages) = 2;
+  CHECK(stage_layers(space, point) == std::vector<int64_t>{11, 7});
+  point.balanced = false;
+  CHECK(stage_layers(space, point).empty());
+}
+
+TEST_CASE("plan space: stages have every layer, and the slowest is no slower") {
+  std::mt19937 random(3);
+  int64_t balanced = 0;
+  for (int i = 0; i < 2000; ++i) {
+    PlanSpace space;
+    space.layers = 1 + static_cast<int64_t>(random() % 130);
+    space.head = static_cast<double>(random() % 60) / 10;
+    PlanPoint point;
+    point.of(PlanAxis::Stages) = 2 + static_cast<int64_t>(random() % 20);
+    point.chunks = 1 + static_cast<int64_t>(random() % 4);
+    point.balanced = true;
+    const std::vector<int64_t> layers = stage_layers(space, point);
+    if (layers.empty()) continue;
+    ++balanced;
+    REQUIRE(std::ssize(layers) == point.of(PlanAxis::Stages));
+    REQUIRE(std::accumulate(layers.begin(), layers.end(), int64_t{0}) ==
+            space.layers);
+    REQUIRE(std::ranges::min(layers) >= 1);
+    if (space.layers % (point.of(PlanAxis::Stages) * point.chunks) != 0) {
+      continue;
+    }
+    const auto even =
+        static_cast<double>(space.layers / point.of(PlanAxis::Stages));
+    const double slowest =
+        std::max(static_cast<double>(std::ranges::max(layers)),
+                 static_cast<double>(layers.back()) + space.head);
+    REQUIRE(slowest < even + space.head);
+  }
+  CHECK(balanced > 500);
 }
 
 }  // namespace

@@ -113,7 +113,9 @@ void check_case(const Case& of) {
           CHECK(least.seconds <= cost.step.estimate * (1 + 1e-9));
         }
         for (const auto& closer : costs.closer) {
-          CHECK(closer(pass) <= cost.step.estimate * (1 + 1e-9));
+          const LeastCost bound = closer(pass);
+          CHECK(bound.bytes <= static_cast<double>(cost.most_memory));
+          CHECK(bound.seconds <= cost.step.estimate * (1 + 1e-9));
         }
         if (cost.verdict != PlanVerdict::Fits) continue;
         ++fitting;

@@ -236,16 +236,13 @@ TEST_CASE("transfers: a maximum is not rounded") {
 
 TEST_CASE("transfers: a permutation moves what is somewhere else") {
   const Mesh m = mesh("a=4");
-  Instruction at;
-  at.kind = Instruction::Kind::Collective;
-  at.collective = CollectiveKind::Permute;
-  at.sources = {0, 2, 3, 1};
+  const std::vector<int> sources = {0, 2, 3, 1};
   const DeviceTensors operand = numbered(m, {3});
   std::vector<int64_t> sent(4);
-  const DeviceTensors got =
-      run_collective(m, at, operand, {Arithmetic::F64}, 1, sent);
+  const TransferTypes types = {Arithmetic::F64};
+  const DeviceTensors got = permute(sources, operand, types.sent, sent);
   for (size_t d = 0; d < 4; ++d) {
-    CHECK(bitwise_equal(got[d], operand[static_cast<size_t>(at.sources[d])]));
+    CHECK(bitwise_equal(got[d], operand[static_cast<size_t>(sources[d])]));
   }
   CHECK(sent == std::vector<int64_t>{0, 12, 12, 12});
 }
@@ -321,15 +318,17 @@ TEST_CASE("transfers: the steps of a reshard turn one layout into the other") {
       move.axes = step.axes;
       move.dim = step.dim;
       move.grown = step.grown;
+      std::vector<int64_t> sent(held.size());
+      const TransferTypes types = {Arithmetic::F64};
       if (step.kind == CollectiveKind::Permute) {
-        move.sources = permute_sources(m, at, step.after);
+        held =
+            permute(permute_sources(m, at, step.after), held, types.sent, sent);
         permuted = true;
       } else {
         move.algorithm = find_algorithm(
             step.kind == CollectiveKind::AllToAll ? "direct" : "ring");
+        held = run_collective(m, move, held, types, 1, sent);
       }
-      std::vector<int64_t> sent(held.size());
-      held = run_collective(m, move, held, {Arithmetic::F64}, 1, sent);
       sent_by_all += std::accumulate(sent.begin(), sent.end(), int64_t{0});
       at = step.after;
     }

@@ -407,7 +407,7 @@ class AllWays {
       best = std::min(best, local_bytes(b) * share(*lost));
     }
     if (changed.size() == 1 && gained) {
-      const std::vector<AxisName> used = axes_in_use(a);
+      const AxisNames used = axes_in_use(a);
       const bool free = std::none_of(
           gained->begin(), gained->end(), [&](const AxisName& axis) {
             return std::find(used.begin(), used.end(), axis) != used.end();

@@ -218,7 +218,7 @@ class Injector {
 
   // Another axis of the same size, if there is one.
   std::optional<AxisName> other_axis(const AxisName& axis) {
-    std::vector<AxisName> others;
+    AxisNames others;
     for (const Axis& other : mesh().axes()) {
       if (other.name != axis && other.size == mesh().size_of(axis)) {
         others.push_back(other.name);
@@ -247,7 +247,7 @@ class Injector {
 
   bool load_along_other_axes(InstructionId i) {
     const Layout& layout = register_at(instruction(i).result).layout;
-    std::vector<AxisName> used = axes_in_use(layout);
+    AxisNames used = axes_in_use(layout);
     if (used.empty()) return false;
     const AxisName axis = pick(random_, used);
     const std::optional<AxisName> other = other_axis(axis);

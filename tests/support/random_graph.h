@@ -16,8 +16,8 @@ using Random = std::mt19937_64;
 
 // [low, high], by remainder: the same on every standard library.
 int64_t draw(Random& random, int64_t low, int64_t high);
-template <typename T>
-const T& pick(Random& random, const std::vector<T>& from) {
+template <typename List>
+const auto& pick(Random& random, const List& from) {
   return from[static_cast<size_t>(
       draw(random, 0, static_cast<int64_t>(from.size()) - 1))];
 }

@@ -262,7 +262,7 @@ class Reading {
                          const DimKind& dim, const Axis& degree) {
     AxisNames axes;
     if (at < placement.spec.dims.size()) axes = placement.spec.dims[at];
-    std::erase_if(axes, [&](const AxisName& axis) {
+    erase_if(axes, [&](const AxisName& axis) {
       return input_.plan.mesh.size_of(axis) == 1;
     });
     const AxisNames wanted =

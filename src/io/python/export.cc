@@ -62,7 +62,7 @@ PartitionSpec on_mesh(const PartitionSpec& spec, const ExportInput& input,
                       AxisNames& left_out) {
   PartitionSpec result = spec;
   for (AxisNames& axes : result.dims) {
-    std::erase_if(axes, [&](const AxisName& axis) {
+    erase_if(axes, [&](const AxisName& axis) {
       const bool absent = !input.plan.mesh.find(axis) &&
                           contains(input.rules->declared_axes, axis);
       if (absent && !contains(left_out, axis)) left_out.push_back(axis);

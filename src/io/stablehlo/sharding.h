@@ -74,7 +74,7 @@ struct ShardySharding {
   // {?} alone is kUnconstrained; of {"a", ?} the axes.
   PartitionSpec spec;
   std::vector<Span> dim_where;
-  std::vector<AxisName> replicated;
+  AxisNames replicated;
   bool open_beside_axes = false;  // somewhere {"a", ?}
   bool priorities = false;
   Span where;
