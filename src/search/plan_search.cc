@@ -22,12 +22,14 @@ struct PlanBranch {
   bool is_point = false;
 };
 
-// What all points of a shape have in common.
-auto shape_of(const PlanPoint& point) {
+auto mesh_shape(const PlanPoint& point) {
   using enum PlanAxis;
   return std::tuple(point.of(Stages), point.of(Sequence), point.of(Tensor),
-                    point.experts, point.expert_tensor,
-                    point.tokens_over_tensor);
+                    point.experts, point.expert_tensor);
+}
+// What all points of a shape have in common.
+auto shape_of(const PlanPoint& point) {
+  return std::pair(mesh_shape(point), point.tokens_over_tensor);
 }
 
 // Whether the point holds at least as much as another one of its shape.
@@ -54,25 +56,27 @@ class PlanSearch {
              const PlanCosts& costs)
       : space_(space), objective_(objective), costs_(costs) {}
 
-  PlanAnswer run(const SearchBudget& budget) {
+  PlanAnswer run(const SearchBudget& budget, size_t shapes) {
     std::vector<Branch<PlanBranch>> roots = take_legal(budget.threads);
     SearchBudget rest = budget;
     rest.spent = costs_.evaluations;
     rest.value = climb(rest);
-    auto end = best_first<PlanBranch>(
-        std::move(roots), rest,
-        [this](const PlanBranch& branch) { return look(branch); },
-        [this](const PlanBranch& branch, const Looked& looked) {
-          take(branch, looked);
-        });
-    answer_.lower_bound = end.lower_bound;
+    auto end = search(std::move(roots), rest);
     answer_.looks = end.looks;
+    rank();
+    finish_shapes(rest, shapes, end.left);
+    std::optional<double> best;
+    if (!answer_.best.empty()) {
+      best =
+          objective_of(objective_, answer_.priced[answer_.best.front()].cost);
+    }
+    answer_.lower_bound = best.value_or(kNoHeight);
     for (const Branch<PlanBranch>& left : end.left) {
-      const bool is_open = !end.value || left.bound < *end.value;
+      answer_.lower_bound = std::min(answer_.lower_bound, left.bound);
+      const bool is_open = !best || left.bound < *best;
       (is_open ? answer_.left_alone : answer_.worse) += left.item.points;
       if (is_open) answer_.exhausted = false;
     }
-    rank();
     return std::move(answer_);
   }
 
@@ -125,6 +129,38 @@ class PlanSearch {
       if (of.refusal) reject(*of.refusal, shapes[i], refused);
     }
     return branches;
+  }
+
+  // What was left of the best shapes is searched, too: until then the best of a
+  // shape is only the best that was met on the way to the best of all.
+  void finish_shapes(const SearchBudget& budget, size_t shapes,
+                     std::vector<Branch<PlanBranch>>& left) {
+    constexpr int64_t kPart = 20;  // of the budget, for each
+    for (const size_t i : best_of_shapes(answer_, shapes)) {
+      const PricedPlan& best = answer_.priced[i];
+      const auto rest =
+          std::ranges::stable_partition(left, [&](const auto& branch) {
+            return mesh_shape(branch.item.point) != mesh_shape(best.point);
+          });
+      std::vector<Branch<PlanBranch>> own(rest.begin(), rest.end());
+      left.erase(rest.begin(), rest.end());
+      SearchBudget of_shape = budget;
+      of_shape.value = objective_of(objective_, best.cost);
+      if (budget.spent) of_shape.looks = budget.spent() + budget.looks / kPart;
+      auto end = search(std::move(own), of_shape);
+      left.insert(left.end(), end.left.begin(), end.left.end());
+    }
+    rank();
+  }
+
+  SearchEnd<PlanBranch> search(std::vector<Branch<PlanBranch>> branches,
+                               const SearchBudget& budget) {
+    return best_first<PlanBranch>(
+        std::move(branches), budget,
+        [this](const PlanBranch& branch) { return look(branch); },
+        [this](const PlanBranch& branch, const Looked& looked) {
+          take(branch, looked);
+        });
   }
 
   // For each number of stages two shapes without a view of experts: the one
@@ -420,6 +456,7 @@ class PlanSearch {
   }
 
   void rank() {
+    answer_.best.clear();
     for (size_t i = 0; i < answer_.priced.size(); ++i) {
       if (answer_.priced[i].cost.verdict == PlanVerdict::Fits) {
         answer_.best.push_back(i);
@@ -472,9 +509,22 @@ double objective_of(PlanObjective objective, const PlanCost& cost) {
              : static_cast<double>(cost.most_memory);
 }
 
+std::vector<size_t> best_of_shapes(const PlanAnswer& answer, size_t most) {
+  std::vector<size_t> best;
+  std::set<decltype(mesh_shape(PlanPoint()))> shapes;
+  for (const size_t i : answer.best) {
+    if (best.size() == most) break;
+    if (shapes.insert(mesh_shape(answer.priced[i].point)).second) {
+      best.push_back(i);
+    }
+  }
+  return best;
+}
+
 PlanAnswer search_plans(const PlanSpace& space, PlanObjective objective,
-                        const PlanCosts& costs, const SearchBudget& budget) {
-  return PlanSearch(space, objective, costs).run(budget);
+                        const PlanCosts& costs, const SearchBudget& budget,
+                        size_t shapes) {
+  return PlanSearch(space, objective, costs).run(budget, shapes);
 }
 
 }  // namespace shardplan

@@ -103,7 +103,14 @@ double objective_of(PlanObjective objective, const PlanCost& cost);
 std::vector<PlanPoint> smallest_points(const PlanSpace& space,
                                        const PlanCosts& costs);
 
+// The best of each shape, the cheapest first, but for the number of `most`: all
+// that are alike in stages, parts of sequences and of products, and experts.
+std::vector<size_t> best_of_shapes(const PlanAnswer& answer, size_t most);
+
+// So many of the best `shapes` are searched beyond the best of all, each for a
+// twentieth of the budget, so that they can be compared.
 PlanAnswer search_plans(const PlanSpace& space, PlanObjective objective,
-                        const PlanCosts& costs, const SearchBudget& budget);
+                        const PlanCosts& costs, const SearchBudget& budget,
+                        size_t shapes = 0);
 
 }  // namespace shardplan

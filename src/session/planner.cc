@@ -29,8 +29,8 @@ constexpr int64_t kDevicesPerSequence = 8;
 constexpr int64_t kMostTokens = 8192;
 
 // Evaluations after which what is within 2 % of the best is let go, and after
-// which the search ends: some seconds of two cores. With experts one takes three
-// times as long.
+// which the search ends: some seconds of two cores. With experts one takes
+// three times as long.
 constexpr int64_t kExactLooks = 1000;
 constexpr int64_t kLooks = 1800;
 constexpr double kTolerance = 0.02;
@@ -543,8 +543,8 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& asked_for,
   budget.exact_looks = kExactLooks;
   budget.tolerance = kTolerance;
   budget.threads = thread_count(request.planning.jobs);
-  planned.answer =
-      search_plans(planned.space, request.objective, costs, budget);
+  planned.answer = search_plans(planned.space, request.objective, costs, budget,
+                                request.shapes);
   for (const SourcePtr& text : request.why_not) {
     auto why = why_not(text, request, planned.space, planned.answer, costs,
                        budget, diags);

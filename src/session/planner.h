@@ -30,6 +30,7 @@ struct PlannerRequest {
   SourcePtr fixed_mesh = {};               // --fix-mesh
   std::vector<SourcePtr> why_not = {};     // --why-not
   PlanObjective objective = PlanObjective::StepTime;
+  size_t shapes = 1;  // that are compared (--top)
 };
 
 // The best point of a mesh that was asked about; none: no point of it fits.

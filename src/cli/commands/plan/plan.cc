@@ -32,6 +32,7 @@ PlannerRequest planner_request(const Options& options) {
   }
   request.fixed_mesh = options.plan.fixed_mesh;
   request.why_not = options.plan.why_not;
+  request.shapes = static_cast<size_t>(options.plan.top);
   if (options.sweep.objective == Objective::Memory &&
       contains(options.given, std::string_view("objective"))) {
     request.objective = PlanObjective::Memory;

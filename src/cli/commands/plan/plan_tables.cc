@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -65,25 +64,6 @@ std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   return joined(parts, ", ");
 }
 
-// The best of each shape: other ways of data parallelism and of doing a step
-// differ less than shapes do.
-std::vector<size_t> best_of_shapes(const PlanAnswer& answer, int64_t top) {
-  using enum PlanAxis;
-  std::vector<size_t> shown;
-  std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> shapes;
-  for (const size_t i : answer.best) {
-    const PlanPoint& point = answer.priced[i].point;
-    const std::tuple shape(point.of(Stages), point.of(Sequence),
-                           point.of(Tensor), point.experts,
-                           point.expert_tensor);
-    if (contains(shapes, shape)) continue;
-    shapes.push_back(shape);
-    shown.push_back(i);
-    if (std::ssize(shown) == top) break;
-  }
-  return shown;
-}
-
 Cell step_cell(const PlanCost& cost) {
   if (!cost.timed) return {};
   return DurationBracket{cost.step.lower, cost.step.estimate, cost.step.upper};
@@ -137,7 +117,7 @@ Row program_row(const PlannedTraining& planned, size_t i, int64_t rank) {
 void add_plan_tables(const PlannedTraining& planned, int64_t top,
                      Report& report) {
   const PlanAnswer& answer = planned.answer;
-  const std::vector<size_t> shown = best_of_shapes(answer, top);
+  const std::vector<size_t> shown = best_of_shapes(answer, static_cast<size_t>(top));
   const double best = answer.priced[answer.best.front()].cost.step.estimate;
   std::vector<Row> rows;
   std::vector<Row> for_programs;
