@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/passing_host.h"
 
+#include "base/source.h"
+
 namespace shardplan {
 
 std::optional<FileInfo> PassingHost::file_info(const std::string& path) {
@@ -95,6 +97,20 @@ std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
   if (is_new) read.bytes = below().read_file(path, limit, read.why);
   if (read.bytes == nullptr) why = read.why;
   return read.bytes;
+}
+
+std::optional<FileInfo> HostWithFile::file_info(const std::string& path) {
+  if (path != path_) return PassingHost::file_info(path);
+  FileInfo info;
+  info.size = std::ssize(text_);
+  return info;
+}
+
+std::shared_ptr<const Bytes> HostWithFile::read_file(const std::string& path,
+                                                     int64_t limit,
+                                                     std::string& why) {
+  if (path != path_) return PassingHost::read_file(path, limit, why);
+  return bytes_of(text_);
 }
 
 }  // namespace shardplan

@@ -82,4 +82,19 @@ class SharedHost : public PassingHost {
   std::map<std::pair<std::string, int64_t>, Read> read_;
 };
 
+// A host that has one more file, which stands nowhere.
+class HostWithFile : public PassingHost {
+ public:
+  HostWithFile(Host& below, std::string path, std::string text)
+      : PassingHost(below), path_(std::move(path)), text_(std::move(text)) {}
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+
+ private:
+  std::string path_;
+  std::string text_;
+};
+
 }  // namespace shardplan

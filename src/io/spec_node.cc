@@ -188,6 +188,45 @@ std::optional<PartitionSpec> read_spec_node(const Node& node,
   return std::move(rule.spec);
 }
 
+namespace {
+
+// "P((fsdp, sp), None)" as a list of a document: "[[fsdp, sp], null]".
+std::optional<std::string> list_of_spec(std::string_view spec) {
+  for (const std::string_view name : {"PartitionSpec", "PS", "P"}) {
+    if (!spec.starts_with(name)) continue;
+    spec.remove_prefix(name.size());
+    break;
+  }
+  if (spec.empty() || !contains(std::string_view("(["), spec.front()) ||
+      !contains(std::string_view(")]"), spec.back())) {
+    return std::nullopt;
+  }
+  std::string list;
+  while (!spec.empty()) {
+    if (spec.starts_with("None")) {
+      list += "null";
+      spec.remove_prefix(4);
+      continue;
+    }
+    const char c = spec.front();
+    list += c == '(' ? '[' : c == ')' ? ']' : c;
+    spec.remove_prefix(1);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::optional<PartitionSpec> read_spec_text(const std::string& source,
+                                            std::string_view text) {
+  const auto list = list_of_spec(text);
+  if (!list) return std::nullopt;
+  Diagnostics quiet;
+  const auto document =
+      parse_document(std::make_shared<SourceFile>(source, *list), quiet);
+  return document ? read_spec_node(document->root(), quiet) : std::nullopt;
+}
+
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
   if (node.is_map()) {
     auto rule = read_map(node, diags);

@@ -40,6 +40,10 @@ std::optional<AxisNames> read_axes_node(
 // A list with such an entry per dimension, as in a rule.
 std::optional<PartitionSpec> read_spec_node(const Node& node,
                                             Diagnostics& diags);
+// A spec as Python writes it, `P((fsdp, sp), None)`, or as a list. `source`
+// says where it is from. Empty where it is neither.
+std::optional<PartitionSpec> read_spec_text(const std::string& source,
+                                            std::string_view text);
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags);
 
 // Adds the preset of a similar name, if there is one.

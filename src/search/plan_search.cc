@@ -57,9 +57,12 @@ class PlanSearch {
       : space_(space), objective_(objective), costs_(costs) {}
 
   PlanAnswer run(const SearchBudget& budget, size_t shapes) {
-    std::vector<Branch<PlanBranch>> roots = take_legal(budget.threads);
     SearchBudget rest = budget;
-    rest.spent = costs_.evaluations;
+    if (costs_.evaluations) {
+      const int64_t before = costs_.evaluations();
+      rest.spent = [this, before] { return costs_.evaluations() - before; };
+    }
+    std::vector<Branch<PlanBranch>> roots = take_legal(budget.threads);
     rest.value = climb(rest);
     auto end = search(std::move(roots), rest);
     answer_.looks = end.looks;

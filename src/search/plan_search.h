@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cost/kernels.h"
@@ -44,6 +45,8 @@ struct PlanCost {
   double tokens_per_second = 0;
   double mfu = 0;
   std::string limited_by = {};
+  // What it consists of, in seconds of the estimate.
+  std::vector<std::pair<std::string, double>> parts = {};
   // Seconds that no point of the same pass takes less than.
   double least_of_pass = 0;
 };

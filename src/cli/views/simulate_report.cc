@@ -245,6 +245,8 @@ bool has(const Simulation& outcome, Unseen::Kind kind) {
       outcome.unseen, [&](const Unseen& each) { return each.kind == kind; });
 }
 
+}  // namespace
+
 std::string verdict_line(const SimulateInput& input,
                          const Simulation& outcome) {
   if (outcome.mismatch) {
@@ -275,6 +277,8 @@ std::string verdict_line(const SimulateInput& input,
   return fmt::format("ok: sharded and unsharded agree to {:.0f} digits{}",
                      digits, overflows ? " in double precision" : "");
 }
+
+namespace {
 
 // "float32", "bf16, sums in float32"
 std::string dtype_text(const SimulateInput& input) {

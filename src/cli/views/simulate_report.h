@@ -49,6 +49,9 @@ std::string precision_line(const Graph& graph,
 // variant. REQUIRES: at least one variant.
 Plot error_plot(const Graph& graph, std::span<const Variant> variants);
 
+// "ok: sharded and unsharded agree to 12 digits"
+std::string verdict_line(const SimulateInput& input, const Simulation& outcome);
+
 // What `simulate` found, as a report and as diagnostics.
 
 // `runs`: the one asked for, then those of --vary. `expected`: of --expect, how

@@ -3,6 +3,7 @@
 // the threads, and what it cannot do it says.
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -99,6 +100,107 @@ TEST_CASE("plan: why not another mesh") {
   }
 }
 
+TEST_CASE("plan: why not another spec, or other rules") {
+  MemoryHost host;
+  host.files["config.json"] = testing::tiny_llama().dump();
+  host.files["whole.yaml"] = "rules:\n  - [\".*\", []]\n";
+  host.files["own.yaml"] =
+      "mesh: {fsdp: 2, tp: 2}\nrules:\n"
+      "  - [\"(q|k|v|gate|up)_proj\", [tp, fsdp]]\n"
+      "  - [\"(o|down)_proj\", [fsdp, tp]]\n"
+      "  - [\".*\", [[fsdp, tp]]]\n";
+  REQUIRE(
+      cli::run({"plan", "config.json", "--devices", "4", "--batch", "16",
+                "--seq", "512", "--hardware", "h100-sxm", "--json", "--why-not",
+                "model.layers.0.mlp.up_proj.weight=P(None)", "--why-not",
+                "own.yaml", "--why-not", "whole.yaml", "--keep", "whole.yaml"},
+               host) == 0);
+  const Json report = Json::parse(host.out);
+  const Json& rows = report.at("tables").at("why_not");
+  REQUIRE(rows.size() == 4);
+  for (const Json& row : rows) {
+    CAPTURE(row.dump());
+    const std::string verdict = row.at("verdict");
+    CHECK((verdict == "worse" || verdict == "chosen"));
+    CHECK(row.at("value").get<double>() >=
+          report.at("summary").at("value").get<double>());
+  }
+  CHECK(rows[1].at("candidate") == "own.yaml");
+  CHECK(rows[2] == rows[3]);
+  // What is to be kept stands beside the best of each shape.
+  const Json& plans = report.at("tables").at("plans");
+  CHECK(std::ranges::any_of(
+      plans, [](const Json& row) { return row.at("rules") == "whole.yaml"; }));
+}
+
+TEST_CASE("plan: the better rules are the plan, whichever were asked about") {
+  // Large enough for its steps not to wait for launches alone.
+  Json large = testing::tiny_llama();
+  large["hidden_size"] = 2048;
+  large["intermediate_size"] = 8192;
+  std::vector<Json> reports;
+  for (const auto& [given, rival] :
+       {std::pair("cut.yaml", "own.yaml"), std::pair("own.yaml", "cut.yaml")}) {
+    MemoryHost host;
+    host.files["config.json"] = large.dump();
+    host.files["cut.yaml"] = "rules:\n  - [\".*\", [[fsdp, tp]]]\n";
+    host.files["own.yaml"] =
+        "rules:\n  - [\"(q|k|v|gate|up)_proj\", [tp, fsdp]]\n"
+        "  - [\"(o|down)_proj\", [fsdp, tp]]\n"
+        "  - [\".*\", [[fsdp, tp]]]\n";
+    REQUIRE(cli::run({"plan", "config.json", "--rules", given, "--devices", "4",
+                      "--batch", "16", "--seq", "4096", "--json", "--hardware",
+                      "h100-sxm", "--fix-mesh", "fsdp=2,tp=2", "--why-not",
+                      rival, "--write-rules", "best.yaml"},
+                     host) == 0);
+    reports.push_back(Json::parse(host.out));
+    host.out.clear();
+    REQUIRE(
+        cli::run({"resolve", "config.json", "--rules", "best.yaml", "--json"},
+                 host) == 0);
+    CHECK(Json::parse(host.out).at("summary").at("fingerprint") ==
+          reports.back().at("summary").at("fingerprint"));
+  }
+  for (const char* key : {"value", "fingerprint"}) {
+    CHECK(reports[0].at("summary").at(key) == reports[1].at("summary").at(key));
+  }
+  const auto verdict = [&](size_t i) {
+    return reports[i].at("tables").at("why_not")[0].at("verdict");
+  };
+  CHECK(verdict(0) != verdict(1));
+  CHECK((verdict(0) == "chosen" || verdict(1) == "chosen"));
+}
+
+TEST_CASE("plan: a spec that is forbidden is nowhere") {
+  const Words words = {"plan",     "config.json", "--devices",
+                       "4",        "--batch",     "16",
+                       "--seq",    "512",         "--hardware",
+                       "h100-sxm", "--fix-mesh",  "fsdp=2,tp=2"};
+  const Json free = report_of(words, 0);
+  Words bound = words;
+  bound.insert(bound.end(), {"--forbid", "up_proj=P(tp, fsdp)"});
+  const Json forbidden = report_of(bound, 1);
+  CHECK(free.at("summary").at("illegal") == 0);
+  CHECK(forbidden.at("summary").at("illegal") ==
+        forbidden.at("summary").at("considered"));
+  CHECK(forbidden.at("tables").at("rejected")[0].at("reason") ==
+        "`--forbid up_proj=P(tp, fsdp)`");
+  bound.back() = "up_proj=P(fsdp, tp)";  // which nothing is
+  CHECK(report_of(bound, 0).at("summary").at("value") ==
+        free.at("summary").at("value"));
+}
+
+TEST_CASE("plan: run on a smaller model") {
+  MemoryHost host;
+  host.files["config.json"] = testing::tiny_llama().dump();
+  REQUIRE(cli::run({"plan", "config.json", "--devices", "4", "--batch", "16",
+                    "--seq", "512", "--hardware", "h100-sxm", "--fix-mesh",
+                    "fsdp=2,tp=2", "--verify"},
+                   host) == 0);
+  CHECK(host.out.find("run with smaller sizes on fsdp=2,tp=2: ok: sharded and "
+                      "unsharded agree") != std::string::npos);
+}
+
 TEST_CASE("plan: what it is not asked in the right way") {
   for (const Words& words : std::vector<Words>{
            {"plan", "config.json", "--hardware", "h100-sxm"},
@@ -110,7 +212,17 @@ TEST_CASE("plan: what it is not asked in the right way") {
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
             "--fix-mesh", "tp=2,pp=2,dp=2"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--why-not", "tp=8"}}) {
+            "--why-not", "tp=8"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--why-not", "nothing=P(tp)"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--why-not", "lm_head.weight=P(tp, fsdp, dp)"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--why-not", "missing.yaml"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--forbid", "lm_head"},
+           {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
+            "--keep", "missing.yaml"}}) {
     MemoryHost host;
     host.files["config.json"] = testing::tiny_llama().dump();
     CHECK(cli::run(words, host) == 2);

@@ -8,17 +8,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
+#include "base/passing_host.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/commands.h"
 #include "cli/commands/plan/plan_tables.h"
 #include "cli/commands/plan/request.h"
+#include "cli/commands/simulate/checked_run.h"
 #include "cli/commands/workload/step.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "session/planner.h"
+#include "session/planning/planner.h"
 
 namespace shardplan::cli {
 namespace {
@@ -31,7 +34,9 @@ PlannerRequest planner_request(const Options& options) {
     request.remats.push_back(remat_text(remat));
   }
   request.fixed_mesh = options.plan.fixed_mesh;
+  request.forbidden = options.plan.forbidden;
   request.why_not = options.plan.why_not;
+  request.keep = options.plan.keep;
   request.shapes = static_cast<size_t>(options.plan.top);
   if (options.sweep.objective == Objective::Memory &&
       contains(options.given, std::string_view("objective"))) {
@@ -40,21 +45,33 @@ PlannerRequest planner_request(const Options& options) {
   return request;
 }
 
+// Rules that a command can name; a rival may have one rule more.
+std::vector<std::string> named_rules(const Context& context,
+                                     const PlannedTraining& planned) {
+  const ShownPlan& best = planned.shown.front();
+  if (best.question == nullptr) return context.options.planning.rules;
+  const PlanRequest& own = best.question->request.planning;
+  if (own.rules != context.options.planning.rules) return own.rules;
+  return {context.options.plan.write_rules.value_or("plan.yaml")};
+}
+
 // "shardplan analyze config.json --rules @llama --mesh .."
-std::string command_text(const Context& context, const PlannedTraining& planned,
-                         const std::string& flags) {
+std::string command_text(const Context& context,
+                         const PlannedTraining& planned) {
   const Options& options = context.options;
+  const MemoryRequest& memory = planned.question->request.memory;
   std::string text = "shardplan analyze " + options.arguments.front();
-  for (const std::string& rules : options.planning.rules) {
+  for (const std::string& rules : named_rules(context, planned)) {
     text += " --rules " + rules;
   }
   const auto& topology = options.planning.topology;
-  text += " " + flags +
+  text += " " +
+          flags_of(planned.question->space, planned.shown.front().plan.point) +
           (topology ? " --topology " + topology->name
                     : " --hardware " + *options.memory.hardware) +
-          " --batch " + std::to_string(*planned.memory.batch) + " --seq " +
-          std::to_string(*planned.memory.seq) + " --optimizer " +
-          std::string(optimizer_name(planned.memory.state.optimizer));
+          " --batch " + std::to_string(*memory.batch) + " --seq " +
+          std::to_string(*memory.seq) + " --optimizer " +
+          std::string(optimizer_name(memory.state.optimizer));
   const FrameworkDef& framework = *options.workload.step.framework;
   if (framework.is_known()) {
     text += " --framework " + std::string(framework.name);
@@ -66,8 +83,8 @@ std::string command_text(const Context& context, const PlannedTraining& planned,
 std::vector<std::string> further_flags(const Options& options) {
   constexpr std::string_view kSaid =
       "hardware topology devices batch seq optimizer framework rules over "
-      "fix-mesh why-not objective remat microbatches jobs max-memory config "
-      "isolated mode";
+      "fix-mesh why-not keep forbid verify objective remat microbatches jobs "
+      "max-memory config isolated mode";
   std::vector<std::string> flags;
   for (const std::string_view name : options.given) {
     const Flag* const flag = find_flag(name);
@@ -80,28 +97,91 @@ std::vector<std::string> further_flags(const Options& options) {
   return flags;
 }
 
+// The same axes on few devices, without stages, which a run does not have.
+PlanPoint shrunk(PlanPoint point) {
+  constexpr int64_t kMostDevices = 32;
+  point.of(PlanAxis::Stages) = 1;
+  const auto devices = [&] {
+    int64_t product = 1;
+    for (const int64_t size : point.sizes) product *= size;
+    return product;
+  };
+  while (devices() > kMostDevices) {
+    int64_t& longest = *std::ranges::max_element(point.sizes);
+    int64_t factor = 2;
+    while (longest % factor != 0) ++factor;
+    if (longest == factor) break;
+    longest /= factor;
+  }
+  if (point.expert_tensor > 1) point.expert_tensor = point.of(PlanAxis::Tensor);
+  while (devices() % (point.experts * point.expert_tensor) != 0) {
+    int64_t factor = 2;
+    while (point.experts % factor != 0) ++factor;
+    point.experts /= factor;
+  }
+  return point;
+}
+
+// Runs the plan on a model of smaller sizes; the report says what was seen.
+// REQUIRES: something fits.
+void verify(Context& context, const PlannedTraining& planned, Report& report) {
+  const Mesh mesh = mesh_of(shrunk(planned.shown.front().plan.point));
+  const std::string name = "the plan's rules";
+  HostWithFile host(context.host, name, planned.winner->rules);
+  Options options = context.options;
+  options.memory = {};
+  options.workload = {};
+  PlanRequest& planning = options.planning;
+  planning.rules = {name};
+  planning.pattern = nullptr;
+  planning.dialect.reset();
+  planning.topology.reset();
+  planning.devices.reset();
+  planning.slices.reset();
+  planning.mesh =
+      std::make_shared<SourceFile>("--mesh", axes_text(mesh.axes()));
+  for (const MeshView& view : mesh.views()) {
+    planning.views.push_back(std::make_shared<SourceFile>(
+        "--view", view.name + ":" + axes_text(view.axes)));
+  }
+  Diagnostics own = context.diags.fresh();
+  Context of_run{options, host, own, context.progress};
+  const auto run = checked_run(of_run);
+  if (!run) {
+    std::string why;
+    for (const Diagnostic& each : own.all()) {
+      if (each.severity == Severity::Error && why.empty()) why = each.message;
+    }
+    report.notes.push_back("not verified by a run: " + why);
+    return;
+  }
+  // Where the run differs, either the plan or our partitioner is wrong.
+  SHARDPLAN_CHECK(run->verdict != Verdict::Mismatch);
+  report.notes.push_back("run with smaller sizes on " + axes_text(mesh.axes()) +
+                         ": " + run->text);
+}
+
 }  // namespace
 
 Exit run_plan(Context& context) {
-  const PlannerRequest request = planner_request(context.options);
   const auto planned =
-      plan_training(request, context.host, context.diags, context.progress);
+      plan_training(planner_request(context.options), context.host,
+                    context.diags, context.progress);
   if (!planned) return Exit::CouldNotRun;
   Report report;
   report.command = "plan";
   report.diagnostics = &context.diags;
-  add_plan(*planned, request, context.options.plan.top, report);
+  add_plan(*planned, report);
   if (!planned->winner) {
     const Exit exit = finish(context, std::move(report));
     return exit == Exit::Fine ? Exit::Findings : exit;
   }
-  const PricedPlan& best = planned->answer.priced[planned->answer.best.front()];
-  report.next_step =
-      command_text(context, *planned, flags_of(planned->space, best.point));
+  report.next_step = command_text(context, *planned);
   if (const auto more = further_flags(context.options); !more.empty()) {
     report.notes.push_back("the command below says the same with " +
                            joined(more, ", ", " and ") + " as given here");
   }
+  if (context.options.plan.verify) verify(context, *planned, report);
   if (const auto& path = context.options.plan.write_rules) {
     const std::string& rules = planned->winner->rules;
     if (!write_file(context, *path,
@@ -123,15 +203,29 @@ const std::vector<Flag>& plan_flags() {
              std::make_shared<SourceFile>("--fix-mesh", s.value);
        },
        false, false},
-      {"why-not", Takes::Text, "AXES", "Inputs",
-       "a mesh that might have been the plan: what is wrong with it; may "
-       "repeat",
-       "plan",
+      {"why-not", Takes::Text, "MESH|NAME=SPEC|RULES", "Inputs",
+       "what is wrong with this mesh, spec or rules file; may repeat", "plan",
        [](auto& s, auto& o, auto&) {
          o.plan.why_not.push_back(
              std::make_shared<SourceFile>("--why-not", s.value));
        },
        true, false},
+      {"keep", Takes::File, "RULES", "Inputs",
+       "compare with the best plan under these rules; may repeat", "plan",
+       [](auto& s, auto& o, auto&) { o.plan.keep.push_back(path_of(s)); }, true,
+       false},
+      {"forbid", Takes::Text, "PATTERN=SPEC", "Inputs",
+       "no plan that places a parameter so: 'lm_head=P(tp, fsdp)'; may repeat",
+       "plan",
+       [](auto& s, auto& o, auto&) {
+         o.plan.forbidden.push_back(
+             std::make_shared<SourceFile>("--forbid", s.value));
+       },
+       true, false},
+      {"verify", Takes::Nothing, "", "Inputs",
+       "run the plan on a smaller model and compare with the unsharded one",
+       "plan", [](auto&, auto& o, auto&) { o.plan.verify = true; }, false,
+       false},
       {"top", Takes::Text, "K", "Output",
        "plans to show, each of another shape (default 5)", "plan",
        [](auto& s, auto& o, auto& d) {

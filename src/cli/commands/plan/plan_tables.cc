@@ -53,10 +53,15 @@ std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   if (point.experts > 1) {
     parts.push_back("experts dealt out over " + count_text(point.experts));
   }
-  add(PlanAxis::Stages, "",
-      point.chunks > 1
-          ? " stages of " + count_text(point.chunks) + " chunks each"
-          : " stages");
+  std::string of_stages = " stages";
+  if (const auto layers = stage_layers(space, point); !layers.empty()) {
+    of_stages += " of " + count_text(std::ranges::min(layers)) + " to " +
+                 plural(std::ranges::max(layers), "layer");
+  }
+  if (point.chunks > 1) {
+    of_stages += " in " + count_text(point.chunks) + " chunks each";
+  }
+  add(PlanAxis::Stages, "", of_stages);
   const int64_t sequences = space.batch / point.data() / point.microbatches;
   parts.push_back(plural(point.microbatches, "micro-batch") + " of " +
                   plural(sequences, "sequence") + " a device");
@@ -73,8 +78,8 @@ std::vector<Column> program_columns() {
   std::vector<Column> columns;
   for (const char* name :
        {"rank", "tie", "mesh", "views", "remat", "microbatches", "zero",
-        "stages", "schedule", "sequence_axes", "memory_bracket", "step_time",
-        "tokens_per_second", "mfu", "limited_by", "rules"}) {
+        "stages", "stage_layers", "schedule", "sequence_axes", "memory_bracket",
+        "step_time", "tokens_per_second", "mfu", "limited_by", "rules"}) {
     columns.push_back(left(name));
   }
   return columns;
@@ -92,18 +97,30 @@ ViewsCell views_cell(const PlanPoint& point) {
   return {{MeshView{std::string(kExpertView), axes}}};
 }
 
-Row program_row(const PlannedTraining& planned, size_t i, int64_t rank) {
-  const PlanAnswer& answer = planned.answer;
-  const auto& [point, cost] = answer.priced[i];
-  const double best = answer.priced[answer.best.front()].cost.step.estimate;
-  return {Count{rank},
+// "7,8,8,7"; empty: as even as can be.
+std::string layers_text(const PlanSpace& space, const PlanPoint& point) {
+  return joined_of(stage_layers(space, point), ",",
+                   [](int64_t each) { return std::to_string(each); });
+}
+
+const PlanCost& best_cost(const PlannedTraining& planned) {
+  return planned.shown.front().plan.cost;
+}
+
+Row program_row(const PlannedTraining& planned, size_t i) {
+  const ShownPlan& shown = planned.shown[i];
+  const auto& [point, cost] = shown.plan;
+  const PlanSpace& space = planned.question->space;
+  const double best = best_cost(planned).step.estimate;
+  return {Count{static_cast<int64_t>(i) + 1},
           YesNo{cost.step.estimate <= best * (1 + kTie)},
           MeshCell{Mesh(mesh_of(point).axes())},
           views_cell(point),
-          planned.space.remats[point.remat],
+          space.remats[point.remat],
           Count{point.microbatches},
           Count{point.zero},
           Count{point.of(PlanAxis::Stages)},
+          layers_text(space, point),
           schedule_text(point),
           sequence_axes(point),
           ByteBracket{cost.least_memory, cost.memory, cost.most_memory},
@@ -111,33 +128,35 @@ Row program_row(const PlannedTraining& planned, size_t i, int64_t rank) {
           Ratio{cost.tokens_per_second},
           Ratio{cost.mfu},
           cost.limited_by,
-          planned.rules};
+          shown.rules};
 }
 
-void add_plan_tables(const PlannedTraining& planned, int64_t top,
-                     Report& report) {
-  const PlanAnswer& answer = planned.answer;
-  const std::vector<size_t> shown = best_of_shapes(answer, static_cast<size_t>(top));
-  const double best = answer.priced[answer.best.front()].cost.step.estimate;
+void add_plan_tables(const PlannedTraining& planned, Report& report) {
+  const PlanSpace& space = planned.question->space;
+  const double best = best_cost(planned).step.estimate;
   std::vector<Row> rows;
   std::vector<Row> for_programs;
   const auto limit = planned.winner->answer.fit.usable;
-  for (size_t r = 0; r < shown.size(); ++r) {
-    const auto& [point, cost] = answer.priced[shown[r]];
+  for (size_t r = 0; r < planned.shown.size(); ++r) {
+    const ShownPlan& shown = planned.shown[r];
+    const auto& [point, cost] = shown.plan;
     const bool tie = r > 0 && cost.step.estimate <= best * (1 + kTie);
     std::string mesh = axes_text(mesh_of(point).axes());
     if (const std::string views = views_text(point); !views.empty()) {
       mesh += " " + views;
+    }
+    std::string way =
+        way_text(space, point) + "; limited by " + cost.limited_by;
+    if (shown.question != nullptr) {
+      way = "with " + in_backticks(shown.rules) + ": " + way;
     }
     rows.push_back({std::to_string(r + 1) + (tie ? " tie" : ""), mesh,
                     Duration{cost.step.estimate},
                     Count{std::llround(cost.tokens_per_second)},
                     Percent{cost.mfu}, ByteSize{cost.most_memory},
                     limit ? Cell(ByteSize{*limit - cost.most_memory}) : Cell(),
-                    Prose{way_text(planned.space, point) + "; limited by " +
-                          cost.limited_by}});
-    for_programs.push_back(
-        program_row(planned, shown[r], static_cast<int64_t>(r) + 1));
+                    Prose{way}});
+    for_programs.push_back(program_row(planned, r));
   }
   Table people = {"best_plans",
                   "Plans, the best of each shape",
@@ -186,12 +205,12 @@ void add_frontier(const PlannedTraining& planned, Report& report) {
     for_programs.push_back(
         {ByteSize{cost.most_memory}, Ratio{cost.step.estimate},
          MeshCell{Mesh(mesh_of(point).axes())}, views_cell(point),
-         planned.space.remats[point.remat], Count{point.microbatches},
+         planned.question->space.remats[point.remat], Count{point.microbatches},
          Count{point.zero}});
     if (i % skip != 0 && i + 1 != frontier.size()) continue;
     rows.push_back({ByteSize{cost.most_memory}, Duration{cost.step.estimate},
                     axes_text(mesh_of(point).axes()), Count{point.microbatches},
-                    planned.space.remats[point.remat]});
+                    planned.question->space.remats[point.remat]});
   }
   report.tables.push_back({"memory_and_time",
                            "Less memory for more time, of what was priced",
@@ -261,24 +280,53 @@ void add_rejected(const PlanAnswer& answer, Report& report) {
                            Audience::Programs});
 }
 
-std::string verdict_name(const WhyNot& why) {
-  if (why.verdict == PlanVerdict::Illegal) return "illegal";
-  if (why.verdict != PlanVerdict::Fits) return "unfit";
-  return why.reason.empty() ? "worse" : "chosen";
+bool is_plan(const RivalPlan& rival, const PlannedTraining& planned) {
+  if (rival.verdict != PlanVerdict::Fits || planned.shown.empty()) return false;
+  const ShownPlan& best = planned.shown.front();
+  return rival.best->point == best.plan.point &&
+         rival.best->cost.step.estimate == best.plan.cost.step.estimate &&
+         rival.best->cost.most_memory == best.plan.cost.most_memory;
 }
 
-std::string why_text(const WhyNot& why, const PlannedTraining& planned) {
-  if (why.verdict == PlanVerdict::Illegal) return why.reason;
-  if (!why.best) return "the state alone does not fit";
-  const PlanCost& cost = why.best->cost;
-  const std::string way = way_text(planned.space, why.best->point);
-  if (why.verdict == PlanVerdict::Fits) {
-    const PlanAnswer& answer = planned.answer;
-    if (answer.best.empty() || !why.reason.empty()) return why.reason;
-    const double best = answer.priced[answer.best.front()].cost.step.estimate;
+std::string verdict_name(const RivalPlan& rival,
+                         const PlannedTraining& planned) {
+  if (rival.verdict == PlanVerdict::Illegal) return "illegal";
+  if (rival.verdict != PlanVerdict::Fits) return "unfit";
+  return is_plan(rival, planned) ? "chosen" : "worse";
+}
+
+// What takes longer than in the plan, and by how much: the part that grows
+// most.
+std::string growth_text(const PlanCost& rival, const PlanCost& plan) {
+  std::string part;
+  double most = 0;
+  for (const auto& [name, seconds] : rival.parts) {
+    double of_plan = 0;
+    for (const auto& [other, its] : plan.parts) {
+      if (other == name) of_plan = its;
+    }
+    if (seconds - of_plan <= most) continue;
+    most = seconds - of_plan;
+    part = name;
+  }
+  return part.empty() ? ""
+                      : "; " + part + " takes " + seconds_text(most) + " more";
+}
+
+std::string why_text(const RivalPlan& rival, const PlannedTraining& planned) {
+  if (rival.verdict == PlanVerdict::Illegal) return rival.reason;
+  if (!rival.best) return "the state alone does not fit";
+  const PlanCost& cost = rival.best->cost;
+  const std::string way = way_text(planned.question->space, rival.best->point);
+  if (is_plan(rival, planned)) return "it is the plan";
+  if (rival.verdict == PlanVerdict::Fits) {
+    const PlanCost& plan = best_cost(planned);
+    const std::string mesh = axes_text(mesh_of(rival.best->point).axes());
     return "at best " + seconds_text(cost.step.estimate) + ", " +
-           fmt::format("{:.1f} %", 100 * (cost.step.estimate / best - 1)) +
-           " more than the plan, limited by " + cost.limited_by + "; " + way;
+           fmt::format("{:.1f} %",
+                       100 * (cost.step.estimate / plan.step.estimate - 1)) +
+           " more than the plan" + growth_text(cost, plan) + "; " +
+           (rival.question != nullptr ? mesh + ", " : "") + way;
   }
   return "takes " + bytes_text(cost.most_memory) +
          " at most, the least of all ways to train there; " + way;
@@ -287,14 +335,14 @@ std::string why_text(const WhyNot& why, const PlannedTraining& planned) {
 void add_why_not(const PlannedTraining& planned, Report& report) {
   if (planned.why_not.empty()) return;
   std::vector<Row> rows;
-  for (const WhyNot& why : planned.why_not) {
+  for (const RivalPlan& why : planned.why_not) {
     Cell value;
     if (why.best && why.verdict == PlanVerdict::Fits) {
       value = Ratio{why.best->cost.step.estimate};
     } else if (why.best) {
       value = Ratio{static_cast<double>(why.best->cost.most_memory)};
     }
-    rows.push_back({why.candidate, verdict_name(why),
+    rows.push_back({why.candidate, verdict_name(why, planned),
                     Prose{why_text(why, planned)}, std::move(value)});
   }
   const auto shared = std::make_shared<const std::vector<Row>>(rows);
@@ -308,7 +356,7 @@ void add_why_not(const PlannedTraining& planned, Report& report) {
                            Audience::Programs});
   report.tables.push_back({"why_not_these",
                            "Why not",
-                           {left("candidate", "mesh"),
+                           {left("candidate", "what"),
                             left("verdict"),
                             {"reason", "", Align::Left, false, true}},
                            [shared](const RowSink& sink) {
@@ -337,18 +385,21 @@ void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
                                                              : "step-time"));
   const bool found = planned.winner.has_value();
   const PricedPlan none;
-  const PricedPlan& best = found ? answer.priced[answer.best.front()] : none;
+  const PricedPlan& best = found ? planned.shown.front().plan : none;
+  const PlanSpace& space = planned.question->space;
   const double value = objective_of(request.objective, best.cost);
   const auto of_best = [&](auto cell) { return found ? Cell(cell) : Cell(); };
   add("value", of_best(Ratio{value}));
-  add("lower_bound", of_best(Ratio{answer.lower_bound}));
-  add("gap", of_best(Ratio{(value - answer.lower_bound) / value}));
+  const double bound = std::min(answer.lower_bound, value);
+  add("lower_bound", of_best(Ratio{bound}));
+  add("gap", of_best(Ratio{(value - bound) / value}));
   add("mesh", of_best(MeshCell{Mesh(mesh_of(best.point).axes())}));
   add("views", of_best(views_cell(best.point)));
-  add("remat", of_best(planned.space.remats.at(best.point.remat)));
+  add("remat", of_best(planned.question->space.remats.at(best.point.remat)));
   add("microbatches", of_best(Count{best.point.microbatches}));
   add("zero", of_best(Count{best.point.zero}));
   add("stages", of_best(Count{best.point.of(PlanAxis::Stages)}));
+  add("stage_layers", of_best(layers_text(space, best.point)));
   add("schedule", of_best(schedule_text(best.point)));
   add("sequence_axes", of_best(sequence_axes(best.point)));
   add("memory_bracket",
@@ -372,8 +423,7 @@ void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
 std::string gap_text(const PlannedTraining& planned,
                      const PlannerRequest& request) {
   const PlanAnswer& answer = planned.answer;
-  const double value =
-      objective_of(request.objective, answer.priced[answer.best.front()].cost);
+  const double value = objective_of(request.objective, best_cost(planned));
   const double gap = (value - answer.lower_bound) / value;
   std::string text = count_text(answer.considered) + " plans considered, " +
                      count_text(static_cast<int64_t>(answer.priced.size())) +
@@ -385,21 +435,22 @@ std::string gap_text(const PlannedTraining& planned,
 
 }  // namespace
 
-void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
-              int64_t top, Report& report) {
+void add_plan(const PlannedTraining& planned, Report& report) {
+  const PlannerRequest& request = planned.question->request;
   const PlanAnswer& answer = planned.answer;
   add_summary(planned, request, report);
   std::string what = request.planning.model + " on " +
-                     count_text(planned.space.devices) + " devices of " +
-                     *request.memory.hardware + ", " +
-                     plural(planned.space.batch, "sequence") + " of " +
-                     count_text(planned.space.seq) + " tokens a step";
+                     count_text(planned.question->space.devices) +
+                     " devices of " + *request.memory.hardware + ", " +
+                     plural(planned.question->space.batch, "sequence") +
+                     " of " + count_text(planned.question->space.seq) +
+                     " tokens a step";
   report.headline.push_back(what);
-  if (!planned.assumed.empty()) {
-    report.notes.push_back("assumed: " + joined(planned.assumed, ", "));
+  if (const auto& assumed = planned.question->assumed; !assumed.empty()) {
+    report.notes.push_back("assumed: " + joined(assumed, ", "));
   }
   if (planned.winner) {
-    add_plan_tables(planned, top, report);
+    add_plan_tables(planned, report);
     add_frontier(planned, report);
   }
   add_why_not(planned, report);
@@ -420,16 +471,17 @@ void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
   if (planned.smallest) {
     const PlanCost& cost = planned.smallest->cost;
     report.closing.push_back(
-        cost.timed ? "the least that any takes is " +
-                         bytes_text(cost.most_memory) + " at most, with " +
-                         flags_of(planned.space, planned.smallest->point)
-                   : "weights, gradients and the optimizer alone take " +
-                         bytes_text(cost.most_memory) + " a device at least");
+        cost.timed
+            ? "the least that any takes is " + bytes_text(cost.most_memory) +
+                  " at most, with " +
+                  flags_of(planned.question->space, planned.smallest->point)
+            : "weights, gradients and the optimizer alone take " +
+                  bytes_text(cost.most_memory) + " a device at least");
   }
   if (planned.with_more) {
     report.closing.push_back(
         count_text(planned.more_devices) + " devices are enough, with " +
-        flags_of(planned.space, planned.with_more->point) + ": " +
+        flags_of(planned.question->space, planned.with_more->point) + ": " +
         bytes_text(planned.with_more->cost.most_memory) + " at most");
   }
 }

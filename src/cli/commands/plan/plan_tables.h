@@ -5,12 +5,11 @@
 #include <cstdint>
 
 #include "report/report.h"
-#include "session/planner.h"
+#include "session/planning/planner.h"
 
 namespace shardplan::cli {
 
 // Headline, summary, tables and notes; `planned` must outlive the report.
-void add_plan(const PlannedTraining& planned, const PlannerRequest& request,
-              int64_t top, Report& report);
+void add_plan(const PlannedTraining& planned, Report& report);
 
 }  // namespace shardplan::cli

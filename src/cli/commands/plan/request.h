@@ -16,6 +16,9 @@ struct Flag;
 struct PlanCommandRequest {
   SourcePtr fixed_mesh;                    // --fix-mesh
   std::vector<SourcePtr> why_not;          // --why-not
+  std::vector<std::string> keep;           // --keep
+  std::vector<SourcePtr> forbidden;        // --forbid
+  bool verify = false;                     // --verify
   int64_t top = 5;                         // --top
   std::optional<std::string> write_rules;  // --write-rules
 };

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/simulate/checked_run.h"
 #include "cli/commands/simulate/cost.h"
 #include "cli/commands/simulate/input.h"
 #include "cli/commands/simulate/model.h"
@@ -86,7 +87,31 @@ bool can_run_as(const Context& context, const SimulateInput& input) {
   return false;
 }
 
+// Runs the program, and reports what there is to say of it.
+Simulation judged_run(Context& context, const SimulateInput& input,
+                      const ReadValue& values, const Program& program) {
+  const ProgramInput to_check = program_input(input, program);
+  lint(to_check, context.diags);
+  Simulation outcome =
+      simulate(program, values, simulate_options(context, input));
+  doubt_one_token(input, outcome);
+  doubt_hooks(context, input, outcome);
+  lint(run_input(input, to_check, outcome), context.diags);
+  return outcome;
+}
+
 }  // namespace
+
+std::optional<CheckedRun> checked_run(Context& context) {
+  const std::optional<SimulateInput> input = read_simulation(context);
+  if (!input) return std::nullopt;
+  const auto values = simulation_values(context, *input);
+  if (!values) return std::nullopt;
+  const Program program = partition(input->graph, input->placed.mesh,
+                                    input->placed.wanted, input->how);
+  const Simulation outcome = judged_run(context, *input, *values, program);
+  return CheckedRun{verdict_of(outcome), verdict_line(*input, outcome)};
+}
 
 Exit run_simulate(Context& context) {
   const std::optional<SimulateInput> input = read_simulation(context);
@@ -100,13 +125,7 @@ Exit run_simulate(Context& context) {
   const Program program = partition(input->graph, input->placed.mesh,
                                     input->placed.wanted, input->how);
   announce_cost(context, *input, program);
-  const ProgramInput to_check = program_input(*input, program);
-  lint(to_check, context.diags);
-  Simulation outcome =
-      simulate(program, *values, simulate_options(context, *input));
-  doubt_one_token(*input, outcome);
-  doubt_hooks(context, *input, outcome);
-  lint(run_input(*input, to_check, outcome), context.diags);
+  const Simulation outcome = judged_run(context, *input, *values, program);
   std::vector<ExpectedError> expected;
   if (input->expected) {
     const ExpectedOutputs& recorded = *input->expected;

@@ -13,33 +13,12 @@
 #include "base/host.h"
 #include "search/plan_search.h"
 #include "session/memory_answer.h"
-#include "session/memory_request.h"
-#include "session/plan_request.h"
+#include "session/planning/question.h"
+#include "session/planning/rivals.h"
 #include "session/progress_listener.h"
 #include "session/session.h"
 
 namespace shardplan {
-
-struct PlannerRequest {
-  PlanRequest planning;  // with a number of devices, and no mesh
-  MemoryRequest memory;
-  WorkloadRequest workload;
-  AxisNames over = {};                     // --over; empty: all that are there
-  std::vector<int64_t> microbatches = {};  // empty: all that divide
-  std::vector<std::string> remats = {};    // empty: the framework's
-  SourcePtr fixed_mesh = {};               // --fix-mesh
-  std::vector<SourcePtr> why_not = {};     // --why-not
-  PlanObjective objective = PlanObjective::StepTime;
-  size_t shapes = 1;  // that are compared (--top)
-};
-
-// The best point of a mesh that was asked about; none: no point of it fits.
-struct WhyNot {
-  std::string candidate;  // as it was written
-  PlanVerdict verdict = PlanVerdict::Illegal;
-  std::string reason;
-  std::optional<PricedPlan> best;
-};
 
 // A point, judged as `analyze` judges what flags say.
 struct VerifiedPlan {
@@ -48,15 +27,21 @@ struct VerifiedPlan {
   std::string rules;  // its rules as a file, with mesh and views
 };
 
+struct ShownPlan {
+  PricedPlan plan;
+  std::string rules;  // "@llama"
+  // Of a rival with rules of its own; null: those of the question.
+  std::shared_ptr<const PlanQuestion> question = nullptr;
+};
+
 struct PlannedTraining {
-  PlanSpace space;
+  std::shared_ptr<const PlanQuestion> question;
   PlanAnswer answer;
-  // With what was assumed, and sentences that say so.
-  MemoryRequest memory;
-  std::vector<std::string> assumed;
-  std::string rules;                   // "`@llama`"
-  std::optional<VerifiedPlan> winner;  // none: nothing fits
-  std::vector<WhyNot> why_not;
+  // The best of each shape and the rivals that were asked for, the cheapest
+  // first: it is the plan. Empty: nothing fits.
+  std::vector<ShownPlan> shown;
+  std::optional<VerifiedPlan> winner;
+  std::vector<RivalPlan> why_not;
   // If nothing fits: the point that holds least, and the fewest devices, in
   // powers of two times those asked for, on which something fits.
   std::optional<PricedPlan> smallest;

@@ -22,6 +22,13 @@
 
 namespace shardplan {
 
+// What no plan may place so.
+struct ForbiddenSpec {
+  std::string text;                // as a user wrote it
+  std::vector<size_t> parameters;  // of the manifest
+  PartitionSpec spec;
+};
+
 // All must outlive the pricing.
 struct PricingInput {
   const PlanRequest& planning;
@@ -30,6 +37,7 @@ struct PricingInput {
   const AskedMemory& asked;     // without stages, ZeRO and axes of tokens
   const StepModel& step;
   const PlanSpace& space;
+  const std::vector<ForbiddenSpec>& forbidden;
 };
 
 class PlanPricing {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `plan` finds is the best of its space, by the costs that every other
 // command has, and no bound is above what it bounds.
-#include "session/planner.h"
+#include "session/planning/planner.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "io/load.h"
-#include "session/plan_pricing.h"
+#include "session/planning/pricing.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/tiny_llama.h"
@@ -61,8 +61,6 @@ PlannerRequest request_of(const Case& of) {
   PlannerRequest request;
   request.planning.model = "config.json";
   request.planning.devices = of.devices;
-  request.planning.views = {
-      std::make_shared<SourceFile>("--view", "experts:ep=1")};
   request.memory.hardware = "h100-sxm";
   request.memory.limit = of.limit;
   request.memory.state.optimizer = Optimizer::AdamW;
@@ -81,32 +79,24 @@ void check_case(const Case& of) {
   const PlannerRequest request = request_of(of);
   Diagnostics diags;
   Quiet progress;
-  PlannerRequest asked_for = request;
-  asked_for.planning.views.clear();
-  const auto planned = plan_training(asked_for, host, diags, progress);
+  const auto planned = plan_training(request, host, diags, progress);
   REQUIRE(planned.has_value());
-  const auto inputs = read_inputs(request.planning, host, diags, progress);
-  const auto asked =
-      asked_memory(request.memory, request.planning, request.workload,
-                   inputs->model.manifest, &inputs->rules, host, diags);
-  const auto step = step_model(inputs->model, asked->trained, diags);
-  const auto pricing = PlanPricing::of({request.planning, request.memory,
-                                        *inputs, *asked, *step, planned->space},
-                                       diags);
-  REQUIRE(pricing != nullptr);
-  const PlanCosts costs = pricing->costs();
+  const auto question = plan_question(request, nullptr, host, diags, progress);
+  REQUIRE(question != nullptr);
+  const PlanSpace& space = question->space;
+  const PlanCosts costs = question->pricing->costs();
   std::optional<double> best;
   int64_t points = 0;
   int64_t fitting = 0;
-  for (const PlanPoint& shape : plan_shapes(planned->space)) {
+  for (const PlanPoint& shape : plan_shapes(space)) {
     const bool refused = costs.refused(shape).has_value();
-    for (const PlanPoint& pass : plan_passes(planned->space, shape)) {
-      for (const PlanPoint& point : plan_points(planned->space, pass)) {
+    for (const PlanPoint& pass : plan_passes(space, shape)) {
+      for (const PlanPoint& point : plan_points(space, pass)) {
         const PlanCost cost = costs.price(point);
         ++points;
         if (refused) CHECK(cost.verdict != PlanVerdict::Fits);
         if (!cost.timed) continue;
-        CAPTURE(flags_of(planned->space, point));
+        CAPTURE(flags_of(space, point));
         const LeastCost least = costs.least(point);
         CHECK(least.bytes <= static_cast<double>(cost.most_memory));
         if (least.bytes <= static_cast<double>(of.limit)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/plan_pricing.h"
+#include "session/planning/pricing.h"
 
 #include <algorithm>
 #include <numeric>
@@ -23,6 +23,26 @@ std::string first_error(const Diagnostics& diags) {
     }
   }
   return "";
+}
+
+// Axes of size 1, which shard nothing, are none of the placement's.
+bool is_placed_so(const Plan& plan, const ForbiddenSpec& forbidden) {
+  const auto shortened = [](std::vector<AxisNames> dims) {
+    while (!dims.empty() && dims.back().empty()) dims.pop_back();
+    return dims;
+  };
+  const auto wanted = shortened(forbidden.spec.dims);
+  return std::ranges::any_of(forbidden.parameters, [&](size_t i) {
+    const Placement& placement = plan.placements[plan.placement_of[i]];
+    if (!placement.view.empty()) return false;
+    std::vector<AxisNames> dims = placement.spec.dims;
+    for (AxisNames& axes : dims) {
+      erase_if(axes, [&](const AxisName& axis) {
+        return !plan.mesh.find(axis) || plan.mesh.size_of(axis) == 1;
+      });
+    }
+    return shortened(std::move(dims)) == wanted;
+  });
 }
 
 double tensor_waits(const StepTime& time) {
@@ -182,6 +202,9 @@ std::optional<std::string> PlanPricing::illegal(
   }
   const auto refused = on.judge->refused(candidate);
   if (!refused.empty()) return refused.front().text;
+  for (const ForbiddenSpec& each : in_.forbidden) {
+    if (is_placed_so(*on.plan, each)) return each.text;
+  }
   return std::nullopt;
 }
 
@@ -243,6 +266,9 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
   cost.tokens_per_second = step->time->tokens_per_second();
   cost.mfu = step->time->mfu;
   cost.limited_by = step->time->limited_by;
+  for (const StepTimePart& part : step->time->parts) {
+    if (part.exposed > 0) cost.parts.emplace_back(part.part, part.exposed);
+  }
   cost.least_of_pass = least_of_pass(point, *step->time);
   return cost;
 }

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/parallel.h"
+#include "base/passing_host.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "core/views.h"
+#include "io/export.h"
+
+namespace shardplan {
+namespace {
+
+// The rules of a plan as a file of ours has them.
+std::optional<std::string> written_rules(const Session& session,
+                                         const std::string& flags,
+                                         Diagnostics& diags) {
+  ExportInput input{session.model.manifest, session.plan};
+  input.no_rules = "written by `shardplan plan`, for: " + flags;
+  return export_text(kYamlTarget, input, diags);
+}
+
+// What `analyze` would be asked for the point.
+PlanRequest planning_of(const PlannerRequest& request, const PlanPoint& point) {
+  PlanRequest planning = request.planning;
+  const Mesh mesh = mesh_of(point);
+  planning.mesh =
+      std::make_shared<SourceFile>("--mesh", axes_text(mesh.axes()));
+  planning.views.clear();
+  for (const MeshView& view : mesh.views()) {
+    planning.views.push_back(std::make_shared<SourceFile>(
+        "--view", view.name + ":" + axes_text(view.axes)));
+  }
+  planning.find_fixes = false;
+  return planning;
+}
+
+MemoryRequest memory_of(const PlannerRequest& request, const PlanSpace& space,
+                        const PlanPoint& point) {
+  MemoryRequest memory = request.memory;
+  if (point.of(PlanAxis::Stages) > 1) {
+    memory.stages = Stages{"pp", stage_layers(space, point)};
+  }
+  if (point.of(PlanAxis::Sequence) > 1) memory.sequence_axes.push_back("sp");
+  if (point.tokens_over_tensor) memory.sequence_axes.push_back("tp");
+  memory.state.zero = point.zero;
+  if (point.zero > 0) memory.state.zero_axes = {"dp"};
+  return memory;
+}
+
+std::optional<WorkloadRequest> workload_of(const PlannerRequest& request,
+                                           const PlanSpace& space,
+                                           const PlanPoint& point,
+                                           Diagnostics& diags) {
+  WorkloadRequest workload = request.workload;
+  workload.step.microbatches = point.microbatches;
+  auto remat = read_remat(space.remats[point.remat], diags);
+  if (!remat) return std::nullopt;
+  workload.step.remat = *std::move(remat);
+  if (point.chunks > 1) {
+    workload.step.schedule = PipelineSchedule::Interleaved;
+    workload.step.chunks = point.chunks;
+  }
+  return workload;
+}
+
+// Judged from the rules that are written for it, read again, on a path that
+// shares nothing with the search.
+std::optional<VerifiedPlan> verified(const PlanQuestion& question,
+                                     const PricedPlan& plan, Host& host,
+                                     Diagnostics& diags,
+                                     ProgressListener& progress) {
+  progress.stage("judging the plan again");
+  const PlannerRequest& request = question.request;
+  const PlanSpace& space = question.space;
+  const PlanPoint& point = plan.point;
+  const MemoryRequest memory = memory_of(request, space, point);
+  const auto workload = workload_of(request, space, point, diags);
+  if (!workload) return std::nullopt;
+  PlanRequest planning = planning_of(request, point);
+  Diagnostics quiet = diags.fresh();
+  // With the rules of the question, which may have one more than the request.
+  RuleSet rules = question.inputs.rules;
+  if (point.experts == 1) drop_shipped_views(rules);
+  auto session = open_session(planning, memory,
+                              {question.inputs.model, std::move(rules), {}},
+                              host, quiet, progress);
+  SHARDPLAN_CHECK(session.has_value());
+  auto written = written_rules(*session, flags_of(space, point), quiet);
+  SHARDPLAN_CHECK(written.has_value());
+  const std::string name = "the plan's rules";
+  HostWithFile with_rules(host, name, *written);
+  planning.rules = {name};
+  planning.pattern = nullptr;
+  planning.mesh = nullptr;
+  planning.views.clear();
+  Diagnostics found = diags.fresh();
+  auto again = open_session(planning, memory, with_rules, found, progress);
+  SHARDPLAN_CHECK(again.has_value());
+  const EngineRequest no_engine;
+  const MemoryQuestion judged = {planning, memory, *workload, no_engine};
+  auto answer =
+      answer_memory(judged, *again, Headroom::Leave, with_rules, found);
+  SHARDPLAN_CHECK(answer.has_value() && answer->step && answer->step->time);
+  const MemoryBracket& bracket = answer->step->bracket;
+  SHARDPLAN_CHECK(fingerprint(session->model.manifest, session->plan) ==
+                  fingerprint(again->model.manifest, again->plan));
+  SHARDPLAN_CHECK(bracket.lower() == plan.cost.least_memory &&
+                  bracket.upper() == plan.cost.most_memory);
+  const double seconds = answer->step->time->total.estimate;
+  SHARDPLAN_CHECK(std::abs(seconds - plan.cost.step.estimate) <=
+                  1e-9 * seconds);
+  return VerifiedPlan{*std::move(again), *std::move(answer),
+                      *std::move(written)};
+}
+
+// The point that holds least at most; empty where none is legal.
+std::optional<PricedPlan> smallest_of(const PlanSpace& space,
+                                      const PlanCosts& costs, int threads) {
+  const std::vector<PlanPoint> points = smallest_points(space, costs);
+  std::vector<PlanCost> found(points.size());
+  parallel_for(std::ssize(points), threads, [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    found[at] = costs.price(points[at]);
+  });
+  std::optional<PricedPlan> smallest;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (found[i].verdict == PlanVerdict::Illegal) continue;
+    // What has a time was judged as a whole, and not by its state alone.
+    const auto rank = [](const PlanCost& cost) {
+      return std::pair(!cost.timed, cost.most_memory);
+    };
+    if (!smallest || rank(found[i]) < rank(smallest->cost)) {
+      smallest = PricedPlan{points[i], found[i]};
+    }
+  }
+  return smallest;
+}
+
+// "@llama", or the files as they were given.
+std::string rules_text(const PlanQuestion& question) {
+  const PlanRequest& planning = question.request.planning;
+  if (!planning.rules.empty()) return joined(planning.rules, ", ");
+  if (question.inputs.rules.sources.empty()) return "";
+  const std::string& name = question.inputs.rules.sources.front()->name();
+  const size_t from = name.rfind('/') + 1;
+  return "@" + name.substr(from, name.rfind('.') - from);
+}
+
+// The best of each shape, what is to be kept, and what turned out to be better.
+std::vector<ShownPlan> shown_plans(const PlannedTraining& planned,
+                                   const std::vector<RivalPlan>& kept) {
+  const PlannerRequest& request = planned.question->request;
+  const std::string own_rules = rules_text(*planned.question);
+  std::vector<ShownPlan> shown;
+  for (const size_t i : best_of_shapes(planned.answer, request.shapes)) {
+    shown.push_back({planned.answer.priced[i], own_rules});
+  }
+  const auto value = [&](const PricedPlan& plan) {
+    return objective_of(request.objective, plan.cost);
+  };
+  const double best = shown.empty() ? std::numeric_limits<double>::infinity()
+                                    : value(shown.front().plan);
+  const auto add = [&](const RivalPlan& rival, bool always) {
+    if (rival.verdict != PlanVerdict::Fits) return;
+    if (!always && value(*rival.best) >= best) return;
+    const bool has_rules = rival.question != nullptr;
+    shown.push_back(
+        {*rival.best, has_rules ? rival.candidate : own_rules, rival.question});
+  };
+  for (const RivalPlan& rival : kept) add(rival, true);
+  for (const RivalPlan& rival : planned.why_not) add(rival, false);
+  std::ranges::stable_sort(
+      shown, {}, [&](const ShownPlan& each) { return value(each.plan); });
+  return shown;
+}
+
+// Where nothing fits: what is lacking.
+bool find_lacking(PlannedTraining& planned, Diagnostics& diags) {
+  const PlanQuestion& question = *planned.question;
+  const int threads = threads_of(question);
+  planned.smallest =
+      smallest_of(question.space, question.pricing->costs(), threads);
+  const bool may_grow = question.request.fixed_mesh == nullptr &&
+                        !question.request.planning.topology;
+  constexpr int64_t kMostTimesMore = 64;
+  for (int64_t factor = 2; may_grow && factor <= kMostTimesMore; factor *= 2) {
+    PlanSpace larger = question.space;
+    larger.devices *= factor;
+    const auto more = PlanPricing::of(pricing_input(question, larger), diags);
+    if (more == nullptr) return false;
+    auto found = smallest_of(larger, more->costs(), threads);
+    if (!found || found->cost.verdict != PlanVerdict::Fits) continue;
+    planned.with_more = std::move(found);
+    planned.more_devices = larger.devices;
+    return true;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string flags_of(const PlanSpace& space, const PlanPoint& point) {
+  const Mesh mesh = mesh_of(point);
+  std::string flags = "--mesh " + axes_text(mesh.axes());
+  for (const MeshView& view : mesh.views()) {
+    flags += " --view " + view.name + ":" + axes_text(view.axes);
+  }
+  if (point.of(PlanAxis::Stages) > 1) flags += " --stages pp";
+  if (const auto layers = stage_layers(space, point); !layers.empty()) {
+    flags += ":" + joined_of(layers, ",",
+                             [](int64_t each) { return std::to_string(each); });
+  }
+  if (point.chunks > 1) {
+    flags += " --schedule interleaved:" + std::to_string(point.chunks);
+  }
+  std::string tokens = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
+  if (point.tokens_over_tensor) tokens += tokens.empty() ? "tp" : ",tp";
+  if (!tokens.empty()) flags += " --sequence-axes " + tokens;
+  if (point.zero > 0) {
+    flags += " --zero " + std::to_string(point.zero) + " --zero-axes dp";
+  }
+  if (point.microbatches > 1) {
+    flags += " --microbatches " + std::to_string(point.microbatches);
+  }
+  if (space.remats[point.remat] != "none") {
+    flags += " --remat " + space.remats[point.remat];
+  }
+  return flags;
+}
+
+std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
+                                             Host& host, Diagnostics& diags,
+                                             ProgressListener& progress) {
+  PlannedTraining planned;
+  planned.question = plan_question(request, nullptr, host, diags, progress);
+  if (planned.question == nullptr) return std::nullopt;
+  const PlanQuestion& question = *planned.question;
+  progress.stage("searching for plans");
+  planned.answer = search_for(question, question.space, request.shapes);
+  std::vector<RivalPlan> kept;
+  const auto look_at = [&](const SourcePtr& text,
+                           std::vector<RivalPlan>& rivals) {
+    auto rival =
+        rival_plan(text, question, planned.answer, host, diags, progress);
+    if (rival) rivals.push_back(*std::move(rival));
+    return rival.has_value();
+  };
+  for (const SourcePtr& text : request.why_not) {
+    if (!look_at(text, planned.why_not)) return std::nullopt;
+  }
+  for (const std::string& rules : request.keep) {
+    if (!look_at(std::make_shared<SourceFile>("--keep", rules), kept)) {
+      return std::nullopt;
+    }
+  }
+  planned.shown = shown_plans(planned, kept);
+  planned.why_not.insert(planned.why_not.end(), kept.begin(), kept.end());
+  if (planned.shown.empty()) {
+    if (!find_lacking(planned, diags)) return std::nullopt;
+    return planned;
+  }
+  const ShownPlan& best = planned.shown.front();
+  planned.winner = verified(best.question ? *best.question : question,
+                            best.plan, host, diags, progress);
+  if (!planned.winner) return std::nullopt;
+  return planned;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/planning/rivals.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "base/words.h"
+
+namespace shardplan {
+namespace {
+
+enum class RivalKind : uint8_t { Mesh, Spec, Rules };
+
+RivalKind kind_of(std::string_view text, Host& host) {
+  const size_t equals = text.find('=');
+  const bool has_spec =
+      equals != std::string_view::npos &&
+      text.find_first_of("([", equals) != std::string_view::npos;
+  if (has_spec) return RivalKind::Spec;
+  const bool is_file =
+      text.starts_with('@') || host.file_info(std::string(text)).has_value();
+  return is_file || equals == std::string_view::npos ? RivalKind::Rules
+                                                     : RivalKind::Mesh;
+}
+
+// What comes nearest: the least memory of what is legal, else the reason why
+// most are not.
+void take_nearest(const PlanAnswer& own, RivalPlan& rival) {
+  for (const PricedPlan& each : own.priced) {
+    if (each.cost.verdict == PlanVerdict::Illegal) continue;
+    if (!rival.best || each.cost.most_memory < rival.best->cost.most_memory) {
+      rival.best = each;
+    }
+  }
+  if (rival.best) {
+    rival.verdict = rival.best->cost.verdict;
+    return;
+  }
+  const auto commonest = std::ranges::max_element(
+      own.rejected, {}, [](const RejectedPlans& each) { return each.count; });
+  if (commonest == own.rejected.end()) {
+    rival.reason = "there is no way to train like that";
+    return;
+  }
+  rival.verdict = commonest->verdict;
+  rival.reason = commonest->reason;
+}
+
+void take_best(const PlanAnswer& own, RivalPlan& rival) {
+  if (own.best.empty()) {
+    take_nearest(own, rival);
+    return;
+  }
+  rival.verdict = PlanVerdict::Fits;
+  rival.best = own.priced[own.best.front()];
+}
+
+std::optional<RivalPlan> on_mesh(const SourcePtr& text,
+                                 const PlanQuestion& question,
+                                 Diagnostics& diags) {
+  RivalPlan rival;
+  rival.candidate = std::string(text->text());
+  PlanSpace only = question.space;
+  only.fixed = point_of(text, question.request.planning, diags);
+  if (!only.fixed) return std::nullopt;
+  for (size_t i = 0; i < kPlanAxes; ++i) {
+    const auto axis = static_cast<PlanAxis>(i);
+    if (only.fixed->of(axis) == 1 || contains(only.over, axis)) continue;
+    rival.reason =
+        "axis " + in_backticks(kPlanAxisNames[i]) +
+        " is none of those that are considered: " +
+        joined_of(only.over, ", ", [](PlanAxis each) {
+          return in_backticks(kPlanAxisNames[static_cast<size_t>(each)]);
+        });
+    return rival;
+  }
+  take_best(search_for(question, only, 0), rival);
+  return rival;
+}
+
+// The mesh is the winner's, since one spec hardly decides a mesh.
+std::optional<RivalPlan> with_spec(const SourcePtr& text,
+                                   const PlanQuestion& question,
+                                   const PlanAnswer& answer, Host& host,
+                                   Diagnostics& diags,
+                                   ProgressListener& progress) {
+  if (answer.best.empty()) {
+    return diags
+        .error(Code::Usage, {},
+               "there is no plan to try " +
+                   in_backticks(std::string(text->text())) + " in")
+        .help("ask about a mesh, `--why-not fsdp=8,tp=2`");
+  }
+  const auto spec =
+      read_flagged_spec(text, question.inputs.model.manifest, diags);
+  if (!spec) return std::nullopt;
+  Diagnostics quiet = diags.fresh();
+  std::shared_ptr<const PlanQuestion> other =
+      plan_question(question.request, &spec->rule, host, quiet, progress);
+  if (other == nullptr) {
+    diags.add_all(quiet);
+    return std::nullopt;
+  }
+  RivalPlan rival;
+  rival.candidate = std::string(text->text());
+  PlanSpace only = other->space;
+  only.fixed = answer.priced[answer.best.front()].point;
+  take_best(search_for(*other, only, 0), rival);
+  rival.question = std::move(other);
+  return rival;
+}
+
+std::optional<RivalPlan> with_rules(const SourcePtr& text,
+                                    const PlanQuestion& question, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress) {
+  PlannerRequest request = question.request;
+  request.planning.rules = {std::string(text->text())};
+  request.planning.pattern = nullptr;
+  Diagnostics own = diags.fresh();
+  std::shared_ptr<const PlanQuestion> other =
+      plan_question(request, nullptr, host, own, progress);
+  if (other == nullptr) {
+    diags.add_all(own);
+    return std::nullopt;
+  }
+  RivalPlan rival;
+  rival.candidate = std::string(text->text());
+  PlanSpace space = other->space;
+  // Rules that say their mesh are tried on it.
+  if (const auto& mesh = other->inputs.rules.mesh; mesh && !space.fixed) {
+    const auto written = std::make_shared<SourceFile>(
+        rival.candidate, joined_of(*mesh, ",", [](const AxisRequest& axis) {
+          return axis.name.text() + "=" + std::to_string(axis.size);
+        }));
+    space.fixed = point_of(written, question.request.planning, diags);
+    if (!space.fixed) return std::nullopt;
+  }
+  take_best(search_for(*other, space, 0), rival);
+  rival.question = std::move(other);
+  return rival;
+}
+
+}  // namespace
+
+std::optional<RivalPlan> rival_plan(const SourcePtr& text,
+                                    const PlanQuestion& question,
+                                    const PlanAnswer& answer, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress) {
+  progress.stage("looking at " + std::string(text->text()));
+  switch (kind_of(text->text(), host)) {
+    case RivalKind::Mesh:
+      return on_mesh(text, question, diags);
+    case RivalKind::Spec:
+      return with_spec(text, question, answer, host, diags, progress);
+    case RivalKind::Rules:
+      break;
+  }
+  return with_rules(text, question, host, diags, progress);
+}
+
+}  // namespace shardplan
