@@ -14,7 +14,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kServing = "check analyze sweep";
+constexpr std::string_view kServing = "check analyze sweep plan";
 // More tokens or sequences than one step has; keeps products within 63 bits.
 constexpr int64_t kMaxStep = int64_t{1} << 32;
 

@@ -379,7 +379,10 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const double rest = mixes ? 1 - share : 1;
   const StageTimes token =
       summed({{*decode, {1, rest, rest}}, {*mixed_pass, {0, share, share}}});
-  answer.next_token = timer.composed(token, running * groups);
+  // Of requests that do not divide by the groups, the fullest group has most.
+  answer.next_token = timer.composed(
+      token,
+      std::min(running * groups, static_cast<double>(workload.concurrency)));
 
   // The first token: the passes of its own prompt, behind those of others.
   const double chunks = std::ceil(input / room);
@@ -576,7 +579,8 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
     return answer;
   }
   EngineTimer timer(question, serving, model, cuts, answer.untimed);
-  const double all = running * static_cast<double>(serving.mesh.dp);
+  const double all = std::min(running * static_cast<double>(serving.mesh.dp),
+                              static_cast<double>(asked));
   if (workload) {
     schedule(timer, serving, *workload, running, wanted - running, answer);
     answer.workload = plural(workload->concurrency, "request") +

@@ -66,7 +66,7 @@ bool check(const PlannerRequest& request, Diagnostics& diags) {
         .error(Code::Usage, {},
                "`plan` looks for ways to train, and `--mode " +
                    std::string(mode_name(planning.mode)) + "` is given")
-        .help("`sweep` compares meshes and engines for inference");
+        .help("add `--engine vllm` to look for what to serve it with");
     return false;
   }
   if (planning.slices.value_or(1) > 1) {

@@ -15,6 +15,7 @@
 #include "session/planning/pricing.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/quiet_progress.h"
 #include "tests/support/tiny_llama.h"
 
 namespace shardplan {
@@ -22,11 +23,6 @@ namespace {
 
 using testing::Json;
 using testing::MemoryHost;
-
-class Quiet : public ProgressListener {
- public:
-  void stage(std::string_view /*text*/) override {}
-};
 
 Json small_moe() {
   return {{"architectures", {"Qwen3MoeForCausalLM"}},
@@ -78,7 +74,7 @@ void check_case(const Case& of) {
   host.files["config.json"] = of.config.dump();
   const PlannerRequest request = request_of(of);
   Diagnostics diags;
-  Quiet progress;
+  testing::QuietProgress progress;
   const auto planned = plan_training(request, host, diags, progress);
   REQUIRE(planned.has_value());
   const auto question = plan_question(request, nullptr, host, diags, progress);

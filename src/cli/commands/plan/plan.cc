@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/commands/plan/plan_tables.h"
 #include "cli/commands/plan/request.h"
+#include "cli/commands/plan/serving_tables.h"
 #include "cli/commands/simulate/checked_run.h"
 #include "cli/commands/workload/step.h"
 #include "cli/flag_values.h"
@@ -22,6 +23,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "session/planning/planner.h"
+#include "session/planning/serving_plan.h"
+#include "session/serving.h"
 
 namespace shardplan::cli {
 namespace {
@@ -161,9 +164,77 @@ void verify(Context& context, const PlannedTraining& planned, Report& report) {
                          ": " + run->text);
 }
 
+bool was_given(const Options& options, std::string_view flag) {
+  return contains(options.given, flag);
+}
+
+// What is asked of a server alone, or of training alone.
+bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
+  constexpr std::string_view kOfTraining =
+      "batch over optimizer microbatches remat keep forbid verify write-rules";
+  for (const std::string_view flag : options.given) {
+    if (!serves || !has_word(kOfTraining, flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               "`--" + std::string(flag) + "` is for plans to train with")
+        .help(flag == "batch" ? "`--concurrency` says how many requests there "
+                                "are at once"
+                              : "leave it out with an engine");
+    return false;
+  }
+  for (const std::string_view flag : {"max-ttft", "max-tpot"}) {
+    if (serves || !was_given(options, flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               "`--" + std::string(flag) + "` is about serving a model")
+        .help("add `--mode decode` and `--engine vllm`");
+    return false;
+  }
+  if (serves && was_given(options, "objective") &&
+      options.sweep.objective != Objective::TokensPerSecond) {
+    diags
+        .error(Code::Usage, {},
+               "with an engine `plan` looks for the most tokens per second")
+        .help("leave out `--objective`");
+    return false;
+  }
+  return serves || check_engine_request(options.engine, options.memory,
+                                        options.planning, diags);
+}
+
+Exit plan_server(Context& context) {
+  const Options& options = context.options;
+  const ServingPlanRequest request = {
+      options.planning,        options.memory,        options.workload,
+      options.engine,          options.plan.max_ttft, options.plan.max_tpot,
+      options.plan.fixed_mesh, options.plan.why_not};
+  const auto planned =
+      plan_serving(request, context.host, context.diags, context.progress);
+  if (!planned) return Exit::CouldNotRun;
+  Report report;
+  report.command = "plan";
+  report.diagnostics = &context.diags;
+  add_serving_plan(*planned, options.plan.top, report);
+  const bool serves =
+      !planned->layouts.empty() && planned->layouts.front().is_good();
+  if (serves) {
+    report.next_step = "shardplan analyze " + options.arguments.front() + " " +
+                       flags_of(planned->request, planned->layouts.front()) +
+                       " --hardware " + *options.memory.hardware;
+  }
+  const Exit exit = finish(context, std::move(report));
+  return serves || exit != Exit::Fine ? exit : Exit::Findings;
+}
+
 }  // namespace
 
 Exit run_plan(Context& context) {
+  const bool serves = context.options.engine.name.has_value() ||
+                      context.options.planning.mode != Mode::Train;
+  if (!check_kind(context.options, serves, context.diags)) {
+    return Exit::CouldNotRun;
+  }
+  if (serves) return plan_server(context);
   const auto planned =
       plan_training(planner_request(context.options), context.host,
                     context.diags, context.progress);
@@ -222,6 +293,14 @@ const std::vector<Flag>& plan_flags() {
              std::make_shared<SourceFile>("--forbid", s.value));
        },
        true, false},
+      {"max-ttft", Takes::Text, "SECONDS", "Memory",
+       "the longest that a server may take for a prompt's first token", "plan",
+       [](auto& s, auto& o, auto& d) { o.plan.max_ttft = number_of(s, d); },
+       false, false},
+      {"max-tpot", Takes::Text, "SECONDS", "Memory",
+       "the longest that it may take for every further token", "plan",
+       [](auto& s, auto& o, auto& d) { o.plan.max_tpot = number_of(s, d); },
+       false, false},
       {"verify", Takes::Nothing, "", "Inputs",
        "run the plan on a smaller model and compare with the unsharded one",
        "plan", [](auto&, auto& o, auto&) { o.plan.verify = true; }, false,

@@ -18,9 +18,6 @@
 namespace shardplan::cli {
 namespace {
 
-// Plans that are this much slower than the first are called as good: what is
-// measured twice differs by as much.
-constexpr double kTie = 0.10;
 constexpr size_t kRejectedForPeople = 5;
 constexpr size_t kFrontierForPeople = 8;
 

@@ -9,6 +9,10 @@
 
 namespace shardplan::cli {
 
+// Plans that are this much slower than the first are called as good: what is
+// measured twice differs by as much.
+inline constexpr double kTie = 0.10;
+
 // Headline, summary, tables and notes; `planned` must outlive the report.
 void add_plan(const PlannedTraining& planned, Report& report);
 

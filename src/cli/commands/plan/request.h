@@ -19,6 +19,8 @@ struct PlanCommandRequest {
   std::vector<std::string> keep;           // --keep
   std::vector<SourcePtr> forbidden;        // --forbid
   bool verify = false;                     // --verify
+  std::optional<double> max_ttft;          // --max-ttft, seconds
+  std::optional<double> max_tpot;          // --max-tpot, seconds
   int64_t top = 5;                         // --top
   std::optional<std::string> write_rules;  // --write-rules
 };

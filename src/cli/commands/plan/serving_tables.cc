@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/plan/serving_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "cli/commands/plan/plan_tables.h"
+
+namespace shardplan::cli {
+namespace {
+
+MeshCell mesh_cell(const ServingPlan& plan) {
+  std::vector<Axis> axes;
+  for (const auto& [name, size] : {std::pair("pp", plan.mesh.pp),
+                                   {"dp", plan.mesh.dp},
+                                   {"tp", plan.mesh.tp}}) {
+    axes.push_back({name, size});
+  }
+  return MeshCell{Mesh(std::move(axes))};
+}
+
+// "4 groups of 2 devices, tensor parallel over 2, 96 requests at once"
+std::string way_text(const ServingPlan& plan) {
+  const EngineMesh& mesh = plan.mesh;
+  std::vector<std::string> parts;
+  if (mesh.dp > 1) {
+    parts.push_back(count_text(mesh.dp) + " groups of " +
+                    plural(mesh.tp * mesh.pp, "device"));
+  }
+  if (mesh.tp > 1)
+    parts.push_back("tensor parallel over " + count_text(mesh.tp));
+  if (mesh.pp > 1) parts.push_back(count_text(mesh.pp) + " stages");
+  if (mesh.expert_parallel) parts.emplace_back("experts dealt out whole");
+  if (mesh.dp_attention) parts.emplace_back("groups share all but attention");
+  parts.push_back(plural(plan.requests, "request") + " at once");
+  return joined(parts, ", ");
+}
+
+Cell time_cell(const Seconds& time) {
+  return DurationBracket{time.lower, time.estimate, time.upper};
+}
+
+bool has_times(const ServingPlan& plan) { return plan.tokens_per_second > 0; }
+
+std::string reason_of(const ServingPlan& plan) {
+  if (!plan.reason.empty()) return plan.reason;
+  return plan.verdict == PlanVerdict::MayFit
+             ? "may not fit: the cache holds a request in the best case alone"
+             : "does not fit";
+}
+
+const std::vector<const char*>& columns() {
+  static const std::vector<const char*> kColumns = {
+      "mesh",        "expert_parallel",     "dp_attention",
+      "concurrency", "time_to_first_token", "time_per_output_token",
+      "sequences",   "tokens_per_second",   "mfu",
+      "limited_by"};
+  return kColumns;
+}
+
+Row row_of(const ServingPlan& plan) {
+  return {mesh_cell(plan),
+          YesNo{plan.mesh.expert_parallel},
+          YesNo{plan.mesh.dp_attention},
+          Count{plan.requests},
+          time_cell(plan.first_token),
+          time_cell(plan.next_token),
+          Ratio{plan.least_sequences},
+          Ratio{plan.tokens_per_second},
+          Ratio{plan.mfu},
+          plan.limited_by};
+}
+
+// Layouts that serve, the best first.
+std::vector<const ServingPlan*> good_ones(const PlannedServing& planned) {
+  std::vector<const ServingPlan*> good;
+  for (const ServingPlan& plan : planned.layouts) {
+    if (plan.is_good()) good.push_back(&plan);
+  }
+  return good;
+}
+
+void add_summary(const PlannedServing& planned, Report& report) {
+  const auto good = good_ones(planned);
+  const ServingPlan* const best = good.empty() ? nullptr : good.front();
+  const auto add = [&](const char* key, Cell cell) {
+    report.summary.emplace_back(key, std::move(cell));
+  };
+  add("objective", std::string("tokens-per-second"));
+  // Every layout was looked at, so that nothing is better.
+  const Cell value = best ? Cell(Ratio{best->tokens_per_second}) : Cell();
+  add("value", value);
+  add("lower_bound", value);
+  add("gap", best ? Cell(Ratio{0}) : Cell());
+  const Row row = best ? row_of(*best) : Row();
+  for (size_t i = 0; i < columns().size(); ++i) {
+    add(columns()[i], best ? row[i] : Cell());
+  }
+  add("considered", Count{planned.considered});
+  const auto count = [&](auto is) {
+    return Count{std::ranges::count_if(planned.layouts, is)};
+  };
+  add("illegal", count([](const ServingPlan& plan) {
+        return plan.verdict == PlanVerdict::Illegal;
+      }));
+  add("unfit", count([](const ServingPlan& plan) {
+        return plan.verdict == PlanVerdict::Unfit ||
+               plan.verdict == PlanVerdict::MayFit;
+      }));
+  add("fits", YesNo{best != nullptr});
+}
+
+void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
+  const auto good = good_ones(planned);
+  std::vector<Row> people;
+  std::vector<Row> programs;
+  for (size_t i = 0; i < good.size() && std::ssize(people) < top; ++i) {
+    const ServingPlan& plan = *good[i];
+    const bool tie =
+        plan.tokens_per_second * (1 + kTie) >= good.front()->tokens_per_second;
+    people.push_back(
+        {std::to_string(i + 1) + (tie && i > 0 ? " tie" : ""),
+         mesh_text(plan.mesh), Count{std::llround(plan.tokens_per_second)},
+         Duration{plan.first_token.estimate},
+         Duration{plan.next_token.estimate}, Count{plan.requests},
+         ByteSize{plan.weights},
+         Prose{way_text(plan) + "; limited by " + plan.limited_by}});
+    Row row = {Count{static_cast<int64_t>(i) + 1}, YesNo{tie}};
+    for (Cell& cell : row_of(plan)) row.push_back(std::move(cell));
+    programs.push_back(std::move(row));
+  }
+  report.tables.push_back({"best_servers",
+                           "Plans, the best number of requests of each layout",
+                           {left("rank", ""),
+                            {"mesh", "mesh", Align::Left, true},
+                            right("tokens_per_second", "tokens/s"),
+                            right("first", "first token"),
+                            right("next", "token takes"),
+                            right("requests"),
+                            right("weights"),
+                            {"way", "", Align::Left, false, true}},
+                           rows_of(std::move(people)),
+                           Audience::People});
+  std::vector<Column> named = {left("rank"), left("tie")};
+  for (const char* name : columns()) named.push_back(left(name));
+  report.tables.push_back({"plans", "Plans", std::move(named),
+                           rows_of(std::move(programs)), Audience::Programs});
+}
+
+void add_rejected(const PlannedServing& planned, Report& report) {
+  std::map<std::string, std::pair<int64_t, const ServingPlan*>> reasons;
+  for (const ServingPlan& plan : planned.layouts) {
+    if (plan.is_good()) continue;
+    auto& [count, example] =
+        reasons.try_emplace(reason_of(plan), 0, &plan).first->second;
+    ++count;
+  }
+  std::vector<Row> people;
+  std::vector<Row> programs;
+  for (const auto& [reason, of] : reasons) {
+    const std::string example = mesh_text(of.second->mesh);
+    people.push_back({Count{of.first}, reason + ", such as " + example});
+    programs.push_back({Prose{reason}, Count{of.first}, example});
+  }
+  if (!people.empty()) {
+    report.tables.push_back(
+        {"why_others_are_not",
+         "Why the others are not",
+         {right("count", "layouts"), {"reason", "reason", Align::Left, true}},
+         rows_of(std::move(people)),
+         Audience::People});
+  }
+  report.tables.push_back({"rejected",
+                           "Rejected",
+                           {left("reason"), left("count"), left("example")},
+                           rows_of(std::move(programs)),
+                           Audience::Programs});
+}
+
+void add_why_not(const PlannedServing& planned, Report& report) {
+  if (planned.why_not.empty()) return;
+  const auto good = good_ones(planned);
+  std::vector<Row> people;
+  std::vector<Row> programs;
+  for (const ServingPlan& plan : planned.why_not) {
+    std::string verdict = "worse";
+    std::string text;
+    Cell value;
+    if (!plan.is_good()) {
+      const bool illegal = plan.verdict == PlanVerdict::Illegal;
+      verdict = illegal                             ? "illegal"
+                : plan.verdict == PlanVerdict::Fits ? "worse"
+                                                    : "unfit";
+      text = reason_of(plan);
+      if (has_times(plan)) value = Ratio{plan.tokens_per_second};
+    } else {
+      value = Ratio{plan.tokens_per_second};
+      const double best = good.front()->tokens_per_second;
+      if (good.front()->mesh == plan.mesh) {
+        verdict = "chosen";
+        text = "it is the plan";
+      } else {
+        text = fmt::format("{:.1f} % fewer tokens per second; ",
+                           100 * (1 - plan.tokens_per_second / best)) +
+               way_text(plan) + "; limited by " + plan.limited_by;
+      }
+    }
+    const std::string mesh = mesh_text(plan.mesh);
+    people.push_back({mesh, verdict, Prose{text}});
+    programs.push_back({mesh, verdict, Prose{text}, std::move(value)});
+  }
+  const Column reason = {"reason", "", Align::Left, false, true};
+  report.tables.push_back(
+      {"why_not",
+       "Why not",
+       {left("candidate"), left("verdict"), reason, left("value")},
+       rows_of(std::move(programs)),
+       Audience::Programs});
+  report.tables.push_back({"why_not_these",
+                           "Why not",
+                           {left("candidate", "what"), left("verdict"), reason},
+                           rows_of(std::move(people)),
+                           Audience::People});
+}
+
+}  // namespace
+
+void add_serving_plan(const PlannedServing& planned, int64_t top,
+                      Report& report) {
+  const ServingPlanRequest& request = planned.request;
+  add_summary(planned, report);
+  report.headline.push_back(
+      request.planning.model + " with " + *request.engine.name + " on " +
+      plural(*request.planning.devices, "device") + " of " +
+      *request.memory.hardware + ", prompts of " +
+      count_text(*request.engine.input_tokens) + " and answers of " +
+      count_text(*request.engine.output_tokens) + " tokens");
+  const auto good = good_ones(planned);
+  report.headline.push_back(
+      plural(std::ssize(planned.layouts), "layout") + " with " +
+      plural(planned.considered, "number") + " of requests considered" +
+      (good.empty() ? "; none serves" : "; none of them is better"));
+  if (!planned.assumed.empty()) {
+    report.notes.push_back("assumed: " + joined(planned.assumed, ", "));
+  }
+  if (!good.empty()) {
+    add_plans(planned, top, report);
+    const ServingPlan& best = *good.front();
+    report.notes.push_back("a prompt's first token takes " +
+                           seconds_text(best.first_token.estimate) + " (" +
+                           seconds_text(best.first_token.lower) + " to " +
+                           seconds_text(best.first_token.upper) +
+                           "), every further one " +
+                           seconds_text(best.next_token.estimate) + " (" +
+                           seconds_text(best.next_token.lower) + " to " +
+                           seconds_text(best.next_token.upper) + ")");
+  }
+  add_why_not(planned, report);
+  add_rejected(planned, report);
+  if (!good.empty() || planned.layouts.empty()) return;
+  // What comes nearest of all that has times, else of all.
+  const auto nearest = std::ranges::find_if(planned.layouts, has_times);
+  if (nearest == planned.layouts.end()) return;
+  report.closing.push_back(
+      mesh_text(nearest->mesh) + " comes nearest, with " +
+      plural(nearest->requests, "request") + " at once: first token " +
+      seconds_text(nearest->first_token.estimate) + ", every further one " +
+      seconds_text(nearest->next_token.estimate));
+}
+
+}  // namespace shardplan::cli
