@@ -141,12 +141,12 @@ class PlanSearch {
     constexpr int64_t kPart = 20;  // of the budget, for each
     for (const size_t i : best_of_shapes(answer_, shapes)) {
       const PricedPlan& best = answer_.priced[i];
-      const auto rest =
-          std::ranges::stable_partition(left, [&](const auto& branch) {
+      const auto first = std::stable_partition(
+          left.begin(), left.end(), [&](const Branch<PlanBranch>& branch) {
             return mesh_shape(branch.item.point) != mesh_shape(best.point);
           });
-      std::vector<Branch<PlanBranch>> own(rest.begin(), rest.end());
-      left.erase(rest.begin(), rest.end());
+      std::vector<Branch<PlanBranch>> own(first, left.end());
+      left.erase(first, left.end());
       SearchBudget of_shape = budget;
       of_shape.value = objective_of(objective_, best.cost);
       if (budget.spent) of_shape.looks = budget.spent() + budget.looks / kPart;

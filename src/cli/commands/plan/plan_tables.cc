@@ -306,8 +306,9 @@ std::string growth_text(const PlanCost& rival, const PlanCost& plan) {
     most = seconds - of_plan;
     part = name;
   }
-  return part.empty() ? ""
-                      : "; " + part + " takes " + seconds_text(most) + " more";
+  return part.empty()
+             ? ""
+             : ", most of it " + part + " (+" + seconds_text(most) + ")";
 }
 
 std::string why_text(const RivalPlan& rival, const PlannedTraining& planned) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,26 +58,31 @@ std::string reason_of(const ServingPlan& plan) {
              : "does not fit";
 }
 
-const std::vector<const char*>& columns() {
-  static const std::vector<const char*> kColumns = {
-      "mesh",        "expert_parallel",     "dp_attention",
-      "concurrency", "time_to_first_token", "time_per_output_token",
-      "sequences",   "tokens_per_second",   "mfu",
-      "limited_by"};
-  return kColumns;
-}
+using NamedCells = std::vector<std::pair<const char*, Cell>>;
 
-Row row_of(const ServingPlan& plan) {
-  return {mesh_cell(plan),
-          YesNo{plan.mesh.expert_parallel},
-          YesNo{plan.mesh.dp_attention},
-          Count{plan.requests},
-          time_cell(plan.first_token),
-          time_cell(plan.next_token),
-          Ratio{plan.least_sequences},
-          Ratio{plan.tokens_per_second},
-          Ratio{plan.mfu},
-          plan.limited_by};
+// The keys of a plan to train with, of which a server has some, and its own.
+NamedCells cells_of(const ServingPlan& plan) {
+  return {{"mesh", mesh_cell(plan)},
+          {"views", Cell()},
+          {"remat", Cell()},
+          {"microbatches", Cell()},
+          {"zero", Cell()},
+          {"stages", Count{plan.mesh.pp}},
+          {"stage_layers", Cell()},
+          {"schedule", Cell()},
+          {"sequence_axes", Cell()},
+          {"memory_bracket", Cell()},
+          {"step_time", Cell()},
+          {"tokens_per_second", Ratio{plan.tokens_per_second}},
+          {"mfu", Ratio{plan.mfu}},
+          {"limited_by", plan.limited_by},
+          {"rules", Cell()},
+          {"expert_parallel", YesNo{plan.mesh.expert_parallel}},
+          {"dp_attention", YesNo{plan.mesh.dp_attention}},
+          {"concurrency", Count{plan.requests}},
+          {"time_to_first_token", time_cell(plan.first_token)},
+          {"time_per_output_token", time_cell(plan.next_token)},
+          {"sequences", Ratio{plan.least_sequences}}};
 }
 
 // Layouts that serve, the best first.
@@ -100,9 +106,9 @@ void add_summary(const PlannedServing& planned, Report& report) {
   add("value", value);
   add("lower_bound", value);
   add("gap", best ? Cell(Ratio{0}) : Cell());
-  const Row row = best ? row_of(*best) : Row();
-  for (size_t i = 0; i < columns().size(); ++i) {
-    add(columns()[i], best ? row[i] : Cell());
+  for (auto& [key, cell] : cells_of(best ? *best : ServingPlan())) {
+    if (std::string_view(key) == "rules") continue;
+    add(key, best ? std::move(cell) : Cell());
   }
   add("considered", Count{planned.considered});
   const auto count = [&](auto is) {
@@ -115,7 +121,9 @@ void add_summary(const PlannedServing& planned, Report& report) {
         return plan.verdict == PlanVerdict::Unfit ||
                plan.verdict == PlanVerdict::MayFit;
       }));
+  add("priced", Count{planned.considered});
   add("fits", YesNo{best != nullptr});
+  add("fingerprint", Cell());
 }
 
 void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
@@ -134,7 +142,7 @@ void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
          ByteSize{plan.weights},
          Prose{way_text(plan) + "; limited by " + plan.limited_by}});
     Row row = {Count{static_cast<int64_t>(i) + 1}, YesNo{tie}};
-    for (Cell& cell : row_of(plan)) row.push_back(std::move(cell));
+    for (auto& named : cells_of(plan)) row.push_back(std::move(named.second));
     programs.push_back(std::move(row));
   }
   report.tables.push_back({"best_servers",
@@ -150,7 +158,9 @@ void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
                            rows_of(std::move(people)),
                            Audience::People});
   std::vector<Column> named = {left("rank"), left("tie")};
-  for (const char* name : columns()) named.push_back(left(name));
+  for (const auto& cell : cells_of(ServingPlan())) {
+    named.push_back(left(cell.first));
+  }
   report.tables.push_back({"plans", "Plans", std::move(named),
                            rows_of(std::move(programs)), Audience::Programs});
 }
