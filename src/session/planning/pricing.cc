@@ -398,28 +398,49 @@ int64_t PlanPricing::most_sequences(const PlanPoint& pass) const {
   return sequences;
 }
 
-// The first stage keeps what backward reads of as many micro-batches as there
-// are stages, if there are so many.
-double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
+namespace {
+
+// The part of all layers that the fullest stage keeps, counting each
+// micro-batch that is in flight: with 1F1B as many as there are stages from
+// there on, and interleaved no fewer. Even stages, whose remainder goes to the
+// first, keep this at least.
+double kept_part(const PlanSpace& space, const PlanPoint& point) {
   const int64_t stages = point.of(PlanAxis::Stages);
+  const std::vector<int64_t> layers = stage_layers(space, point);
+  if (layers.empty()) {
+    return static_cast<double>(std::min(point.microbatches, stages)) /
+           static_cast<double>(stages);
+  }
+  int64_t most = 0;
+  for (int64_t i = 0; i < stages; ++i) {
+    most = std::max(most, layers[static_cast<size_t>(i)] *
+                              std::min(point.microbatches, stages - i));
+  }
+  return std::min(
+      1.0, static_cast<double>(most) / static_cast<double>(space.layers));
+}
+
+}  // namespace
+
+double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
   const int64_t parts =
       point.of(PlanAxis::Tensor) * point.of(PlanAxis::Sequence);
   const auto copies = static_cast<double>(point.of(PlanAxis::Replicas));
   return (copied_ * copies + shared_ * (point.zero > 0 ? 1 : copies)) /
              static_cast<double>(in_.space.devices) +
-         kept * static_cast<double>(sequences_of(in_.space, point)) *
-             static_cast<double>(std::min(point.microbatches, stages)) /
-             static_cast<double>(stages * parts);
+         kept * static_cast<double>(sequences_of(in_.space, point)) /
+             static_cast<double>(parts);
 }
 
 LeastCost PlanPricing::least(const PlanPoint& point) {
   LeastCost cost;
-  cost.bytes = bytes_of(point, kept_[point.remat]);
+  const double kept = kept_[point.remat] * kept_part(in_.space, point);
+  cost.bytes = bytes_of(point, kept);
   const auto& limit = in_.asked.options.limit;
   if (limit && cost.bytes > static_cast<double>(limit->usable)) return cost;
   cost.seconds =
       std::max(sampled_seconds(point, false, 1, most_sequences(point)),
-               gathering(point, kept_[point.remat]));
+               gathering(point, kept));
   return cost;
 }
 
@@ -480,7 +501,7 @@ int64_t PlanPricing::sampled_parts(const PlanPoint& pass, int64_t most) const {
 }
 
 LeastCost PlanPricing::closer(const PlanPoint& pass) {
-  const double of_pass = kept(pass);
+  const double of_pass = kept(pass) * kept_part(in_.space, pass);
   LeastCost cost;
   cost.bytes = bytes_of(plan_points(in_.space, pass).front(), of_pass);
   cost.seconds = gathering(pass, of_pass);

@@ -95,9 +95,11 @@ class PlanPricing {
   int64_t sampled_parts(const PlanPoint& pass, int64_t most) const;
   LeastCost closer(const PlanPoint& pass);
   LeastCost closest(const PlanPoint& pass);
-  // What is kept for backward, of a sequence and on all devices that share it:
-  // of a pass with tensor parallelism, and of any.
+  // Bytes that all layers keep for backward, of a sequence and on all devices
+  // that share it.
   double kept(const PlanPoint& pass);
+  // What the fullest device holds at least; `kept`: the same of what is in
+  // flight on the fullest stage.
   double bytes_of(const PlanPoint& point, double kept) const;
   int64_t most_sequences(const PlanPoint& pass) const;
 

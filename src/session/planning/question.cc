@@ -233,20 +233,21 @@ std::string pattern_of_kind(std::string_view name, const Manifest& manifest) {
     is_there = manifest.name(i) == name;
   }
   if (!is_there) return "";
-  std::string pattern = "^";
-  for (size_t i = 0; i < name.size(); ++i) {
-    const auto is_digit = [&](size_t at) {
-      return name[at] >= '0' && name[at] <= '9';
-    };
-    const bool counts = is_digit(i) && (i == 0 || name[i - 1] == '.' ||
-                                        name[i - 1] == '/' || is_digit(i - 1));
-    if (counts) {
-      if (!is_digit(i - 1)) pattern += "\\d+";
-    } else {
-      if (contains(std::string_view("\\.+*?()|[]{}^$"), name[i]))
-        pattern += '\\';
-      pattern += name[i];
+  const auto escaped = [](std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+      if (contains(std::string_view("\\.+*?()|[]{}^$"), c)) result += '\\';
+      result += c;
     }
+    return result;
+  };
+  std::string pattern = "^";
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find_first_of("./", begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    pattern += parse_integer(part) ? "\\d+" : escaped(part);
+    if (end < name.size()) pattern += escaped(name.substr(end, 1));
+    begin = end + 1;
   }
   return pattern + "$";
 }

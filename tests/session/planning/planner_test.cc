@@ -141,5 +141,25 @@ TEST_CASE("planner: Megatron has no FSDP") {
   check_case({"megatron", wider_llama(), 4, int64_t{1} << 40U, "megatron"});
 }
 
+TEST_CASE("planner: a parameter stands for all of its kind") {
+  Manifest manifest;
+  const TensorType type = {DType::F32, {8, 8}};
+  for (const char* name :
+       {"0/w12.kernel", "1/w12.kernel", "10/w12.kernel", "1/w1.kernel",
+        "1/w12xkernel", "1/w12.kernel.scale"}) {
+    REQUIRE(manifest.add(name, type, {}));
+  }
+  const auto found = [&](const char* text) {
+    Diagnostics diags;
+    const auto spec = read_flagged_spec(
+        std::make_shared<SourceFile>("--forbid", text), manifest, diags);
+    REQUIRE(spec.has_value());
+    return spec->parameters;
+  };
+  CHECK(found("10/w12.kernel=P(tp, None)") == std::vector<size_t>{0, 1, 2});
+  // What is no parameter is a pattern.
+  CHECK(found("w12=P((fsdp, tp))") == std::vector<size_t>{0, 1, 2, 4, 5});
+}
+
 }  // namespace
 }  // namespace shardplan
