@@ -12,8 +12,8 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "evaluate/fit.h"
 #include "evaluate/inference.h"
+#include "evaluate/plan_judge.h"
 #include "model/from_config.h"
 #include "serve/serving.h"
 #include "session/memory_answer.h"
@@ -94,7 +94,7 @@ Mesh mesh_of(const EngineMesh& mesh) {
   return Mesh(std::move(axes));
 }
 
-// All that the layouts have in common.
+// What all layouts have in common.
 class ServingPlanner {
  public:
   static std::unique_ptr<ServingPlanner> of(const ServingPlanRequest& request,
@@ -107,11 +107,12 @@ class ServingPlanner {
         asked_memory(budgeted(request.engine, request.memory), request.planning,
                      request.workload, manifest, &inputs.rules, host, diags);
     if (!planner->asked_) return nullptr;
-    planner->card_ = measured_card(request.memory, host, diags);
+    // A server's budget leaves the device out; its times do not.
+    planner->asked_->card = measured_card(request.memory, host, diags);
     planner->device_ = device_limit(request.memory, host, diags);
     planner->models_ = served_models(request.engine, inputs.model, host, diags);
-    if (planner->card_ == nullptr || !planner->device_ || !planner->models_ ||
-        diags.cannot_run()) {
+    if (planner->asked_->card == nullptr || !planner->device_ ||
+        !planner->models_ || diags.cannot_run()) {
       return nullptr;
     }
     planner->passes_ = inference_passes(inputs.model, diags);
@@ -166,34 +167,42 @@ class ServingPlanner {
     const Mesh devices = mesh_of(mesh);
     const ServingInput input = input_for(mesh, devices, requests);
     Diagnostics quiet;
-    const auto serving = serve(models_->model, input, quiet);
-    if (!serving || !serving->problems.empty()) {
-      plan.reason = serving ? serving->problems.front() : first_error(quiet);
-      return plan;
-    }
-    plan.least_sequences = serving->sequences(0);
-    plan.most_sequences = serving->sequences(2);
-    plan.weights = serving->stage().weights.total;
-    const Fit fit = fit_of(*serving);
-    plan.verdict = fit.surely()    ? PlanVerdict::Fits
-                   : fit.perhaps() ? PlanVerdict::MayFit
-                                   : PlanVerdict::Unfit;
-    if (plan.verdict == PlanVerdict::Unfit) return plan;
     AskedMemory asked = *asked_;
     asked.serving = input;
-    const InferenceTimes times = engine_inference(
-        {inputs_.model, passes_, asked, *asked.options.kv, *card_}, *serving,
-        quiet);
-    if (!times.first_token || !times.next_token) {
-      plan.verdict = PlanVerdict::Illegal;
-      plan.reason = times.untimed;
+    Candidate candidate;
+    candidate.serving = input;
+    // An engine cuts the model itself: no placement is asked for.
+    const Plan unplaced{devices, {}, true, {}, {}, {}, {}};
+    KeptLayers unused;
+    const auto judge = PlanJudge::of(
+        {inputs_.model, nullptr, asked, nullptr, &models_->model, &passes_},
+        unplaced, unused, quiet);
+    const auto judged = judge->judge(candidate, quiet);
+    if (!judged || !judged->serving->problems.empty()) {
+      plan.reason =
+          judged ? judged->serving->problems.front() : first_error(quiet);
       return plan;
     }
-    plan.first_token = times.first_token->total;
-    plan.next_token = times.next_token->total;
-    plan.tokens_per_second = times.next_token->tokens_per_second();
-    plan.mfu = times.next_token->mfu;
-    plan.limited_by = times.next_token->limited_by;
+    const Serving& serving = *judged->serving;
+    constexpr double kMost = 1 << 20;  // of a model without a cache
+    plan.sequences =
+        static_cast<int64_t>(std::min(serving.sequences(0), kMost));
+    plan.at_once = serving.settings.sequences * mesh.dp;
+    plan.weights = serving.stage().weights.total;
+    plan.verdict = judged->fit.surely()    ? PlanVerdict::Fits
+                   : judged->fit.perhaps() ? PlanVerdict::MayFit
+                                           : PlanVerdict::Unfit;
+    if (plan.verdict == PlanVerdict::Unfit) return plan;
+    const auto times = judge->inference(candidate, &serving, quiet);
+    if (!times || !times->first_token || !times->next_token) {
+      plan.verdict = PlanVerdict::Illegal;
+      plan.reason = times ? times->untimed : "it has no time";
+      return plan;
+    }
+    plan.first_token = times->first_token->total;
+    plan.next_token = times->next_token->total;
+    plan.tokens_per_second = times->next_token->tokens_per_second();
+    plan.limited_by = times->next_token->limited_by;
     if (exceeds(plan.first_token, request_.max_first_token)) {
       plan.reason = "a prompt takes longer than `--max-ttft` allows";
     } else if (exceeds(plan.next_token, request_.max_next_token)) {
@@ -216,7 +225,8 @@ class ServingPlanner {
     };
     ServingPlan best = look(1);
     if (!best.is_good()) return {std::move(best), tried};
-    const int64_t most = most_requests(mesh, best);
+    const int64_t most =
+        std::max<int64_t>(std::min(best.sequences, best.at_once), 1);
     int64_t good = 1;
     int64_t bad = most + 1;
     const auto take = [&](ServingPlan plan) {
@@ -258,25 +268,9 @@ class ServingPlanner {
   static bool exceeds(const Seconds& time, const std::optional<double>& most) {
     return most && time.estimate > *most;
   }
-  // Those that the cache holds for certain, and that the engine runs at once.
-  int64_t most_requests(const EngineMesh& mesh, const ServingPlan& one) const {
-    constexpr double kMost = 1 << 20;  // of a model without a cache
-    const Mesh devices = mesh_of(mesh);
-    const ServingInput input = input_for(mesh, devices, 1);
-    Diagnostics quiet;
-    const auto serving = serve(models_->model, input, quiet);
-    SHARDPLAN_CHECK(serving.has_value());
-    const auto at_once =
-        static_cast<double>(serving->settings.sequences * mesh.dp);
-    return std::max<int64_t>(
-        static_cast<int64_t>(std::min({one.least_sequences, at_once, kMost})),
-        1);
-  }
-
   const ServingPlanRequest& request_;
   const Inputs& inputs_;
   std::optional<AskedMemory> asked_;
-  std::shared_ptr<const HardwareProfile> card_;
   std::optional<DeviceLimit> device_;
   std::optional<ServedModels> models_;
   InferencePasses passes_;

@@ -39,14 +39,14 @@ struct ServingPlan {
   int64_t requests = 1;  // at once, over all groups
   PlanVerdict verdict = PlanVerdict::Illegal;
   std::string reason;  // why it is none: illegal, or slower than allowed
-  // Sequences that the cache holds in all groups, at least and at most.
-  double least_sequences = 0;
-  double most_sequences = 0;
+  // Sequences in all groups: that the cache holds for certain, and that the
+  // engine runs at once.
+  int64_t sequences = 0;
+  int64_t at_once = 0;
   int64_t weights = 0;  // bytes on the fullest device
   Seconds first_token = {};
   Seconds next_token = {};
   double tokens_per_second = 0;  // that are generated, on all devices
-  double mfu = 0;
   std::string limited_by = {};
 
   bool is_good() const {

@@ -79,6 +79,7 @@ std::vector<Column> program_columns() {
         "step_time", "tokens_per_second", "mfu", "limited_by", "rules"}) {
     columns.push_back(left(name));
   }
+  for (const char* name : kServingKeys) columns.push_back(left(name));
   return columns;
 }
 
@@ -109,23 +110,25 @@ Row program_row(const PlannedTraining& planned, size_t i) {
   const auto& [point, cost] = shown.plan;
   const PlanSpace& space = planned.question->space;
   const double best = best_cost(planned).step.estimate;
-  return {Count{static_cast<int64_t>(i) + 1},
-          YesNo{cost.step.estimate <= best * (1 + kTie)},
-          MeshCell{Mesh(mesh_of(point).axes())},
-          views_cell(point),
-          space.remats[point.remat],
-          Count{point.microbatches},
-          Count{point.zero},
-          Count{point.of(PlanAxis::Stages)},
-          layers_text(space, point),
-          schedule_text(point),
-          sequence_axes(point),
-          ByteBracket{cost.least_memory, cost.memory, cost.most_memory},
-          step_cell(cost),
-          Ratio{cost.tokens_per_second},
-          Ratio{cost.mfu},
-          cost.limited_by,
-          shown.rules};
+  Row row = {Count{static_cast<int64_t>(i) + 1},
+             YesNo{cost.step.estimate <= best * (1 + kTie)},
+             MeshCell{Mesh(mesh_of(point).axes())},
+             views_cell(point),
+             space.remats[point.remat],
+             Count{point.microbatches},
+             Count{point.zero},
+             Count{point.of(PlanAxis::Stages)},
+             layers_text(space, point),
+             schedule_text(point),
+             sequence_axes(point),
+             ByteBracket{cost.least_memory, cost.memory, cost.most_memory},
+             step_cell(cost),
+             Ratio{cost.tokens_per_second},
+             Ratio{cost.mfu},
+             cost.limited_by,
+             shown.rules};
+  row.resize(row.size() + kServingKeys.size());
+  return row;
 }
 
 void add_plan_tables(const PlannedTraining& planned, Report& report) {
@@ -407,6 +410,7 @@ void add_summary(const PlannedTraining& planned, const PlannerRequest& request,
   add("tokens_per_second", of_best(Ratio{best.cost.tokens_per_second}));
   add("mfu", of_best(Ratio{best.cost.mfu}));
   add("limited_by", of_best(best.cost.limited_by));
+  for (const char* key : kServingKeys) add(key, Cell());
   add("considered", Count{answer.considered});
   add("illegal", Count{rejected_for(answer, true)});
   add("unfit", Count{rejected_for(answer, false)});

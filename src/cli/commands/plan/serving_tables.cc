@@ -74,15 +74,15 @@ NamedCells cells_of(const ServingPlan& plan) {
           {"memory_bracket", Cell()},
           {"step_time", Cell()},
           {"tokens_per_second", Ratio{plan.tokens_per_second}},
-          {"mfu", Ratio{plan.mfu}},
+          {"mfu", Cell()},
           {"limited_by", plan.limited_by},
           {"rules", Cell()},
-          {"expert_parallel", YesNo{plan.mesh.expert_parallel}},
-          {"dp_attention", YesNo{plan.mesh.dp_attention}},
-          {"concurrency", Count{plan.requests}},
-          {"time_to_first_token", time_cell(plan.first_token)},
-          {"time_per_output_token", time_cell(plan.next_token)},
-          {"sequences", Ratio{plan.least_sequences}}};
+          {kServingKeys[0], YesNo{plan.mesh.expert_parallel}},
+          {kServingKeys[1], YesNo{plan.mesh.dp_attention}},
+          {kServingKeys[2], Count{plan.requests}},
+          {kServingKeys[3], time_cell(plan.first_token)},
+          {kServingKeys[4], time_cell(plan.next_token)},
+          {kServingKeys[5], Count{plan.sequences}}};
 }
 
 // Layouts that serve, the best first.
