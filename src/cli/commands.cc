@@ -91,10 +91,12 @@ std::vector<Command> searching_commands() {
   return {
       {"plan",
        "By search",
-       "find the mesh and the way to train that fit and take least time",
+       "find the mesh and the way to train or to serve that are fastest",
        {kModel},
        {"shardplan plan config.json --devices 64 --hardware h100-sxm",
-        "shardplan plan config.json --topology 8xH100 --batch 64 --seq 4k"},
+        "shardplan plan config.json --topology 8xH100 --batch 64 --seq 4k",
+        "shardplan plan config.json --topology 8xH100 --mode decode --engine "
+        "vllm"},
        {"there is a plan that fits", "nothing fits", kCouldNotRun},
        "docs/planner.md",
        run_plan},
