@@ -379,7 +379,8 @@ void schedule(EngineTimer& timer, const Serving& serving,
   const double rest = mixes ? 1 - share : 1;
   const StageTimes token =
       summed({{*decode, {1, rest, rest}}, {*mixed_pass, {0, share, share}}});
-  // Of requests that do not divide by the groups, the fullest group has most.
+  // The fullest group decides how long a pass takes, and other groups may have
+  // one request fewer.
   answer.next_token = timer.composed(
       token,
       std::min(running * groups, static_cast<double>(workload.concurrency)));

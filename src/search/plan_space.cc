@@ -146,7 +146,7 @@ const FrameworkWays& framework_ways(std::string_view name) {
 
 namespace {
 
-// As even as can be, the remainder to the first stages.
+// Splits layers evenly; the first stages get the remainder.
 std::vector<int64_t> even_layers(int64_t layers, int64_t stages) {
   std::vector<int64_t> all(static_cast<size_t>(stages), layers / stages);
   std::fill_n(all.begin(), layers % stages, layers / stages + 1);

@@ -125,7 +125,7 @@ class ReshardCache {
   const Reshard& find(const Shape& shape, const Layout& from, const Layout& to);
 
  private:
-  // Of a way, or of one that is looked for.
+  // Lookups compare references, so that a hit copies nothing.
   using Key = std::tuple<Shape, Layout, Layout>;
   using Sought = std::tuple<const Shape&, const Layout&, const Layout&>;
   struct Less {

@@ -91,7 +91,7 @@ struct Program {
   PerValue<Layout> layouts = {};
 };
 
-// Of a permute, per device whose shard it gets. O(devices).
+// Returns, per device, the device whose shard a permute gives it. O(devices).
 std::vector<int> permute_sources(const Program& program,
                                  const Instruction& permute);
 

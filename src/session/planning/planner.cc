@@ -181,7 +181,7 @@ std::vector<ShownPlan> shown_plans(const PlannedTraining& planned,
   return shown;
 }
 
-// Where nothing fits: what is lacking.
+// Finds the least memory, and the number of devices that would be enough.
 bool find_lacking(PlannedTraining& planned, Diagnostics& diags) {
   const PlanQuestion& question = *planned.question;
   const int threads = threads_of(question);

@@ -30,7 +30,7 @@ struct VerifiedPlan {
 struct ShownPlan {
   PricedPlan plan;
   std::string rules;  // "@llama"
-  // Of a rival with rules of its own; null: those of the question.
+  // Set for a rival with its own rules; null: the question's rules.
   std::shared_ptr<const PlanQuestion> question = nullptr;
 };
 

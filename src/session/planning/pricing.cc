@@ -493,8 +493,8 @@ double PlanPricing::gathering(const PlanPoint& pass, double kept) const {
   return seconds * static_cast<double>(pass.microbatches);
 }
 
-// Where sequences are cut, which tokens are exchanged for experts depends on
-// data parallelism, which a sample does not have: there it has them whole.
+// A sample of a model with experts has whole sequences: if they are cut, which
+// tokens are exchanged depends on data parallelism, which a sample lacks.
 int64_t PlanPricing::sampled_parts(const PlanPoint& pass, int64_t most) const {
   return in_.space.experts > 1 ? 1
                                : std::gcd(pass.of(PlanAxis::Sequence), most);

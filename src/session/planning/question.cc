@@ -50,33 +50,14 @@ bool names_axis(const RuleSet& rules, std::string_view axis) {
 }
 
 bool check(const PlannerRequest& request, Diagnostics& diags) {
-  const PlanRequest& planning = request.planning;
-  if (!planning.devices) {
-    diags.error(Code::Usage, {}, "`plan` needs a number of devices")
-        .help("add `--devices`, for example `--devices 64`, or `--topology`");
-    return false;
-  }
-  if (!request.memory.hardware) {
-    diags.error(Code::Usage, {}, "`plan` needs to know the devices")
-        .help("add `--hardware`, for example `--hardware h100-sxm`");
-    return false;
-  }
-  if (planning.mode != Mode::Train) {
-    diags
-        .error(Code::Usage, {},
-               "`plan` looks for ways to train, and `--mode " +
-                   std::string(mode_name(planning.mode)) + "` is given")
-        .help("add `--engine vllm` to look for what to serve it with");
-    return false;
-  }
-  if (planning.slices.value_or(1) > 1) {
-    diags
-        .error(Code::Usage, {},
-               "`plan` does not know how axes cross several slices")
-        .help("`sweep --mesh` compares meshes whose slices are written");
-    return false;
-  }
-  return true;
+  if (!check_devices(request.planning, request.memory, diags)) return false;
+  if (request.planning.mode == Mode::Train) return true;
+  diags
+      .error(Code::Usage, {},
+             "`plan` looks for ways to train, and `--mode " +
+                 std::string(mode_name(request.planning.mode)) + "` is given")
+      .help("add `--engine vllm` to look for what to serve it with");
+  return false;
 }
 
 // What is assumed of a step, in the request and in words.
@@ -301,23 +282,49 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
   return flagged;
 }
 
+bool check_devices(const PlanRequest& planning, const MemoryRequest& memory,
+                   Diagnostics& diags) {
+  if (!planning.devices) {
+    diags.error(Code::Usage, {}, "`plan` needs a number of devices")
+        .help("add `--devices`, for example `--devices 64`, or `--topology`");
+    return false;
+  }
+  if (!memory.hardware) {
+    diags.error(Code::Usage, {}, "`plan` needs to know the devices")
+        .help("add `--hardware`, for example `--hardware h100-sxm`");
+    return false;
+  }
+  if (planning.slices.value_or(1) == 1) return true;
+  diags
+      .error(Code::Usage, {},
+             "`plan` does not know how axes cross several slices")
+      .help("`sweep --mesh` compares meshes whose slices are written");
+  return false;
+}
+
+std::optional<Mesh> mesh_of_all(const SourcePtr& text,
+                                const PlanRequest& planning,
+                                Diagnostics& diags) {
+  auto written = written_mesh(text, planning, {}, diags);
+  if (!written) return std::nullopt;
+  const int64_t devices = written->mesh.devices();
+  if (devices == *planning.devices) return std::move(written->mesh);
+  return diags
+      .error(Code::Usage, {},
+             in_backticks(text->name() + " " + std::string(text->text())) +
+                 " is of " + plural(devices, "device") +
+                 ", and the plan is for " + count_text(*planning.devices))
+      .help("give sizes whose product is " + std::to_string(*planning.devices));
+}
+
 std::optional<PlanPoint> point_of(const SourcePtr& text,
                                   const PlanRequest& planning,
                                   Diagnostics& diags) {
-  const auto written = written_mesh(text, planning, {}, diags);
-  if (!written) return std::nullopt;
-  if (written->mesh.devices() != *planning.devices) {
-    return diags
-        .error(Code::Usage, {},
-               in_backticks(text->name() + " " + std::string(text->text())) +
-                   " is of " + plural(written->mesh.devices(), "device") +
-                   ", and the plan is for " + count_text(*planning.devices))
-        .help("give sizes whose product is " +
-              std::to_string(*planning.devices));
-  }
+  const auto mesh = mesh_of_all(text, planning, diags);
+  if (!mesh) return std::nullopt;
   PlanPoint point;
   std::vector<PlanAxis> order;
-  for (const Axis& axis : written->mesh.axes()) {
+  for (const Axis& axis : mesh->axes()) {
     const auto known = find_axis(axis.name);
     if (!known) {
       return diags

@@ -62,8 +62,15 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
                                              const Manifest& manifest,
                                              Diagnostics& diags);
 
-// A mesh of the request's devices as a space has it. Empty, with the reason
-// reported.
+// Whether devices, their profile and one slice are given; else SP010.
+bool check_devices(const PlanRequest& planning, const MemoryRequest& memory,
+                   Diagnostics& diags);
+// A mesh of all devices that are planned for. Empty, with the reason reported.
+std::optional<Mesh> mesh_of_all(const SourcePtr& text,
+                                const PlanRequest& planning,
+                                Diagnostics& diags);
+
+// The same as a space has it. Empty, with the reason reported.
 std::optional<PlanPoint> point_of(const SourcePtr& mesh,
                                   const PlanRequest& planning,
                                   Diagnostics& diags);

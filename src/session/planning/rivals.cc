@@ -76,6 +76,11 @@ std::optional<RivalPlan> on_mesh(const SourcePtr& text,
         });
     return rival;
   }
+  const auto& fixed = question.space.fixed;
+  if (fixed && *fixed != *only.fixed) {
+    rival.reason = "`--fix-mesh` asks for another mesh";
+    return rival;
+  }
   take_best(search_for(question, only, 0), rival);
   return rival;
 }

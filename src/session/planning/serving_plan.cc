@@ -17,6 +17,7 @@
 #include "model/from_config.h"
 #include "serve/serving.h"
 #include "session/memory_answer.h"
+#include "session/planning/question.h"
 #include "session/session.h"
 
 namespace shardplan {
@@ -27,16 +28,7 @@ constexpr int64_t kInputTokens = 2048;
 constexpr int64_t kOutputTokens = 256;
 
 bool check(const ServingPlanRequest& request, Diagnostics& diags) {
-  if (!request.planning.devices) {
-    diags.error(Code::Usage, {}, "`plan` needs a number of devices")
-        .help("add `--devices`, for example `--devices 8`, or `--topology`");
-    return false;
-  }
-  if (!request.memory.hardware) {
-    diags.error(Code::Usage, {}, "`plan` needs to know the devices")
-        .help("add `--hardware`, for example `--hardware h100-sxm`");
-    return false;
-  }
+  if (!check_devices(request.planning, request.memory, diags)) return false;
   if (!request.engine.name) {
     diags
         .error(Code::Usage, {},
@@ -48,13 +40,6 @@ bool check(const ServingPlanRequest& request, Diagnostics& diags) {
   if (request.planning.mode != Mode::Decode) {
     diags.error(Code::Usage, {}, "`plan` with an engine is for `--mode decode`")
         .help("its times are of both, a prompt and every token after it");
-    return false;
-  }
-  if (request.planning.slices.value_or(1) > 1) {
-    diags
-        .error(Code::Usage, {},
-               "`plan` does not know how axes cross several slices")
-        .help("`sweep --mesh` compares meshes whose slices are written");
     return false;
   }
   return true;
@@ -212,8 +197,8 @@ class ServingPlanner {
   }
 
   // The number of requests that gives most, and how many numbers were tried.
-  // More requests take longer, so that the most that are allowed are between
-  // one that is and one that is not.
+  // Times grow with the number of requests, so bisection finds the largest
+  // number that meets the limits.
   std::pair<ServingPlan, int64_t> best_of(const EngineMesh& mesh) const {
     if (request_.engine.concurrency) {
       return {judge(mesh, *request_.engine.concurrency), 1};
@@ -287,10 +272,10 @@ auto rank(const ServingPlan& plan) {
 std::optional<EngineMesh> layout_of(const SourcePtr& text,
                                     const PlanRequest& planning,
                                     Diagnostics& diags) {
-  const auto written = written_mesh(text, planning, {}, diags);
+  const auto written = mesh_of_all(text, planning, diags);
   if (!written) return std::nullopt;
   EngineMesh mesh;
-  for (const Axis& axis : written->mesh.axes()) {
+  for (const Axis& axis : written->axes()) {
     int64_t* const degree = axis.name == "tp"   ? &mesh.tp
                             : axis.name == "dp" ? &mesh.dp
                             : axis.name == "pp" ? &mesh.pp
@@ -303,15 +288,6 @@ std::optional<EngineMesh> layout_of(const SourcePtr& text,
           .help("its axes are `pp`, `dp`, `tp`");
     }
     *degree = axis.size;
-  }
-  if (written->mesh.devices() != *planning.devices) {
-    return diags
-        .error(Code::Usage, {},
-               in_backticks(text->name() + " " + std::string(text->text())) +
-                   " is of " + plural(written->mesh.devices(), "device") +
-                   ", and the plan is for " + count_text(*planning.devices))
-        .help("give sizes whose product is " +
-              std::to_string(*planning.devices));
   }
   return mesh;
 }
@@ -413,8 +389,14 @@ std::optional<PlannedServing> plan_serving(const ServingPlanRequest& asked_for,
     const auto own = std::ranges::find_if(
         planned.layouts,
         [&](const ServingPlan& plan) { return has_degrees(plan.mesh, *mesh); });
-    planned.why_not.push_back(
-        own == planned.layouts.end() ? planner->best_of(*mesh).first : *own);
+    if (own != planned.layouts.end()) {
+      planned.why_not.push_back(*own);
+      continue;
+    }
+    ServingPlan other;
+    other.mesh = *mesh;
+    other.reason = "`--fix-mesh` asks for another mesh";
+    planned.why_not.push_back(std::move(other));
   }
   if (!planned.layouts.empty() && planned.layouts.front().is_good()) {
     confirm(request, planned.layouts.front(), host, diags, progress);

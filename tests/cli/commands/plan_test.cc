@@ -190,6 +190,26 @@ TEST_CASE("plan: a spec that is forbidden is nowhere") {
         free.at("summary").at("value"));
 }
 
+TEST_CASE("plan: --fix-mesh holds against what is asked about") {
+  for (const Words& kind :
+       std::vector<Words>{{"--batch", "16", "--seq", "512", "--fix-mesh",
+                           "fsdp=2,tp=2", "--why-not", "fsdp=4"},
+                          {"--mode", "decode", "--engine", "vllm", "--fix-mesh",
+                           "pp=4", "--memory", "1GiB", "--why-not", "tp=4"}}) {
+    Words words = {"plan", "config.json", "--devices",
+                   "4",    "--hardware",  "h100-sxm"};
+    words.insert(words.end(), kind.begin(), kind.end());
+    MemoryHost host;
+    host.files["config.json"] = testing::tiny_llama().dump();
+    words.emplace_back("--json");
+    const int exit = cli::run(words, host);
+    CHECK((exit == 0 || exit == 1));
+    const Json row = Json::parse(host.out).at("tables").at("why_not").at(0);
+    CHECK(row.at("verdict") == "illegal");
+    CHECK(row.at("reason") == "`--fix-mesh` asks for another mesh");
+  }
+}
+
 TEST_CASE("plan: run on a smaller model") {
   MemoryHost host;
   host.files["config.json"] = testing::tiny_llama().dump();

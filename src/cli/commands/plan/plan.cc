@@ -158,7 +158,7 @@ void verify(Context& context, const PlannedTraining& planned, Report& report) {
     report.notes.push_back("not verified by a run: " + why);
     return;
   }
-  // Where the run differs, either the plan or our partitioner is wrong.
+  // A mismatch means that the plan or our partitioner is wrong.
   SHARDPLAN_CHECK(run->verdict != Verdict::Mismatch);
   report.notes.push_back("run with smaller sizes on " + axes_text(mesh.axes()) +
                          ": " + run->text);

@@ -346,25 +346,7 @@ void add_why_not(const PlannedTraining& planned, Report& report) {
     rows.push_back({why.candidate, verdict_name(why, planned),
                     Prose{why_text(why, planned)}, std::move(value)});
   }
-  const auto shared = std::make_shared<const std::vector<Row>>(rows);
-  report.tables.push_back({"why_not",
-                           "Why not",
-                           {left("candidate"),
-                            left("verdict"),
-                            {"reason", "", Align::Left, false, true},
-                            left("value")},
-                           rows_of(std::move(rows)),
-                           Audience::Programs});
-  report.tables.push_back({"why_not_these",
-                           "Why not",
-                           {left("candidate", "what"),
-                            left("verdict"),
-                            {"reason", "", Align::Left, false, true}},
-                           [shared](const RowSink& sink) {
-                             for (const Row& row : *shared)
-                               sink(Row{row[0], row[1], row[2]});
-                           },
-                           Audience::People});
+  add_why_not_rows(std::move(rows), report);
 }
 
 int64_t rejected_for(const PlanAnswer& answer, bool illegal) {
@@ -436,6 +418,28 @@ std::string gap_text(const PlannedTraining& planned,
 }
 
 }  // namespace
+
+void add_why_not_rows(std::vector<Row> rows, Report& report) {
+  const auto shared = std::make_shared<const std::vector<Row>>(rows);
+  report.tables.push_back({"why_not",
+                           "Why not",
+                           {left("candidate"),
+                            left("verdict"),
+                            {"reason", "", Align::Left, false, true},
+                            left("value")},
+                           rows_of(std::move(rows)),
+                           Audience::Programs});
+  report.tables.push_back({"why_not_these",
+                           "Why not",
+                           {left("candidate", "what"),
+                            left("verdict"),
+                            {"reason", "", Align::Left, false, true}},
+                           [shared](const RowSink& sink) {
+                             for (const Row& row : *shared)
+                               sink(Row{row[0], row[1], row[2]});
+                           },
+                           Audience::People});
+}
 
 void add_plan(const PlannedTraining& planned, Report& report) {
   const PlannerRequest& request = planned.question->request;

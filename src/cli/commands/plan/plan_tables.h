@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "report/report.h"
 #include "session/planning/planner.h"
@@ -18,6 +19,10 @@ inline constexpr double kTie = 0.10;
 inline constexpr std::array kServingKeys = {
     "expert_parallel",     "dp_attention",          "concurrency",
     "time_to_first_token", "time_per_output_token", "sequences"};
+
+// The tables of --why-not, for programs and for people. A row: the candidate,
+// its verdict, the reason, and a value or nothing.
+void add_why_not_rows(std::vector<Row> rows, Report& report);
 
 // Headline, summary, tables and notes; `planned` must outlive the report.
 void add_plan(const PlannedTraining& planned, Report& report);

@@ -198,8 +198,7 @@ void add_rejected(const PlannedServing& planned, Report& report) {
 void add_why_not(const PlannedServing& planned, Report& report) {
   if (planned.why_not.empty()) return;
   const auto good = good_ones(planned);
-  std::vector<Row> people;
-  std::vector<Row> programs;
+  std::vector<Row> rows;
   for (const ServingPlan& plan : planned.why_not) {
     std::string verdict = "worse";
     std::string text;
@@ -223,22 +222,10 @@ void add_why_not(const PlannedServing& planned, Report& report) {
                way_text(plan) + "; limited by " + plan.limited_by;
       }
     }
-    const std::string mesh = mesh_text(plan.mesh);
-    people.push_back({mesh, verdict, Prose{text}});
-    programs.push_back({mesh, verdict, Prose{text}, std::move(value)});
+    rows.push_back(
+        {mesh_text(plan.mesh), verdict, Prose{text}, std::move(value)});
   }
-  const Column reason = {"reason", "", Align::Left, false, true};
-  report.tables.push_back(
-      {"why_not",
-       "Why not",
-       {left("candidate"), left("verdict"), reason, left("value")},
-       rows_of(std::move(programs)),
-       Audience::Programs});
-  report.tables.push_back({"why_not_these",
-                           "Why not",
-                           {left("candidate", "what"), left("verdict"), reason},
-                           rows_of(std::move(people)),
-                           Audience::People});
+  add_why_not_rows(std::move(rows), report);
 }
 
 }  // namespace
