@@ -426,7 +426,8 @@ double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
   const int64_t parts =
       point.of(PlanAxis::Tensor) * point.of(PlanAxis::Sequence);
   const auto copies = static_cast<double>(point.of(PlanAxis::Replicas));
-  return (copied_ * copies + shared_ * (point.zero > 0 ? 1 : copies)) /
+  const Held& held = held_[point.remat];
+  return (held.copied * copies + held.shared * (point.zero > 0 ? 1 : copies)) /
              static_cast<double>(in_.space.devices) +
          kept * static_cast<double>(sequences_of(in_.space, point)) /
              static_cast<double>(parts);
@@ -434,7 +435,7 @@ double PlanPricing::bytes_of(const PlanPoint& point, double kept) const {
 
 LeastCost PlanPricing::least(const PlanPoint& point) {
   LeastCost cost;
-  const double kept = kept_[point.remat] * kept_part(in_.space, point);
+  const double kept = held_[point.remat].kept * kept_part(in_.space, point);
   cost.bytes = bytes_of(point, kept);
   const auto& limit = in_.asked.options.limit;
   if (limit && cost.bytes > static_cast<double>(limit->usable)) return cost;
@@ -446,20 +447,20 @@ LeastCost PlanPricing::least(const PlanPoint& point) {
 
 // Not all of it is cut by tensor parallelism.
 double PlanPricing::kept(const PlanPoint& pass) {
-  if (pass.experts > 1) return kept_[pass.remat];
+  if (pass.experts > 1) return held_[pass.remat].kept;
   const std::lock_guard lock(kept_mutex_);
   const auto [known, is_new] = kept_in_parts_.try_emplace(
       {pass.of(PlanAxis::Tensor), pass.tokens_over_tensor, pass.remat},
-      kept_[pass.remat]);
+      held_[pass.remat].kept);
   if (!is_new) return known->second;
   PlanPoint point;
   point.of(PlanAxis::Tensor) = pass.of(PlanAxis::Tensor);
   point.tokens_over_tensor = pass.tokens_over_tensor;
   point.remat = pass.remat;
   Diagnostics quiet;
-  if (const auto found = kept_by(point, quiet)) {
+  if (const auto found = held_by(point, quiet)) {
     const auto parts = static_cast<double>(pass.of(PlanAxis::Tensor));
-    known->second = std::max(known->second, *found * parts);
+    known->second = std::max(known->second, found->kept * parts);
   }
   return known->second;
 }
@@ -556,22 +557,22 @@ bool PlanPricing::find_least(Diagnostics& diags) {
                                  2 * static_cast<double>(type.elements()));
     }
   }
-  kept_.resize(remats_.size());
+  held_.resize(remats_.size());
   if (!variant_of({}).ground) return true;  // every point says why
   for (size_t remat = 0; remat < remats_.size(); ++remat) {
     PlanPoint point;
     point.remat = remat;
-    const auto kept = kept_by(point, diags);
-    if (!kept) return false;
-    kept_[remat] = *kept;
+    const auto held = held_by(point, diags);
+    if (!held) return false;
+    held_[remat] = *held;
   }
   return true;
 }
 
 // So many sequences that what is kept of them is more than all else: the
 // fullest moment is when forward is over.
-std::optional<double> PlanPricing::kept_by(const PlanPoint& point,
-                                           Diagnostics& diags) {
+std::optional<PlanPricing::Held> PlanPricing::held_by(const PlanPoint& point,
+                                                      Diagnostics& diags) {
   constexpr int64_t kMany = 64;
   Variant& variant = variant_of(point);
   if (!variant.ground) return std::nullopt;
@@ -585,14 +586,13 @@ std::optional<double> PlanPricing::kept_by(const PlanPoint& point,
   }
   const auto budget = on.judge->budget(candidate, diags);
   if (!budget) return std::nullopt;
-  if (point.of(PlanAxis::Tensor) == 1) {
-    const auto held = [&](Category category) {
-      return static_cast<double>(
-          budget->classes.front().bytes.at(static_cast<size_t>(category)));
-    };
-    copied_ = held(Category::Parameters) + held(Category::Gradients);
-    shared_ = held(Category::MasterWeights) + held(Category::OptimizerState);
-  }
+  const auto bytes_of = [&](Category category) {
+    return static_cast<double>(
+        budget->classes.front().bytes.at(static_cast<size_t>(category)));
+  };
+  Held held{
+      bytes_of(Category::Parameters) + bytes_of(Category::Gradients),
+      bytes_of(Category::MasterWeights) + bytes_of(Category::OptimizerState)};
   candidate.state->optimizer = Optimizer::Sgd;
   candidate.state->no_master = true;
   const auto judged = on.judge->judge(candidate, diags);
@@ -604,9 +604,9 @@ std::optional<double> PlanPricing::kept_by(const PlanPoint& point,
   }
   for (const BracketRow& row : judged->step->bracket.rows) {
     if (row.category != "activations") continue;
-    return static_cast<double>(row.bytes[kKeepings - 1]) / kMany;
+    held.kept = static_cast<double>(row.bytes[kKeepings - 1]) / kMany;
   }
-  return 0;
+  return held;
 }
 
 }  // namespace shardplan

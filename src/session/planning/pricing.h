@@ -83,7 +83,14 @@ class PlanPricing {
   Candidate unlimited(const PlanPoint& point, int64_t sequences,
                       const Variant& variant) const;
   bool find_least(Diagnostics& diags);
-  std::optional<double> kept_by(const PlanPoint& point, Diagnostics& diags);
+  // Bytes of the whole model on one device: what is copied with weights, what
+  // ZeRO shares out, and what is kept of a sequence.
+  struct Held {
+    double copied = 0;
+    double shared = 0;
+    double kept = 0;
+  };
+  std::optional<Held> held_by(const PlanPoint& point, Diagnostics& diags);
   // A bound by a few devices (Sample): `sequence` of those that the tokens of a
   // sequence are cut over are there, and share their work with the others
   // perfectly, as they do where `sequences` of each are more than those of the
@@ -107,14 +114,11 @@ class PlanPricing {
   std::mutex mutex_;
   std::array<std::unique_ptr<Variant>, 16> variants_;
   std::vector<Remat> remats_;
-  // Bytes of the whole model on one device: what is copied with weights, what
-  // ZeRO shares out, layers as they are gathered, and what is kept of a
-  // sequence by policy.
-  double copied_ = 0;
-  double shared_ = 0;
+  // By policy of rematerialisation; written before the search begins.
+  std::vector<Held> held_;
+  // Bytes of all layers as they are gathered.
   double layer_weights_ = 0;
-  std::vector<double> kept_;
-  // The same by parts of products, whether of tokens, and policy.
+  // What a sequence keeps by parts of products, whether of tokens, and policy.
   std::mutex kept_mutex_;
   std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
   std::atomic<int64_t> evaluations_{0};
