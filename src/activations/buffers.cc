@@ -130,7 +130,7 @@ Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage) {
       break;
   }
   const int64_t chunks = std::max<int64_t>(options.chunks, 1);
-  const int64_t group = options.group > 0 ? options.group : stages;
+  const int64_t group = options.group_with(stages);
   const int64_t warm = 2 * behind + (chunks - 1) * group + 1;
   return {std::min(all * chunks, warm), chunks, std::min(group, all)};
 }

@@ -147,6 +147,9 @@ struct StepOptions {
   // Micro-batches that go through a chunk before the next one begins; 0: as
   // many as there are stages.
   int64_t group = 0;
+  int64_t group_with(int64_t stages) const {
+    return group > 0 ? group : stages;
+  }
   Kernels kernels = Kernels::Any;
   const FrameworkDef* framework = &frameworks().front();
   std::optional<Update> update;  // default: the framework's

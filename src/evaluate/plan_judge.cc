@@ -352,7 +352,15 @@ Steps& PlanJudge::steps() {
 
 std::vector<DivisionProblem> PlanJudge::refused(const Candidate& candidate) {
   if (asked_.step == nullptr) return {};
-  return steps().refused(workload_of(candidate), step_of(candidate));
+  const StepOptions step = step_of(candidate);
+  std::optional<StagePlan> made;
+  const auto stages = options_of(candidate, held_).stages;
+  if (stages && step.schedule == PipelineSchedule::Interleaved) {
+    Diagnostics known;  // whoever budgets the stages reports them
+    made = stages_of_plan(asked_.model.manifest, plan_, *held_.groups, *stages,
+                          known);
+  }
+  return steps().refused(workload_of(candidate), step, made ? &*made : nullptr);
 }
 
 std::vector<std::string> PlanJudge::report_shapes(const Candidate& candidate,

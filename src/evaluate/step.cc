@@ -330,7 +330,8 @@ Steps::Pass Steps::pass_of(const Workload& workload,
 }
 
 std::vector<DivisionProblem> Steps::refused(const Workload& workload,
-                                            const StepOptions& step) const {
+                                            const StepOptions& step,
+                                            const StagePlan* stages) const {
   const Mesh& mesh = plan_.mesh;
   const Facts& facts = manifest_.facts;
   const AxisNames heads = axes_of_field(rules_, "head_axis");
@@ -356,6 +357,16 @@ std::vector<DivisionProblem> Steps::refused(const Workload& workload,
                      : tensor ? Degree::Sequence
                               : Degree::Context) *= axis.size;
   }
+  if (stages != nullptr && step.schedule == PipelineSchedule::Interleaved) {
+    const int64_t group = step.group_with(stages->stages);
+    divisions.degree(Degree::Stages) = stages->stages;
+    divisions.degree(Degree::Chunks) = step.chunks;
+    divisions.degree(Degree::Group) = group;
+    divisions.count(Divided::Group) = group;
+    divisions.count(Divided::Microbatches) = step.microbatches;
+    count_stage_layers(stages->layers_of_stages(), step.chunks, stages->named,
+                       divisions);
+  }
   return division_problems(divisions, step.framework->name);
 }
 
@@ -365,7 +376,8 @@ std::optional<JudgedStep> Steps::judge(
   auto judged = answer(workload, how, budget, step, card, diags);
   if (!judged) return std::nullopt;
   judged->fit = fit_of(budget, &judged->bracket);
-  judged->refused = refused(workload, step);
+  judged->refused =
+      refused(workload, step, budget.stages ? &*budget.stages : nullptr);
   return judged;
 }
 

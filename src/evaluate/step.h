@@ -139,8 +139,10 @@ class Steps {
   Pass pass_of(const Workload& workload, int64_t microbatches) const;
 
   // What the framework refuses of such a step, since it does not divide.
+  // `stages`: null without a pipeline.
   std::vector<DivisionProblem> refused(const Workload& workload,
-                                       const StepOptions& step) const;
+                                       const StepOptions& step,
+                                       const StagePlan* stages) const;
 
   // `step` is sized (StepModel::sized). Empty, with the reason reported:
   // neither the forward pass nor shapes tell (SP016), or it cannot be
@@ -154,13 +156,10 @@ class Steps {
   // each of the plan's devices (least_pass_seconds, cost/step_time.h).
   // `step` is sized. Empty, with the reason reported, as judge(), or where no
   // time is known. REQUIRES: a forward pass is known, no stages.
-  std::optional<double> least_seconds(const Workload& workload,
-                                      const BudgetOptions& how,
-                                      const Budget& budget,
-                                      const StepOptions& step,
-                                      const SharedWork& shared,
-                                      const HardwareProfile& card,
-                                      Diagnostics& diags);
+  std::optional<double> least_seconds(
+      const Workload& workload, const BudgetOptions& how, const Budget& budget,
+      const StepOptions& step, const SharedWork& shared,
+      const HardwareProfile& card, Diagnostics& diags);
   // The forward pass alone, partitioned, and the manifest of its parameters
   // with, per parameter of it, one of the model's (as stored) that it is, or is
   // made of. Kept until another pass is asked for. Empty, with the reason

@@ -143,8 +143,8 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
 // Nobody said how to split layers that do not divide.
 void check_stages(const LintInput& input, Diagnostics& diags) {
   const ParameterStages* const stages = input.options.stages.get();
-  if (stages == nullptr || stages->uneven.empty()) return;
-  const std::vector<int64_t>& held = stages->uneven;
+  if (stages == nullptr || !stages->uneven) return;
+  const std::vector<int64_t>& held = stages->layers;
   const int64_t least = held.back();
   const int64_t more = std::ranges::count(held, least + 1);
   auto report = diags.report(

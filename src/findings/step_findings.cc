@@ -97,6 +97,21 @@ void report_divisions(const std::vector<DivisionProblem>& problems,
       case Divided::StateGroups:
         report.help("use a mesh whose tensor-parallel axis divides them");
         break;
+      case Divided::Microbatches:
+        report.help("use `--microbatches " + std::to_string(refusal.nearest) +
+                    "`, the next that divides, or `--schedule 1f1b`");
+        break;
+      case Divided::Group:
+        report.help(
+            "use `--schedule interleaved:N`, whose groups are as large "
+            "as there are stages");
+        break;
+      case Divided::StageLayers:
+        report.help(
+            "use `--schedule interleaved:N` with N chunks that share "
+            "the layers of each stage evenly, or name the layers of "
+            "each with `--stages AXIS:L,L,..`");
+        break;
     }
   }
 }

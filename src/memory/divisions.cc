@@ -23,12 +23,20 @@ constexpr std::array<DividedNames, kDivided> kDividedNames = {{
     {"KV head", "KV heads"},
     {"Mamba head", "Mamba heads"},
     {"Mamba group", "Mamba groups"},
+    {"micro-batch", "micro-batches"},
+    {"micro-batch of a group", "micro-batches of a group"},
+    {"layer of a stage", "layers of a stage"},
 }};
 
 // In the order of Degree.
 constexpr std::array<std::string_view, kDegrees> kDegreeNames = {
     "data-parallel",   "micro-batches",     "context-parallel",
-    "tensor-parallel", "sequence-parallel", "Ulysses"};
+    "tensor-parallel", "sequence-parallel", "Ulysses",
+    "stages",          "chunks of a stage", "groups of"};
+
+// Whether a count that does not divide by the product will do nevertheless.
+using Enough = bool (*)(int64_t count, int64_t product,
+                        const Divisions& divisions);
 
 struct DivisionRule {
   std::string_view framework;  // "" where every one does
@@ -37,12 +45,9 @@ struct DivisionRule {
   std::string_view source;
   // The rule holds where this degree is more than 1 alone; none: always.
   std::optional<Degree> with = std::nullopt;
-  int64_t factor = 1;  // of the product
-  // A product that is a multiple is enough, too: several ranks have a copy
-  // each.
-  bool or_multiple = false;
-  // So is one: every rank has a copy.
-  bool or_one = false;
+  int64_t factor = 1;         // of the product
+  Enough enough = nullptr;    // null: none will
+  std::string_view but = {};  // a framework for which it does not hold
 };
 
 // The code in which frameworks refuse a count that does not divide.
@@ -61,6 +66,40 @@ constexpr const char* kMixer = "Megatron-core, ssm/mamba_mixer.py";
 constexpr const char* kVllm = "vLLM, mamba/mamba_mixer2.py";
 constexpr const char* kSglang = "SGLang, mamba/mamba.py";
 
+constexpr const char* kSchedules =
+    "Megatron-core, pipeline_parallel/schedules.py; MaxText, pyconfig.py";
+constexpr const char* kRounds =
+    "PyTorch, distributed/pipelining/schedules.py: ScheduleInterleaved1F1B";
+constexpr const char* kChunks =
+    "Megatron-LM, training/arguments.py; MaxText, pyconfig.py";
+
+int64_t degree_at(const Divisions& divisions, Degree of) {
+  return divisions.degrees[static_cast<size_t>(of)];
+}
+
+// Several ranks have a copy each.
+bool has_copies(int64_t count, int64_t product, const Divisions&) {
+  return product % count == 0;
+}
+
+// Every rank has a copy.
+bool is_one(int64_t count, int64_t, const Divisions&) { return count == 1; }
+
+// The last group is smaller, but as large as there are stages.
+bool ends_in_group(int64_t count, int64_t product, const Divisions& divisions) {
+  return count > product &&
+         count % product >= degree_at(divisions, Degree::Stages);
+}
+
+// Rounds may be longer than there are stages, if all are as long.
+bool has_equal_rounds(int64_t count, int64_t product, const Divisions&) {
+  return count % std::max<int64_t>(count / product, 1) == 0;
+}
+
+bool is_larger(int64_t count, int64_t product, const Divisions&) {
+  return count > product;
+}
+
 const std::vector<DivisionRule>& division_rules() {
   using D = Divided;
   using P = Degree;
@@ -70,7 +109,37 @@ const std::vector<DivisionRule>& division_rules() {
       {"", D::Batch, {P::Data, P::Microbatches}, kBatch},
       {"", D::Tokens, {P::Context, P::Ulysses, P::Sequence}, kTokens},
       {"", D::Heads, {P::Ulysses, P::Tensor}, kUlysses, P::Ulysses},
-      {"", D::KvHeads, {P::Ulysses, P::Tensor}, kUlysses, P::Ulysses, 1, true},
+      {"",
+       D::KvHeads,
+       {P::Ulysses, P::Tensor},
+       kUlysses,
+       P::Ulysses,
+       1,
+       has_copies},
+      {"",
+       D::Microbatches,
+       {P::Group},
+       kSchedules,
+       P::Chunks,
+       1,
+       ends_in_group,
+       "torch"},
+      {"torch",
+       D::Microbatches,
+       {P::Stages},
+       kRounds,
+       P::Chunks,
+       1,
+       has_equal_rounds},
+      {"", D::Group, {P::Stages}, kSchedules, P::Chunks, 1, is_larger, "torch"},
+      {"",
+       D::StageLayers,
+       {P::Chunks},
+       kChunks,
+       P::Chunks,
+       1,
+       nullptr,
+       "torch"},
       // Causal attention is balanced: a rank of context parallelism has a piece
       // from the front of a sequence and one from its back.
       {"megatron", D::Tokens, {P::Context}, kArguments, P::Context, 2},
@@ -83,14 +152,10 @@ const std::vector<DivisionRule>& division_rules() {
        kContext,
        P::Context,
        1,
-       true},
-      {"vllm", D::StateGroups, {P::Tensor}, kVllm, {}, 1, false, true},
-      {"sglang", D::StateGroups, {P::Tensor}, kSglang, {}, 1, false, true}};
+       has_copies},
+      {"vllm", D::StateGroups, {P::Tensor}, kVllm, {}, 1, is_one},
+      {"sglang", D::StateGroups, {P::Tensor}, kSglang, {}, 1, is_one}};
   return kRules;
-}
-
-int64_t degree_at(const Divisions& divisions, Degree of) {
-  return divisions.degrees[static_cast<size_t>(of)];
 }
 
 // "data-parallel 8 x micro-batches 4", "2 x context-parallel 4"
@@ -116,8 +181,9 @@ std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
     if (product) product = checked_mul(*product, degree_at(divisions, of));
   }
   if (product && count % *product == 0) return std::nullopt;
-  if (rule.or_one && count == 1) return std::nullopt;
-  if (rule.or_multiple && product && *product % count == 0) return std::nullopt;
+  if (product && rule.enough && rule.enough(count, *product, divisions)) {
+    return std::nullopt;
+  }
   const DividedNames& names = kDividedNames[static_cast<size_t>(rule.what)];
   DivisionProblem refusal;
   refusal.text = count_text(count) + " " +
@@ -157,6 +223,19 @@ void count_states(const Manifest& manifest, Divisions& divisions) {
   }
 }
 
+void count_stage_layers(const std::vector<int64_t>& layers, int64_t chunks,
+                        bool named, Divisions& divisions) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const int64_t ends = (i == 0 ? 1 : 0) + (i + 1 == layers.size() ? 1 : 0);
+    const int64_t rest = layers[i] % chunks;
+    const bool shared =
+        rest == 0 || rest + ends >= chunks || (named && layers[i] > chunks);
+    if (shared) continue;
+    divisions.count(Divided::StageLayers) = layers[i];
+    return;
+  }
+}
+
 std::vector<DivisionProblem> division_problems(const Divisions& divisions,
                                                std::string_view framework) {
   std::vector<DivisionProblem> found;
@@ -164,7 +243,7 @@ std::vector<DivisionProblem> division_problems(const Divisions& divisions,
   for (const bool own : {true, false}) {
     for (const DivisionRule& rule : division_rules()) {
       if (rule.framework.empty() == own) continue;
-      if (own && rule.framework != framework) continue;
+      if (own ? rule.framework != framework : rule.but == framework) continue;
       const bool known = std::ranges::any_of(
           found,
           [&](const DivisionProblem& each) { return each.what == rule.what; });

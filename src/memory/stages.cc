@@ -411,7 +411,24 @@ void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
   }
 }
 
+// Per placement: whether its spec names the axis.
+std::vector<bool> cut_by(const Plan& plan, const AxisName& axis) {
+  std::vector<bool> cut;
+  for (const Placement& placement : plan.placements) {
+    cut.push_back(std::ranges::any_of(
+        placement.spec.dims,
+        [&](const AxisNames& axes) { return contains(axes, axis); }));
+  }
+  return cut;
+}
+
 }  // namespace
+
+std::vector<int64_t> StagePlan::layers_of_stages() const {
+  std::vector<int64_t> counts;
+  for (const auto& [begin, end] : ranges) counts.push_back(end - begin);
+  return counts;
+}
 
 std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const LayerGroups& groups,
@@ -448,36 +465,37 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
     plan.ranges.emplace_back(begin, begin + count);
     begin += count;
   }
-  plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
+  plan.named = !stages.layers.empty();
+  plan.uneven = !plan.named && plan.layers % plan.stages != 0;
   place_units(plan, groups, stack);
   return plan;
+}
+
+std::optional<StagePlan> stages_of_plan(const Manifest& manifest,
+                                        const Plan& plan,
+                                        const LayerGroups& groups,
+                                        const Stages& stages,
+                                        Diagnostics& diags) {
+  return plan_stages(manifest, plan.mesh, groups, cut_by(plan, stages.axis),
+                     stages, diags);
 }
 
 std::shared_ptr<const ParameterStages> parameter_stages(
     const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
     const Stages& stages) {
-  std::vector<bool> cut_by_axis;
-  for (const Placement& placement : plan.placements) {
-    cut_by_axis.push_back(std::ranges::any_of(
-        placement.spec.dims,
-        [&](const AxisNames& axes) { return contains(axes, stages.axis); }));
-  }
   Diagnostics known;  // whoever budgets the stages reports them
-  const auto made =
-      plan_stages(manifest, plan.mesh, groups, cut_by_axis, stages, known);
+  const auto made = stages_of_plan(manifest, plan, groups, stages, known);
   if (!made) return nullptr;
   auto result = std::make_shared<ParameterStages>();
   result->axis = stages.axis;
   result->stages = made->stages;
   result->of.resize(manifest.size());
-  if (made->uneven) {
-    for (const auto& [begin, end] : made->ranges) {
-      result->uneven.push_back(end - begin);
-    }
-  }
+  result->uneven = made->uneven;
+  result->layers = made->layers_of_stages();
+  const std::vector<bool> cut = cut_by(plan, stages.axis);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::vector<int64_t>& on = made->stages_of[groups.group_of[i]];
-    if (on.empty() || cut_by_axis[plan.placement_of[i]]) continue;
+    if (on.empty() || cut[plan.placement_of[i]]) continue;
     result->of[i].first = static_cast<int32_t>(on[0]);
     if (on.size() > 1) result->of[i].second = static_cast<int32_t>(on[1]);
   }

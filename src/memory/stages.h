@@ -106,6 +106,9 @@ struct StagePlan {
   bool has_head = false;     // then further tokens are what it is there for
   int64_t extra_layers = 0;  // beyond the facts, on the last stage
   bool uneven = false;       // layers do not divide by stages
+  bool named = false;        // somebody said how many layers each has
+
+  std::vector<int64_t> layers_of_stages() const;
 };
 
 // Empty, with the reason reported (SP010): no such axis, layers that are not
@@ -116,7 +119,13 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags);
 
-// The stages that hold each parameter under a plan, whose layers are `groups`.
+// The same under a plan, whose layers are `groups`.
+std::optional<StagePlan> stages_of_plan(const Manifest& manifest,
+                                        const Plan& plan,
+                                        const LayerGroups& groups,
+                                        const Stages& stages,
+                                        Diagnostics& diags);
+// The stages that hold each parameter under such a plan.
 // Null where plan_stages() refuses them.
 std::shared_ptr<const ParameterStages> parameter_stages(
     const Manifest& manifest, const Plan& plan, const LayerGroups& groups,

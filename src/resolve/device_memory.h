@@ -141,9 +141,9 @@ struct ParameterStages {
     int32_t first = -1;
     int32_t second = -1;
   };
-  std::vector<Held> of;  // per parameter
-  // Layers of each stage, where they do not divide and nobody named them.
-  std::vector<int64_t> uneven;
+  std::vector<Held> of;         // per parameter
+  std::vector<int64_t> layers;  // of each stage
+  bool uneven = false;          // they do not divide, and nobody named them
 
   bool is_on_all(size_t parameter) const { return of[parameter].first < 0; }
 };

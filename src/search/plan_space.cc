@@ -178,6 +178,10 @@ std::vector<int64_t> balanced_layers(const PlanSpace& space,
     for (const int64_t at_embedding : {0, 1}) {
       const int64_t counted = space.layers + at_embedding + at_head;
       if (!divides(point, counted)) continue;
+      // The head is in one chunk, the last.
+      if (point.chunks > 1 && at_head * stages * point.chunks > counted) {
+        continue;
+      }
       std::vector<int64_t> layers = even_layers(counted, stages);
       layers.front() -= at_embedding;
       layers.back() -= at_head;

@@ -79,6 +79,31 @@ TEST_CASE("what must divide, by framework") {
       {"vllm", {D::StateGroups, 1, {{P::Tensor, 16}}}, true},
       {"sglang", {D::StateGroups, 2, {{P::Tensor, 4}}}, false},
       {"sglang", {D::StateGroups, 8, {{P::Tensor, 4}}}, true},
+      // Interleaved pipelines.
+      {"megatron",
+       {D::Microbatches, 8, {{P::Group, 4}, {P::Stages, 4}, {P::Chunks, 2}}},
+       true},
+      {"any",
+       {D::Microbatches, 10, {{P::Group, 4}, {P::Stages, 4}, {P::Chunks, 2}}},
+       false},
+      {"jax",
+       {D::Microbatches, 2, {{P::Group, 4}, {P::Stages, 4}, {P::Chunks, 2}}},
+       false},
+      {"any",
+       {D::Microbatches, 10, {{P::Group, 6}, {P::Stages, 4}, {P::Chunks, 2}}},
+       true},
+      {"any",
+       {D::Microbatches, 5, {{P::Group, 6}, {P::Stages, 4}, {P::Chunks, 2}}},
+       false},
+      {"any", {D::Microbatches, 10, {{P::Group, 4}, {P::Stages, 4}}}, true},
+      {"any", {D::Group, 2, {{P::Stages, 4}, {P::Chunks, 2}}}, false},
+      {"any", {D::Group, 6, {{P::Stages, 4}, {P::Chunks, 2}}}, true},
+      {"any", {D::StageLayers, 7, {{P::Chunks, 2}}}, false},
+      // Rounds of 7, of 4 and 5, of 5.
+      {"torch", {D::Microbatches, 7, {{P::Stages, 4}, {P::Chunks, 2}}}, true},
+      {"torch", {D::Microbatches, 9, {{P::Stages, 4}, {P::Chunks, 2}}}, false},
+      {"torch", {D::Microbatches, 10, {{P::Stages, 4}, {P::Chunks, 2}}}, true},
+      {"torch", {D::StageLayers, 7, {{P::Chunks, 2}}}, true},
       // Not known.
       {"any", {D::Heads, 0, {{P::Ulysses, 3}}}, true},
   };
@@ -91,6 +116,24 @@ TEST_CASE("what must divide, by framework") {
     CHECK(found.empty() == row.runs);
     for (const DivisionProblem& refusal : found) CHECK(!refusal.source.empty());
   }
+}
+
+TEST_CASE("chunks share the layers of a stage, and what is beside them") {
+  const auto counted = [](const std::vector<int64_t>& layers, int64_t chunks,
+                          bool named) {
+    Divisions of;
+    count_stage_layers(layers, chunks, named, of);
+    return of.count(D::StageLayers);
+  };
+  CHECK(counted({8, 8, 8, 8}, 2, false) == 0);
+  CHECK(counted({8, 8, 7, 7}, 2, false) == 7);
+  // The embedding and the head are as a layer each.
+  CHECK(counted({7, 8, 8, 7}, 2, false) == 0);
+  CHECK(counted({3, 4, 4, 3}, 4, true) == 0);
+  // Whoever names the layers of stages may name those of chunks.
+  CHECK(counted({6, 8, 8, 10}, 4, true) == 0);
+  CHECK(counted({2, 4, 4, 4}, 4, true) == 2);
+  CHECK(counted({5, 5, 5, 1}, 5, true) == 1);
 }
 
 TEST_CASE("a refusal says the counts, and what divides next") {
