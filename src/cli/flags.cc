@@ -38,7 +38,7 @@ constexpr std::string_view kOrder[] = {
     // Simulation
     "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink", "full",
     "capacity", "values", "seed", "dtype", "reduce-dtype", "as", "overlap",
-    "expect", "vary", "plot",
+    "expect", "vary",
     // Inputs of `explain`
     "matmul", "algorithm", "ranks", "kind", "inner",
     // Memory
@@ -55,8 +55,9 @@ constexpr std::string_view kOrder[] = {
     "max-seqs", "expert-parallel", "dp-attention", "input-tokens",
     "output-tokens", "concurrency", "draft",
     // Output
-    "to", "format", "json", "output", "top", "write-rules", "expand", "exact",
-    "color", "quiet", "verbose", "no-progress",
+    "to", "format", "json", "output", "plot", "top", "write-rules",
+    "write-config", "expand", "exact", "color", "quiet", "verbose",
+    "no-progress",
     // Diagnostics
     "tolerance", "max-replicated", "fail-on", "baseline", "write-baseline",
     "deny", "allow", "exit-zero", "fix", "diff", "exit-code"};
@@ -283,6 +284,18 @@ void set_colour(const Setting& setting, Options& options, Diagnostics&) {
                                                      : Colour::Auto;
 }
 
+void set_plot(const Setting& setting, Options& options, Diagnostics& diags) {
+  options.plot = path_of(setting);
+  if (options.plot->ends_with(".svg")) return;
+  diags
+      .error(Code::Usage, setting.where,
+             "`--plot` writes SVG: " + in_backticks(*options.plot) +
+                 " must end in `.svg`")
+      .help(
+          "name it FILE.svg; browsers show it, and `rsvg-convert` or Inkscape "
+          "make PNG of it");
+}
+
 void set_format(const Setting& setting, Options& options, Diagnostics&) {
   options.output.format = setting.value.empty() ? "json" : setting.value;
   options.output.format_was_given = true;
@@ -312,6 +325,9 @@ const std::vector<Flag>& general_flags() {
        "write the answer to FILE, whole or not at all", kWriting,
        [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
        false, nullptr, 'o'},
+      {"plot", Takes::File, "FILE.svg", "Output",
+       "write a picture: of the error behind each layer, or of memory and time",
+       "simulate plan", set_plot, false, false},
       {"expand", Takes::Nothing, "", "Output",
        "leave nothing out: every layer, device or step by itself", kFolding,
        [](auto&, auto& o, auto&) { o.output.expand = true; }},

@@ -2,6 +2,7 @@
 // What the command line and shardplan.yaml ask for, before anything is read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,18 +40,31 @@ struct RunOptions {
   bool exit_zero = false;
 };
 
+struct GivenFlag {
+  std::string_view name;
+  std::string value;  // "" for a switch
+};
+
 struct Options {
   std::string command;
   // MODEL; two plans or files of rules for `diff`; a code for `explain`; a
   // topic for `list`.
   std::vector<std::string> arguments;
   // Flags of the command line, for what can only be judged once files are read.
-  std::vector<std::string_view> given;
+  std::vector<GivenFlag> given;
+  // The configuration that settings come from, if any.
+  std::optional<std::string> config;
+
+  bool gives(std::string_view flag) const {
+    return std::ranges::any_of(
+        given, [&](const GivenFlag& each) { return each.name == flag; });
+  }
 
   PlanRequest planning;
   MemoryRequest memory;
   EngineRequest engine;
   OutputOptions output;
+  std::optional<std::string> plot;  // --plot
   RunOptions run;
 
   CheckRequest check;

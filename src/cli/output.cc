@@ -543,4 +543,10 @@ bool write_file(Context& context, const std::string& path,
   return false;
 }
 
+bool write_plot(Context& context, const Plot& plot) {
+  const std::string picture = svg_text(plot);
+  return write_file(context, *context.options.plot,
+                    [&](const TextSink& sink) { return sink(picture); });
+}
+
 }  // namespace shardplan::cli

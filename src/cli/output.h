@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "report/diagnostics_text.h"
 #include "report/report.h"
+#include "report/svg_plot.h"
 
 namespace shardplan::cli {
 
@@ -68,6 +69,8 @@ bool report_shortened(Host& host, Diagnostics& diags);
 // Writes a file, whole or not at all; false, with the reason reported (SP001),
 // when it cannot be.
 bool write_file(Context& context, const std::string& path, const Writer& write);
+// To --plot. REQUIRES: it is given.
+bool write_plot(Context& context, const Plot& plot);
 
 // Ends a command that has some of its answer, and a reason why there is no
 // more: as CouldNotRun, with what there is of the report in JSON and SARIF.

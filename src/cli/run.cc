@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
+#include <map>
 #include <new>
 #include <optional>
 #include <string>
@@ -11,6 +12,8 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
 #include "cli/host_memory.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -73,15 +76,17 @@ void wait_for(const std::vector<std::string>& files, Host& host) {
   for (const std::string& file : files) host.may_wait_for(file);
 }
 
-// The settings of the configuration file that count for this run. Where it was
+// The settings of the configuration file that count for this run, and the path
+// of the file, if there is one. Where it was
 // found, the run opens what that may lead to and what the user named himself.
 std::vector<Setting> configured(const CommandLine& line, const Options& options,
                                 const std::vector<std::string>& named,
-                                std::optional<FencedHost>& fenced, Host& host,
+                                std::optional<FencedHost>& fenced,
+                                std::optional<std::string>& path, Host& host,
                                 Diagnostics& diags) {
   const bool reads = is_taken_by(*find_flag("config"), line.command->name);
   if (!reads || options.run.isolated) return {};
-  const auto path = options.run.config ? options.run.config : find_config(host);
+  path = options.run.config ? options.run.config : find_config(host);
   if (!path) return {};
   const auto from = options.run.config ? ConfigFrom::Named : ConfigFrom::Found;
   if (from == ConfigFrom::Found) {
@@ -104,22 +109,40 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
                             line.command->name);
 }
 
+// Files that are written must be different ones.
+void check_written(const std::vector<Setting>& settings, Diagnostics& diags) {
+  std::map<std::string, std::string_view> written;
+  for (const Setting& setting : settings) {
+    const Flag& flag = *setting.flag;
+    if (flag.takes != Takes::File || flag.group != "Output") continue;
+    const auto [first, is_new] = written.emplace(path_of(setting), flag.name);
+    if (is_new) continue;
+    diags.error(Code::Usage, {},
+                "`--" + std::string(first->second) + "` and `--" +
+                    std::string(flag.name) + "` both write " +
+                    in_backticks(first->first));
+  }
+}
+
 // Flags over configuration. `options` hold the flags already.
 void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
             Host& host, Options& options, Diagnostics& diags) {
   std::vector<std::string> named = files_of_all(line.settings);
   named.insert(named.end(), line.arguments.begin(), line.arguments.end());
   wait_for(named, host);
+  std::optional<std::string> config;
   std::vector<Setting> settings =
-      configured(line, options, named, fenced, host, diags);
+      configured(line, options, named, fenced, config, host, diags);
   settings.insert(settings.end(), line.settings.begin(), line.settings.end());
   check_conflicts(settings, diags);
+  check_written(line.settings, diags);
   if (diags.cannot_run()) return;
   options = {};
   options.command = line.command->name;
   options.arguments = line.arguments;
+  options.config = config;
   for (const Setting& setting : line.settings) {
-    options.given.push_back(setting.flag->name);
+    options.given.push_back({setting.flag->name, setting.value});
   }
   // Of those that make a plan it is the first word.
   if (!line.arguments.empty()) options.planning.model = line.arguments.front();

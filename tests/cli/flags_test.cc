@@ -407,7 +407,7 @@ TEST_CASE("simulate's flags become options") {
         "1,2");
   CHECK(simulate_flags_applied("expect", "e.safetensors", diags)
             .simulate.expect == "dir/e.safetensors");
-  CHECK(simulate_flags_applied("plot", "e.svg", diags).simulate.plot ==
+  CHECK(simulate_flags_applied("plot", "e.svg", diags).plot ==
         "dir/e.svg");
   CHECK(simulate_flags_applied("vary", "tp", diags).simulate.vary ==
         std::vector<std::string>{"tp"});

@@ -423,7 +423,7 @@ Exit refuse_mixed(const RuleSide& plan, const RuleSide& other,
 }
 
 Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
-  for (const std::string_view flag : context.options.given) {
+  for (const auto& [flag, value] : context.options.given) {
     if (!is_of_rules(flag)) continue;
     context.diags
         .error(Code::Usage, {},

@@ -312,10 +312,9 @@ std::string precision_line(const Simulation& outcome,
 
 // How errors grow: for people where precision is what they ask about.
 void append_precision(const SimulateInput& input, std::span<const Variant> runs,
-                      const SimulateRequest& flags, bool expand,
+                      const SimulateRequest& flags, bool plots, bool expand,
                       Report& report) {
-  const bool asked =
-      flags.storage || flags.reduce || flags.plot || runs.size() > 1;
+  const bool asked = flags.storage || flags.reduce || plots || runs.size() > 1;
   std::vector<Table> tables =
       error_tables(input.graph, runs.front().outcome, expand);
   if (runs.size() > 1) {
@@ -391,7 +390,8 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.output.expand)};
   if (!input.given.empty()) append_given(input, report);
-  append_precision(input, runs, flags, options.output.expand, report);
+  append_precision(input, runs, flags, options.plot.has_value(),
+                   options.output.expand, report);
   report.closing.push_back(work_line(outcome));
   report.closing.push_back(outcome.collectives.empty()
                                ? "no communication"

@@ -92,7 +92,8 @@ std::optional<VerifiedPlan> verified(const PlanQuestion& question,
                               {question.inputs.model, std::move(rules), {}},
                               host, quiet, progress);
   SHARDPLAN_CHECK(session.has_value());
-  auto written = written_rules(*session, flags_of(space, point), quiet);
+  auto written =
+      written_rules(*session, flags_text(flags_of(space, point)), quiet);
   SHARDPLAN_CHECK(written.has_value());
   const std::string name = "the plan's rules";
   HostWithFile with_rules(host, name, *written);
@@ -206,31 +207,37 @@ bool find_lacking(PlannedTraining& planned, Diagnostics& diags) {
 
 }  // namespace
 
-std::string flags_of(const PlanSpace& space, const PlanPoint& point) {
+std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point) {
   const Mesh mesh = mesh_of(point);
-  std::string flags = "--mesh " + axes_text(mesh.axes());
+  std::vector<PlanFlag> flags = {{"mesh", axes_text(mesh.axes())}};
   for (const MeshView& view : mesh.views()) {
-    flags += " --view " + view.name + ":" + axes_text(view.axes);
+    flags.push_back({"view", view.name + ":" + axes_text(view.axes)});
   }
-  if (point.of(PlanAxis::Stages) > 1) flags += " --stages pp";
-  if (const auto layers = stage_layers(space, point); !layers.empty()) {
-    flags += ":" + joined_of(layers, ",",
-                             [](int64_t each) { return std::to_string(each); });
+  if (point.of(PlanAxis::Stages) > 1) {
+    const auto layers = stage_layers(space, point);
+    flags.push_back(
+        {"stages", "pp" + (layers.empty()
+                               ? ""
+                               : ":" + joined_of(layers, ",", [](int64_t each) {
+                                   return std::to_string(each);
+                                 }))});
   }
   if (point.chunks > 1) {
-    flags += " --schedule interleaved:" + std::to_string(point.chunks);
+    flags.push_back(
+        {"schedule", "interleaved:" + std::to_string(point.chunks)});
   }
   std::string tokens = point.of(PlanAxis::Sequence) > 1 ? "sp" : "";
   if (point.tokens_over_tensor) tokens += tokens.empty() ? "tp" : ",tp";
-  if (!tokens.empty()) flags += " --sequence-axes " + tokens;
+  if (!tokens.empty()) flags.push_back({"sequence-axes", tokens});
   if (point.zero > 0) {
-    flags += " --zero " + std::to_string(point.zero) + " --zero-axes dp";
+    flags.push_back({"zero", std::to_string(point.zero)});
+    flags.push_back({"zero-axes", "dp"});
   }
   if (point.microbatches > 1) {
-    flags += " --microbatches " + std::to_string(point.microbatches);
+    flags.push_back({"microbatches", std::to_string(point.microbatches)});
   }
   if (space.remats[point.remat] != "none") {
-    flags += " --remat " + space.remats[point.remat];
+    flags.push_back({"remat", space.remats[point.remat]});
   }
   return flags;
 }

@@ -55,8 +55,7 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
                                              Host& host, Diagnostics& diags,
                                              ProgressListener& progress);
 
-// "--mesh fsdp=8,tp=2 --stages pp --microbatches 4": what `analyze` takes for
-// the point, beside what was asked for.
-std::string flags_of(const PlanSpace& space, const PlanPoint& point);
+// What `analyze` takes for the point, beside what was asked for.
+std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point);
 
 }  // namespace shardplan

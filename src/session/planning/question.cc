@@ -235,6 +235,12 @@ std::string pattern_of_kind(std::string_view name, const Manifest& manifest) {
 
 }  // namespace
 
+std::string flags_text(const std::vector<PlanFlag>& flags) {
+  return joined_of(flags, " ", [](const PlanFlag& flag) {
+    return "--" + flag.name + (flag.value.empty() ? "" : " " + flag.value);
+  });
+}
+
 std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
                                              const Manifest& manifest,
                                              Diagnostics& diags) {

@@ -40,6 +40,15 @@ struct PlannerRequest {
   size_t shapes = 1;  // that are compared (--top)
 };
 
+// What `analyze` is told to get a plan: {"mesh", "fsdp=8,tp=2"}. The value of a
+// switch is "".
+struct PlanFlag {
+  std::string name;
+  std::string value = {};
+};
+// "--mesh fsdp=8,tp=2 --expert-parallel"
+std::string flags_text(const std::vector<PlanFlag>& flags);
+
 struct PlanQuestion {
   PlannerRequest request;            // with what was assumed
   std::vector<std::string> assumed;  // sentences that say so

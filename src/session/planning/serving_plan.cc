@@ -329,17 +329,21 @@ std::string mesh_text(const EngineMesh& mesh) {
   return axes_text(mesh_of(mesh).axes());
 }
 
-std::string flags_of(const ServingPlanRequest& request,
-                     const ServingPlan& plan) {
-  std::string flags = "--mesh " + mesh_text(plan.mesh);
-  if (plan.mesh.pp > 1) flags += " --stages pp";
-  flags += " --mode decode --engine " + *request.engine.name;
-  if (plan.mesh.expert_parallel) flags += " --expert-parallel";
-  if (plan.mesh.dp_attention) flags += " --dp-attention";
-  return flags + " --input-tokens " +
-         std::to_string(*request.engine.input_tokens) + " --output-tokens " +
-         std::to_string(*request.engine.output_tokens) + " --concurrency " +
-         std::to_string(plan.requests);
+std::vector<PlanFlag> flags_of(const ServingPlanRequest& request,
+                               const ServingPlan& plan) {
+  std::vector<PlanFlag> flags = {{"mesh", mesh_text(plan.mesh)}};
+  if (plan.mesh.pp > 1) flags.push_back({"stages", "pp"});
+  flags.push_back({"mode", "decode"});
+  flags.push_back({"engine", *request.engine.name});
+  if (plan.mesh.expert_parallel) flags.push_back({"expert-parallel"});
+  if (plan.mesh.dp_attention) flags.push_back({"dp-attention"});
+  for (const auto& [name, value] :
+       {std::pair{"input-tokens", *request.engine.input_tokens},
+        std::pair{"output-tokens", *request.engine.output_tokens},
+        std::pair{"concurrency", plan.requests}}) {
+    flags.push_back({name, std::to_string(value)});
+  }
+  return flags;
 }
 
 std::optional<PlannedServing> plan_serving(const ServingPlanRequest& asked_for,

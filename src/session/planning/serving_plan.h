@@ -17,6 +17,7 @@
 #include "serve/engine.h"
 #include "session/memory_request.h"
 #include "session/plan_request.h"
+#include "session/planning/question.h"
 #include "session/progress_listener.h"
 #include "session/serving.h"
 
@@ -73,8 +74,8 @@ std::optional<PlannedServing> plan_serving(const ServingPlanRequest& request,
                                            Host& host, Diagnostics& diags,
                                            ProgressListener& progress);
 
-// "--mesh dp=2,tp=4 --engine vllm --mode decode .."
-std::string flags_of(const ServingPlanRequest& request,
-                     const ServingPlan& plan);
+// What `analyze` takes for the plan, beside what was asked for.
+std::vector<PlanFlag> flags_of(const ServingPlanRequest& request,
+                               const ServingPlan& plan);
 
 }  // namespace shardplan

@@ -2,6 +2,7 @@
 // `plan` as a command: what it reports is what `analyze` says of it, whatever
 // the threads, and what it cannot do it says.
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,38 +33,67 @@ Json report_of(const Words& words, int exit) {
   return Json::parse(host.out);
 }
 
-TEST_CASE("plan: `analyze` says the same of the plan") {
-  const Words asked = {"--hardware", "h100-sxm", "--batch",     "16",
-                       "--seq",      "512",      "--optimizer", "adamw"};
-  Words plan = {"plan", "config.json", "--devices", "4"};
-  plan.insert(plan.end(), asked.begin(), asked.end());
-  const Json summary = report_of(plan, 0).at("summary");
-  std::string mesh;
-  for (const auto& [axis, size] : summary.at("mesh").items()) {
-    mesh += (mesh.empty() ? "" : ",") + axis + "=" + size.dump();
+// The command that an answer ends with.
+Words command_of(const Words& plan) {
+  MemoryHost host;
+  host.files["config.json"] = testing::tiny_llama().dump();
+  CHECK(cli::run(plan, host) == 0);
+  const size_t at = host.out.rfind("shardplan analyze ");
+  REQUIRE(at != std::string::npos);
+  Words words;
+  std::istringstream text(host.out.substr(at));
+  for (std::string word; text >> word;) words.push_back(word);
+  words.erase(words.begin());
+  return words;
+}
+
+TEST_CASE("plan: its command says the same of the plan") {
+  const std::vector<Words> asked = {
+      {"--optimizer", "lion"},
+      {"--framework", "megatron", "--over", "pp,dp", "--attention", "scores"},
+      {"--over", "sp,tp", "--precision", "bf16", "--remat", "full"},
+      {"--framework", "torch", "--memory", "1GiB", "--kernels", "fused"},
+  };
+  for (const Words& more : asked) {
+    CAPTURE(testing::command_line(more));
+    Words plan = {"plan", "config.json", "--devices", "4",          "--batch",
+                  "16",   "--seq",       "512",       "--hardware", "h100-sxm"};
+    plan.insert(plan.end(), more.begin(), more.end());
+    const Json summary = report_of(plan, 0).at("summary");
+    const Json again = report_of(command_of(plan), 0).at("summary");
+    for (const char* key : {"step_time", "memory_bracket"}) {
+      CHECK(again.at(key) == summary.at(key));
+    }
+    CHECK(summary.at("gap").get<double>() >= 0);
+    CHECK(summary.at("value") == summary.at("step_time").at("estimate"));
   }
-  Words analyze = {"analyze",        "config.json",
-                   "--mesh",         mesh,
-                   "--microbatches", summary.at("microbatches").dump(),
-                   "--remat",        summary.at("remat").get<std::string>(),
-                   "--zero",         summary.at("zero").dump()};
-  analyze.insert(analyze.end(), asked.begin(), asked.end());
-  if (summary.at("zero") != 0) {
-    analyze.insert(analyze.end(), {"--zero-axes", "dp"});
+}
+
+TEST_CASE("plan: its configuration has the flags of its command") {
+  MemoryHost host;
+  host.files["models/a config.json"] = testing::tiny_llama().dump();
+  REQUIRE(cli::run({"plan", "models/a config.json", "--devices", "4", "--batch",
+                    "16", "--seq", "512", "--hardware", "h100-sxm",
+                    "--framework", "megatron", "--over", "pp", "--fp8",
+                    "delayed", "--write-config", "ci/plan.yaml"},
+                   host) == 0);
+  CAPTURE(host.out);
+  const size_t at = host.out.rfind("shardplan analyze 'models/a config.json'");
+  REQUIRE(at != std::string::npos);
+  std::istringstream text(host.out.substr(at));
+  std::string word;
+  for (int i = 0; i < 4; ++i) text >> word;  // up to the model, of two words
+  std::string expected;
+  while (text >> word) {
+    expected +=
+        word.starts_with("--") ? "    " + word.substr(2) + ": " : word + "\n";
   }
-  if (const std::string axes = summary.at("sequence_axes"); !axes.empty()) {
-    analyze.insert(analyze.end(), {"--sequence-axes", axes});
-  }
-  if (summary.at("stages") != 1) {
-    analyze.insert(analyze.end(), {"--stages", "pp", "--schedule",
-                                   summary.at("schedule").get<std::string>()});
-  }
-  const Json again = report_of(analyze, 0).at("summary");
-  for (const char* key : {"step_time", "memory_bracket"}) {
-    CHECK(again.at(key) == summary.at(key));
-  }
-  CHECK(summary.at("gap").get<double>() >= 0);
-  CHECK(summary.at("value") == summary.at("step_time").at("estimate"));
+  const std::string& written = host.files.at("ci/plan.yaml");
+  CHECK(
+      written.ends_with("    model: \"../models/a config.json\"\n" + expected));
+  host.out.clear();
+  CHECK(cli::run({"check", "--config", "ci/plan.yaml", "--allow", "SP209"},
+                 host) == 0);
 }
 
 TEST_CASE("plan: the same for any number of threads") {

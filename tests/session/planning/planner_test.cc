@@ -92,7 +92,7 @@ void check_case(const Case& of) {
         ++points;
         if (refused) CHECK(cost.verdict != PlanVerdict::Fits);
         if (!cost.timed) continue;
-        CAPTURE(flags_of(space, point));
+        CAPTURE(flags_text(flags_of(space, point)));
         const LeastCost least = costs.least(point);
         CHECK(least.bytes <= static_cast<double>(cost.most_memory));
         if (least.bytes <= static_cast<double>(of.limit)) {

@@ -16,6 +16,7 @@
 #include "cli/commands/plan/plan_tables.h"
 #include "cli/commands/plan/request.h"
 #include "cli/commands/plan/serving_tables.h"
+#include "cli/commands/plan/written_plan.h"
 #include "cli/commands/simulate/checked_run.h"
 #include "cli/commands/workload/step.h"
 #include "cli/flag_values.h"
@@ -42,61 +43,38 @@ PlannerRequest planner_request(const Options& options) {
   request.keep = options.plan.keep;
   request.shapes = static_cast<size_t>(options.plan.top);
   if (options.sweep.objective == Objective::Memory &&
-      contains(options.given, std::string_view("objective"))) {
+      options.gives("objective")) {
     request.objective = PlanObjective::Memory;
   }
   return request;
 }
 
-// Rules that a command can name; a rival may have one rule more.
-std::vector<std::string> named_rules(const Context& context,
+// Rules that others can name; a rival may have one rule more.
+std::vector<std::string> named_rules(const Options& options,
                                      const PlannedTraining& planned) {
   const ShownPlan& best = planned.shown.front();
-  if (best.question == nullptr) return context.options.planning.rules;
+  if (best.question == nullptr) return options.planning.rules;
   const PlanRequest& own = best.question->request.planning;
-  if (own.rules != context.options.planning.rules) return own.rules;
-  return {context.options.plan.write_rules.value_or("plan.yaml")};
+  if (own.rules != options.planning.rules) return own.rules;
+  return {options.plan.write_rules.value_or("plan.yaml")};
 }
 
-// "shardplan analyze config.json --rules @llama --mesh .."
-std::string command_text(const Context& context,
-                         const PlannedTraining& planned) {
-  const Options& options = context.options;
+std::vector<PlanFlag> all_flags(const Options& options,
+                                const PlannedTraining& planned) {
   const MemoryRequest& memory = planned.question->request.memory;
-  std::string text = "shardplan analyze " + options.arguments.front();
-  for (const std::string& rules : named_rules(context, planned)) {
-    text += " --rules " + rules;
+  std::vector<PlanFlag> flags;
+  for (const std::string& rules : named_rules(options, planned)) {
+    flags.push_back({"rules", rules});
   }
-  const auto& topology = options.planning.topology;
-  text += " " +
-          flags_of(planned.question->space, planned.shown.front().plan.point) +
-          (topology ? " --topology " + topology->name
-                    : " --hardware " + *options.memory.hardware) +
-          " --batch " + std::to_string(*memory.batch) + " --seq " +
-          std::to_string(*memory.seq) + " --optimizer " +
-          std::string(optimizer_name(memory.state.optimizer));
-  const FrameworkDef& framework = *options.workload.step.framework;
-  if (framework.is_known()) {
-    text += " --framework " + std::string(framework.name);
+  for (PlanFlag& flag :
+       flags_of(planned.question->space, planned.shown.front().plan.point)) {
+    flags.push_back(std::move(flag));
   }
-  return text;
-}
-
-// Flags that say more of the step or of the model than the command has.
-std::vector<std::string> further_flags(const Options& options) {
-  constexpr std::string_view kSaid =
-      "hardware topology devices batch seq optimizer framework rules over "
-      "fix-mesh why-not keep forbid verify objective remat microbatches jobs "
-      "max-memory config isolated mode";
-  std::vector<std::string> flags;
-  for (const std::string_view name : options.given) {
-    const Flag* const flag = find_flag(name);
-    const bool counts = flag != nullptr &&
-                        (flag->group == "Inputs" || flag->group == "Memory") &&
-                        !has_word(kSaid, name);
-    std::string text = "`--" + std::string(name) + "`";
-    if (counts && !contains(flags, text)) flags.push_back(std::move(text));
-  }
+  flags.push_back({"batch", std::to_string(*memory.batch)});
+  flags.push_back({"seq", std::to_string(*memory.seq)});
+  flags.push_back(
+      {"optimizer", std::string(optimizer_name(memory.state.optimizer))});
+  add_given_flags(options, flags);
   return flags;
 }
 
@@ -164,15 +142,12 @@ void verify(Context& context, const PlannedTraining& planned, Report& report) {
                          ": " + run->text);
 }
 
-bool was_given(const Options& options, std::string_view flag) {
-  return contains(options.given, flag);
-}
-
 // What is asked of a server alone, or of training alone.
 bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
   constexpr std::string_view kOfTraining =
-      "batch over optimizer microbatches remat keep forbid verify write-rules";
-  for (const std::string_view flag : options.given) {
+      "batch over optimizer microbatches remat keep forbid verify write-rules "
+      "plot";
+  for (const auto& [flag, value] : options.given) {
     if (!serves || !has_word(kOfTraining, flag)) continue;
     diags
         .error(Code::Usage, {},
@@ -183,14 +158,14 @@ bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
     return false;
   }
   for (const std::string_view flag : {"max-ttft", "max-tpot"}) {
-    if (serves || !was_given(options, flag)) continue;
+    if (serves || !options.gives(flag)) continue;
     diags
         .error(Code::Usage, {},
                "`--" + std::string(flag) + "` is about serving a model")
         .help("add `--mode decode` and `--engine vllm`");
     return false;
   }
-  if (serves && was_given(options, "objective") &&
+  if (serves && options.gives("objective") &&
       options.sweep.objective != Objective::TokensPerSecond) {
     diags
         .error(Code::Usage, {},
@@ -218,9 +193,10 @@ Exit plan_server(Context& context) {
   const bool serves =
       !planned->layouts.empty() && planned->layouts.front().is_good();
   if (serves) {
-    report.next_step = "shardplan analyze " + options.arguments.front() + " " +
-                       flags_of(planned->request, planned->layouts.front()) +
-                       " --hardware " + *options.memory.hardware;
+    std::vector<PlanFlag> flags =
+        flags_of(planned->request, planned->layouts.front());
+    add_given_flags(options, flags);
+    if (!hand_over(context, flags, report)) return Exit::CouldNotRun;
   }
   const Exit exit = finish(context, std::move(report));
   return serves || exit != Exit::Fine ? exit : Exit::Findings;
@@ -247,11 +223,6 @@ Exit run_plan(Context& context) {
     const Exit exit = finish(context, std::move(report));
     return exit == Exit::Fine ? Exit::Findings : exit;
   }
-  report.next_step = command_text(context, *planned);
-  if (const auto more = further_flags(context.options); !more.empty()) {
-    report.notes.push_back("the command below says the same with " +
-                           joined(more, ", ", " and ") + " as given here");
-  }
   if (context.options.plan.verify) verify(context, *planned, report);
   if (const auto& path = context.options.plan.write_rules) {
     const std::string& rules = planned->winner->rules;
@@ -261,6 +232,12 @@ Exit run_plan(Context& context) {
     }
     report.notes.push_back("rules, with mesh and views, are in " +
                            in_backticks(*path));
+  }
+  if (context.options.plot && !write_plot(context, memory_and_time(*planned))) {
+    return Exit::CouldNotRun;
+  }
+  if (!hand_over(context, all_flags(context.options, *planned), report)) {
+    return Exit::CouldNotRun;
   }
   return finish(context, std::move(report));
 }
@@ -314,6 +291,10 @@ const std::vector<Flag>& plan_flags() {
       {"write-rules", Takes::File, "FILE", "Output",
        "write the plan's rules to FILE, with its mesh and views", "plan",
        [](auto& s, auto& o, auto&) { o.plan.write_rules = path_of(s); }, false,
+       false},
+      {"write-config", Takes::File, "FILE", "Output",
+       "write a configuration to FILE that has the plan as a target", "plan",
+       [](auto& s, auto& o, auto&) { o.plan.write_config = path_of(s); }, false,
        false},
   };
   return kFlags;

@@ -441,6 +441,24 @@ void add_why_not_rows(std::vector<Row> rows, Report& report) {
                            Audience::People});
 }
 
+Plot memory_and_time(const PlannedTraining& planned) {
+  const PlanSpace& space = planned.question->space;
+  Plot plot;
+  plot.title = "A step on " + plural(space.devices, "device");
+  plot.subtitle =
+      plural(space.batch, "sequence") + " of " + plural(space.seq, "token");
+  plot.x_title = "memory per device, at most";
+  plot.y_title = "seconds";
+  PlotSeries fastest{"the fastest plan that was priced", {}};
+  for (const size_t i : frontier_of(planned.answer)) {
+    const PlanCost& cost = planned.answer.priced[i].cost;
+    plot.x_labels.push_back(bytes_text(cost.most_memory));
+    fastest.points.push_back(cost.step.estimate);
+  }
+  plot.series = {std::move(fastest)};
+  return plot;
+}
+
 void add_plan(const PlannedTraining& planned, Report& report) {
   const PlannerRequest& request = planned.question->request;
   const PlanAnswer& answer = planned.answer;
@@ -477,18 +495,19 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   if (planned.smallest) {
     const PlanCost& cost = planned.smallest->cost;
     report.closing.push_back(
-        cost.timed
-            ? "the least that any takes is " + bytes_text(cost.most_memory) +
-                  " at most, with " +
-                  flags_of(planned.question->space, planned.smallest->point)
-            : "weights, gradients and the optimizer alone take " +
-                  bytes_text(cost.most_memory) + " a device at least");
+        cost.timed ? "the least that any takes is " +
+                         bytes_text(cost.most_memory) + " at most, with " +
+                         flags_text(flags_of(planned.question->space,
+                                             planned.smallest->point))
+                   : "weights, gradients and the optimizer alone take " +
+                         bytes_text(cost.most_memory) + " a device at least");
   }
   if (planned.with_more) {
     report.closing.push_back(
         count_text(planned.more_devices) + " devices are enough, with " +
-        flags_of(planned.question->space, planned.with_more->point) + ": " +
-        bytes_text(planned.with_more->cost.most_memory) + " at most");
+        flags_text(
+            flags_of(planned.question->space, planned.with_more->point)) +
+        ": " + bytes_text(planned.with_more->cost.most_memory) + " at most");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "report/report.h"
+#include "report/svg_plot.h"
 #include "session/planning/planner.h"
 
 namespace shardplan::cli {
@@ -23,6 +24,9 @@ inline constexpr std::array kServingKeys = {
 // The tables of --why-not, for programs and for people. A row: the candidate,
 // its verdict, the reason, and a value or nothing.
 void add_why_not_rows(std::vector<Row> rows, Report& report);
+
+// What the fastest plan of each amount of memory takes, of what was priced.
+Plot memory_and_time(const PlannedTraining& planned);
 
 // Headline, summary, tables and notes; `planned` must outlive the report.
 void add_plan(const PlannedTraining& planned, Report& report);

@@ -54,7 +54,6 @@ struct SimulateRequest {
   std::optional<Storage> storage;     // --dtype
   std::optional<Storage> reduce;      // --reduce-dtype; else as --dtype
   std::optional<std::string> expect;  // --expect
-  std::optional<std::string> plot;    // --plot
   std::vector<std::string> vary;      // --vary: axes, or "algorithm"
 };
 

@@ -31,9 +31,10 @@ namespace {
 
 // Whether there will be errors to compare or to draw.
 bool has_errors_to_show(const Context& context, const SimulateInput& input) {
-  const SimulateRequest& flags = context.options.simulate;
-  if (!flags.plot && flags.vary.empty()) return true;
-  const std::string flag = flags.plot ? "--plot" : "--vary";
+  const auto& plot = context.options.plot;
+  const auto& vary = context.options.simulate.vary;
+  if (!plot && vary.empty()) return true;
+  const std::string flag = plot ? "--plot" : "--vary";
   if (input.source == ValueSource::Field) {
     context.diags
         .error(Code::Usage, {}, flag + " is about rounding, and field has none")
@@ -143,10 +144,9 @@ Exit run_simulate(Context& context) {
   }
   const auto variants = run_variants(context, *input, program, outcome);
   if (!variants) return Exit::CouldNotRun;
-  if (const auto& path = context.options.simulate.plot) {
-    const std::string picture = svg_text(error_plot(input->graph, *variants));
-    const auto write = [&](const TextSink& sink) { return sink(picture); };
-    if (!write_file(context, *path, write)) return Exit::CouldNotRun;
+  if (context.options.plot &&
+      !write_plot(context, error_plot(input->graph, *variants))) {
+    return Exit::CouldNotRun;
   }
   return finish(context,
                 simulate_report(context, *input, program, *variants, expected));
@@ -337,10 +337,6 @@ std::vector<Flag> how_and_what_for() {
        "simulate",
        [](auto& s, auto& o, auto&) { o.simulate.vary.push_back(s.value); },
        true},
-      {"plot", Takes::File, "FILE.svg", "Simulation",
-       "write a picture of the error behind each layer", "simulate",
-       [](auto& s, auto& o, auto&) { o.simulate.plot = path_of(s); }, false,
-       false},
   };
 }
 
@@ -363,20 +359,6 @@ void validate_simulate(std::span<const Setting> /*given*/,
     diags.error(Code::Usage, {}, "`--full` and `--shrink` exclude each other")
         .help("`--full` runs the real sizes, `--shrink` smaller ones");
   }
-  const auto& plot = options.simulate.plot;
-  if (plot && !plot->ends_with(".svg")) {
-    diags
-        .error(Code::Usage, {},
-               "`--plot` writes SVG: " + in_backticks(*plot) +
-                   " must end in `.svg`")
-        .help(
-            "name it FILE.svg; browsers show it, and `rsvg-convert` or "
-            "Inkscape make PNG of it");
-  }
-  const auto& file = options.output.file;
-  if (!file || options.simulate.plot != file) return;
-  diags.error(Code::Usage, {},
-              "`--plot` and `--output` both write " + in_backticks(*file));
 }
 
 }  // namespace shardplan::cli

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/plan/written_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "cli/config.h"
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace shardplan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A letter or a digit.
+bool is_word(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+         (c >= 'A' && c <= 'Z');
+}
+
+// Of letters, digits and marks.
+bool is_plain(std::string_view text, std::string_view marks) {
+  return !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return is_word(c) || marks.find(c) != std::string_view::npos;
+  });
+}
+
+std::string in_shell(const std::string& text) {
+  if (is_plain(text, "@%+=:,./_-")) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string command_text(const std::string& model,
+                         const std::vector<PlanFlag>& flags) {
+  std::string text = "shardplan analyze " + in_shell(model);
+  for (const PlanFlag& flag : flags) {
+    text += " --" + flag.name;
+    if (!flag.value.empty()) text += " " + in_shell(flag.value);
+  }
+  return text;
+}
+
+// `path`, from where this runs, as a file of `folder` names it.
+std::string seen_from(const std::string& folder, const std::string& path,
+                      Host& host) {
+  if (path.starts_with('@')) return path;
+  if (fs::path(path).is_absolute()) return path;
+  const fs::path here = host.working_directory();
+  const fs::path from = (here / folder).lexically_normal();
+  const fs::path to = (here / path).lexically_normal();
+  return to.lexically_relative(from).string();
+}
+
+// Words that YAML takes for something else are texts here, too.
+std::string in_yaml(const std::string& text) {
+  if (is_plain(text, "=:,./_-") && is_word(text.front()) &&
+      !text.ends_with(':')) {
+    return text;
+  }
+  std::string quoted;
+  append_printable_json(quoted, text);
+  return quoted;
+}
+
+std::string config_text(const std::string& path, const std::string& model,
+                        const std::vector<PlanFlag>& flags,
+                        const std::optional<std::string>& extended,
+                        Host& host) {
+  const std::string folder = fs::path(path).parent_path();
+  std::string text =
+      "# What `shardplan plan` found: `shardplan check --config " +
+      fs::path(path).filename().string() + "` judges it.\n";
+  if (extended) {
+    text += "extends: " + in_yaml(seen_from(folder, *extended, host)) + "\n";
+  }
+  text += "targets:\n  plan:\n    model: " +
+          in_yaml(seen_from(folder, model, host)) + "\n";
+  std::vector<std::string_view> names;
+  for (const PlanFlag& flag : flags) {
+    if (!contains(names, std::string_view(flag.name))) {
+      names.push_back(flag.name);
+    }
+  }
+  for (const std::string_view name : names) {
+    const Flag& known = *find_flag(name);
+    std::vector<std::string> values;
+    for (const PlanFlag& flag : flags) {
+      if (flag.name != name) continue;
+      const bool is_file =
+          contains(files_of({&known, flag.value, {}, ""}), flag.value);
+      values.push_back(known.takes == Takes::Nothing ? "true"
+                       : is_file ? in_yaml(seen_from(folder, flag.value, host))
+                                 : in_yaml(flag.value));
+    }
+    text +=
+        "    " + std::string(name) + ": " +
+        (known.repeats ? "[" + joined(values, ", ") + "]" : values.front()) +
+        "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_given_flags(const Options& options, std::vector<PlanFlag>& flags) {
+  // Those that plan answers, or that are about this run.
+  constexpr std::string_view kAnswered =
+      "devices rules remat microbatches mode jobs max-memory config "
+      "isolated";
+  const std::vector<PlanFlag> own = flags;
+  for (const auto& [name, value] : options.given) {
+    const Flag& flag = *find_flag(name);
+    const bool counts =
+        (flag.group == "Inputs" || flag.group == "Memory") &&
+        is_taken_by(flag, "analyze") && !has_word(kAnswered, name) &&
+        std::ranges::none_of(
+            own, [&](const PlanFlag& each) { return each.name == name; });
+    if (counts) flags.push_back({std::string(name), value});
+  }
+}
+
+bool hand_over(Context& context, const std::vector<PlanFlag>& flags,
+               Report& report) {
+  const Options& options = context.options;
+  const std::string& model = options.arguments.front();
+  report.next_step = command_text(model, flags);
+  const auto& path = options.plan.write_config;
+  if (!path) return true;
+  if (model == "-") {
+    context.diags
+        .error(Code::Usage, {},
+               "`--write-config` needs a model that the file can name")
+        .help("write the model to a file instead of standard input");
+    return false;
+  }
+  const std::string text =
+      config_text(*path, model, flags, options.config, context.host);
+  if (!write_file(context, *path,
+                  [&](const TextSink& sink) { return sink(text); })) {
+    return false;
+  }
+  report.notes.push_back("the target `plan` is in " + in_backticks(*path) +
+                         ": `shardplan check --config " + in_shell(*path) +
+                         "` judges it");
+  return true;
+}
+
+}  // namespace shardplan::cli
