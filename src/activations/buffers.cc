@@ -212,6 +212,7 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
   switch (input.optimizer) {
     case Optimizer::None:
     case Optimizer::AdamW:
+    case Optimizer::AdamW8bit:
     case Optimizer::Lion:
     case Optimizer::Sgd:
     case Optimizer::SgdMomentum:
@@ -268,8 +269,9 @@ struct TorchUpdate {
   std::array<int64_t, 2> list;
   std::array<int64_t, 2> one;
 };
-constexpr std::array<TorchUpdate, 5> kTorchUpdates = {
+constexpr std::array<TorchUpdate, 6> kTorchUpdates = {
     {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
+     {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel a parameter
      {Optimizer::Lion, true, {2, 2}, {2, 2}},
      {Optimizer::Sgd, false, {0, 1}, {0, 2}},
      {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},

@@ -32,7 +32,7 @@ constexpr std::string_view kOrder[] = {
     "expert-tensor-parallel-size", "expert-parallel-degree",
     "expert-tensor-parallel-degree", "devices", "slices", "topology", "over",
     "fix-mesh", "why-not", "keep", "forbid", "verify", "axes", "plan",
-    "architecture", "scheme", "min-size", "on-indivisible", "unmatched",
+    "architecture", "scheme", "lora", "min-size", "on-indivisible", "unmatched",
     "no-strict", "declare", "jobs", "max-memory", "shard", "why", "semantics",
     "names", "before", "after", "target", "config", "isolated",
     // Simulation
@@ -174,7 +174,8 @@ bool is_taken_by(const Flag& flag, std::string_view command) {
 bool makes_plan(const Flag& flag) {
   // What every command takes that reads anything.
   constexpr std::string_view kGeneral =
-      "architecture scheme config isolated deny allow exit-zero max-memory";
+      "architecture scheme lora config isolated deny allow exit-zero "
+      "max-memory";
   return flag.group != "Output" && is_taken_by(flag, "resolve") &&
          is_taken_by(flag, "sweep") && !has_word(kGeneral, flag.name);
 }

@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
+#include "io/topologies.h"
 
 namespace shardplan::cli {
 namespace {
@@ -111,19 +112,30 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.fragmentation = *fraction;
 }
 
-std::string profile_of(const Setting& s) {
-  return is_hardware_path(s.value) ? join_path(s.directory, s.value) : s.value;
+// Other names of a profile become its own, which is said.
+std::string profile_of(const Setting& s, Diagnostics& d) {
+  if (is_hardware_path(s.value)) return join_path(s.directory, s.value);
+  const std::string_view meant = hardware_called(s.value);
+  if (meant.empty() || lower_case(s.value) == meant) return s.value;
+  const std::string said =
+      in_backticks(s.value) + " is the profile " + in_backticks(meant);
+  // Flags are applied once more after a configuration was read.
+  const bool is_said = std::ranges::any_of(
+      d.all(), [&](const Diagnostic& each) { return each.message == said; });
+  if (!is_said) d.report(Code::Remark, {}, said);
+  return std::string(meant);
 }
 
 // Several, separated by commas, for `sweep` only.
 std::vector<std::string> hardware_names(const Setting& s,
-                                        const std::string& command) {
+                                        const std::string& command,
+                                        Diagnostics& d) {
   std::vector<std::string> names = split_list(s.value);
   if (names.size() < 2 || command != "sweep") names = {s.value};
   for (std::string& name : names) {
     Setting one = s;
     one.value = name;
-    name = profile_of(one);
+    name = profile_of(one, d);
   }
   return names;
 }
@@ -133,8 +145,8 @@ const std::vector<Flag>& device_flags() {
       {"hardware", Takes::Text, "NAME|FILE", "Memory",
        "profile of the devices; `shardplan list hardware` shows all",
        kBudgeting,
-       [](auto& s, auto& o, auto&) {
-         for (const std::string& name : hardware_names(s, o.command)) {
+       [](auto& s, auto& o, auto& d) {
+         for (const std::string& name : hardware_names(s, o.command, d)) {
            o.sweep.hardware.push_back(name);
          }
          o.memory.hardware = o.sweep.hardware[0];

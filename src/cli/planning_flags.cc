@@ -108,6 +108,13 @@ const std::vector<Flag>& planning_flags() {
          const bool shipped = contains(names, s.value);
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
+      {"lora", Takes::Text, "r=N,targets=A+B", "Inputs",
+       "add PEFT's LoRA adapters to a config's linear layers, or to all of "
+       "them: targets=all-linear; `,dtype=bf16`",
+       "inspect check resolve analyze sweep plan simulate export",
+       [](auto& s, auto& o, auto& d) {
+         o.planning.reading.lora = read_lora(s.value, s.where, d);
+       }},
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
        "whose names the tensors of a config get (default: as save_pretrained "
        "writes them)",

@@ -13,6 +13,7 @@
 #include "base/words.h"
 #include "io/load.h"
 #include "io/other_files.h"
+#include "io/topologies.h"
 
 namespace shardplan {
 namespace {
@@ -74,9 +75,10 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
     if (refuse_other_hardware(*file, diags)) return std::nullopt;
     return read_hardware(std::move(file), diags, tables);
   }
-  // People write L40S and H100-SXM; names of profiles are in lower case.
-  SourcePtr shipped =
-      find_shipped(kHardwareFolder, lower_case(name_or_path), diags);
+  // People write L40S and H100; names of profiles are in lower case.
+  const std::string meant(hardware_called(name_or_path));
+  SourcePtr shipped = find_shipped(
+      kHardwareFolder, meant.empty() ? lower_case(name_or_path) : meant, diags);
   if (shipped != nullptr) {
     return read_hardware(std::move(shipped), diags, tables);
   }

@@ -347,25 +347,24 @@ std::optional<Manifest> load_manifest(const std::string& path,
     if (reading.scheme == nullptr) return std::nullopt;
     diags.keep(reading.scheme->source);
   }
-  const auto unread = [&](const std::string& why) {
-    return diags
-        .error(Code::Usage, {},
-               "`--architecture` says how a config.json is read; " + why)
-        .help("leave it out");
+  reading.lora = given.lora;
+  // Flags that say something of a config.json alone.
+  const auto misplaced = [&](const std::string& says, const std::string& why) {
+    return diags.error(Code::Usage, {}, says + "; " + in_backticks(path) + why)
+        .help("leave it out, or name a config.json");
   };
-  const auto not_renamed = [&] {
-    return diags
-        .error(Code::Usage, {},
-               "`--scheme` says what tensors are called that follow from a "
-               "config.json; " +
-                   in_backticks(path) + " has names of its own")
-        .help("leave it out");
-  };
+  const std::string architecture =
+      "`--architecture` says how a config.json is read";
+  const std::string scheme =
+      "`--scheme` says what tensors are called that follow from a config.json";
+  const std::string lora =
+      "`--lora` adds adapters to tensors that follow from a config.json";
+  const std::string own_names = " has names of its own";
   if (path.starts_with('@')) {
-    if (reading.architecture != nullptr) {
-      return unread("`" + path + "` has none");
+    if (reading.architecture) return misplaced(architecture, " has none");
+    if (reading.scheme != nullptr || reading.lora) {
+      return misplaced(reading.lora ? lora : scheme, own_names);
     }
-    if (reading.scheme != nullptr) return not_renamed();
     return read_shipped(path, host, diags);
   }
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
@@ -378,7 +377,9 @@ std::optional<Manifest> load_manifest(const std::string& path,
   manifest->architecture = reading.architecture;
   const bool is_config = manifest->format == kHfConfig.name ||
                          manifest->format == kMaxtextModel.name;
-  if (reading.scheme != nullptr && !is_config) return not_renamed();
+  if ((reading.scheme != nullptr || reading.lora) && !is_config) {
+    return misplaced(reading.lora ? lora : scheme, own_names);
+  }
   // What a quantised weight stands for is known from a config alone.
   if (path != "-" && manifest->config == nullptr &&
       (is_directory || is_weights(*manifest) ||
@@ -390,7 +391,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (reading.architecture != nullptr && !is_config &&
       !(is_weights(*manifest) &&
         (manifest->config != nullptr || manifest->config_unread))) {
-    return unread(in_backticks(path) + " is none and has none beside it");
+    return misplaced(architecture, " is none and has none beside it");
   }
   report_remarks(*manifest, diags);
   return manifest;

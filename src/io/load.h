@@ -39,6 +39,7 @@ struct LoadOptions {
   std::optional<std::string> architecture =
       {};                                  // --architecture: a name or a file
   std::optional<std::string> scheme = {};  // --scheme: a name or a file
+  std::optional<Lora> lora = {};           // --lora
   SourcePtr file = nullptr;  // read_head() of it, where that was called
 };
 

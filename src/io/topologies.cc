@@ -325,6 +325,11 @@ class TopologyReader {
 
 }  // namespace
 
+std::string_view hardware_called(std::string_view name) {
+  const auto plain = find_spelled(plain_accelerators(), name);
+  return plain.entry == nullptr ? std::string_view() : plain.entry->hardware;
+}
+
 std::optional<NamedTopology> read_topology(std::string_view text, Span where,
                                            Diagnostics& diags) {
   return TopologyReader(text, where, true, diags).read();

@@ -72,6 +72,9 @@ struct PlainAccelerator {
   std::string_view hardware;
 };
 std::span<const PlainAccelerator> plain_accelerators();
+// The profile of the accelerator with this name, in any case: "h100-sxm" for
+// "H100"; empty: there is none.
+std::string_view hardware_called(std::string_view name);
 
 // A name with two meanings, which is refused.
 struct AmbiguousTopology {

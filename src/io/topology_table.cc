@@ -244,15 +244,33 @@ std::span<const GpuMachine> gpu_machines() {
 
 std::span<const PlainAccelerator> plain_accelerators() {
   static const std::vector<PlainAccelerator> kAccelerators = {
-      {{"A100-40GB", "a100-40"}, "a100-40"},
-      {{"A100-80GB", "a100-80"}, "a100-80"},
-      {{"H100", "H100-80GB", "h100-sxm"}, "h100-sxm"},
-      {{"H200", "H200-141GB"}, "h200"},
-      {{"B200"}, "b200"},
+      {{"A100-40GB", "A100-SXM4-40GB", "a100-40"}, "a100-40"},
+      {{"A100-80GB", "A100-SXM4-80GB", "a100-80"}, "a100-80"},
+      {{"H100", "H100-80GB", "h100-sxm", "h100-sxm5", "H100-80GB-HBM3"},
+       "h100-sxm"},
+      {{"H100-NVL"}, "h100-nvl"},
+      {{"H200", "H200-141GB", "h200-sxm"}, "h200"},
+      {{"H20"}, "h20"},
+      {{"H800"}, "h800"},
+      {{"B200", "b200-sxm"}, "b200"},
+      {{"B300", "b300-sxm"}, "b300"},
       {{"GB200"}, "gb200"},
+      {{"GB300"}, "gb300"},
+      {{"GH200"}, "gh200"},
       {{"L40S"}, "l40s"},
+      {{"L20"}, "l20"},
+      {{"L4"}, "l4"},
+      {{"A10"}, "a10"},
+      {{"A40"}, "a40"},
+      {{"RTX-3090", "RTX3090", "3090"}, "rtx-3090"},
+      {{"RTX-4090", "RTX4090", "4090"}, "rtx-4090"},
+      {{"RTX-5090", "RTX5090", "5090"}, "rtx-5090"},
+      {{"RTX-6000-Ada", "rtx6000-ada", "6000-ada"}, "rtx-6000-ada"},
+      {{"RTX-PRO-6000", "rtx-pro-6000-blackwell"}, "rtx-pro-6000-blackwell"},
+      {{"MI250X"}, "mi250x"},
       {{"MI300X"}, "mi300x"},
       {{"MI325X"}, "mi325x"},
+      {{"MI355X"}, "mi355x"},
   };
   return kAccelerators;
 }

@@ -15,8 +15,9 @@ namespace shardplan {
 namespace {
 
 // In the order of the enumerations.
-constexpr std::array<std::string_view, 7> kOptimizers = {
-    "none", "adamw", "adafactor", "lion", "sgd", "sgd-momentum", "muon"};
+constexpr std::array<std::string_view, 8> kOptimizers = {
+    "none", "adamw",        "adafactor", "lion",
+    "sgd",  "sgd-momentum", "muon",      "adamw8bit"};
 constexpr std::array<std::string_view, 4> kZeroStyles = {"jax", "deepspeed",
                                                          "fsdp2", "megatron"};
 
@@ -31,43 +32,13 @@ std::optional<T> find(const std::array<std::string_view, N>& names,
   return static_cast<T>(found - names.begin());
 }
 
-// optax's adafactor factors from this size on.
-constexpr int64_t kLeastFactored = 128;
-
-// The second largest and the largest dimension, as numpy.argsort orders them
-// (stable, so of equal ones the later counts as larger).
-std::optional<std::pair<size_t, size_t>> factored_dims(const Shape& shape) {
-  if (shape.size() < 2) return std::nullopt;
-  std::vector<size_t> order(shape.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(
-      order, [&](size_t a, size_t b) { return shape[a] < shape[b]; });
-  const size_t second = order[order.size() - 2];
-  if (shape[second] < kLeastFactored) return std::nullopt;
-  return std::pair(second, order.back());
-}
-
-RoleType without(std::string_view role, TensorType type, size_t dim) {
-  type.shape.erase(type.shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  return {role, std::move(type), static_cast<int>(dim)};
-}
-
-std::vector<RoleType> adafactor_roles(const TensorType& full) {
-  const RoleType none = {"", {full.dtype, {1}}, -1, true};
-  const auto named = [&](std::string_view role) {
-    RoleType placeholder = none;
-    placeholder.role = role;
-    return placeholder;
-  };
-  const auto dims = factored_dims(full.shape);
-  if (!dims) return {named("v_row"), named("v_col"), {"v", full}};
-  return {without("v_row", full, dims->second),
-          without("v_col", full, dims->first), named("v")};
-}
-
 // The parameter's spec for a leaf that lacks one of its dimensions.
 PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
   if (role.placeholder) return {};
+  if (role.of_blocks) {
+    AxisNames all = axes_in(spec);
+    return all.empty() ? PartitionSpec() : PartitionSpec{{std::move(all)}};
+  }
   if (role.removed >= 0 &&
       static_cast<size_t>(role.removed) < spec.dims.size()) {
     spec.dims.erase(spec.dims.begin() + role.removed);
@@ -78,7 +49,7 @@ PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
 
 // Bytes of a leaf of a parameter whose logical shape this is.
 int64_t logical_bytes(const RoleType& role, Shape shape) {
-  if (role.placeholder) return role.type.bytes();
+  if (role.placeholder || role.of_blocks) return role.type.bytes();
   if (role.removed >= 0) shape.erase(shape.begin() + role.removed);
   return TensorType{role.type.dtype, std::move(shape)}.bytes();
 }
@@ -86,11 +57,6 @@ int64_t logical_bytes(const RoleType& role, Shape shape) {
 bool has_master(DType stored, const StateOptions& options) {
   if (options.no_master || options.optimizer == Optimizer::None) return false;
   return is_narrower(stored, options.master_dtype.value_or(DType::F32));
-}
-
-DType moment_dtype(DType stored, const StateOptions& options) {
-  const DType wide = stored == DType::F64 ? DType::F64 : DType::F32;
-  return options.moment_dtype.value_or(wide);
 }
 
 }  // namespace
@@ -191,29 +157,6 @@ TensorType stored_type(const TensorType& type, const StateOptions& options,
   return {*options.param_dtype, type.shape};
 }
 
-std::vector<RoleType> optimizer_roles(const TensorType& stored,
-                                      const StateOptions& options) {
-  if (!is_trainable(stored.dtype)) return {};
-  const TensorType full = {moment_dtype(stored.dtype, options), stored.shape};
-  switch (options.optimizer) {
-    case Optimizer::None:
-    case Optimizer::Sgd:
-      return {};
-    case Optimizer::AdamW:
-      return {{"mu", full}, {"nu", full}};
-    case Optimizer::Lion:
-      return {{"mu", full}};
-    case Optimizer::SgdMomentum:
-      return {{"trace", full}};
-    case Optimizer::Muon:
-      if (full.shape.size() == 2) return {{"mu", full}};
-      return {{"mu", full}, {"nu", full}};
-    case Optimizer::Adafactor:
-      return adafactor_roles(full);
-  }
-  return {};
-}
-
 // That of its parameter, where this has the leaf's axes: factored statistics
 // may have none of their own. Rules of state may place it in another view.
 static std::string view_of_leaf(const StateLeaf& leaf, std::string_view view,
@@ -246,8 +189,11 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     leaf.spec = std::move(spec);
     leaf.dealt = placement.dealt;
     leaf.view = view_of_leaf(leaf, placement.view, mesh);
-    if (!role.placeholder) apply_zero(leaf, mesh, policy, options, trained);
-    measure_leaf(leaf, mesh, policy);
+    // Pieces end in a block that is not full.
+    const OnIndivisible own_policy =
+        role.of_blocks ? OnIndivisible::Chunk : policy;
+    if (!role.placeholder) apply_zero(leaf, mesh, own_policy, options, trained);
+    measure_leaf(leaf, mesh, own_policy);
     leaves.push_back(std::move(leaf));
   };
   const PartitionSpec& spec = placement.spec;
@@ -269,37 +215,6 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
       if (found != specs->end()) own = found->second;
     }
     add(StateKind::Optimizer, std::move(role), std::move(own));
-  }
-  return leaves;
-}
-
-std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
-                                          const StateOptions& options) {
-  std::vector<StateLeaf> leaves;
-  const auto add = [&](std::string_view role, TensorType type) {
-    StateLeaf leaf;
-    leaf.kind = StateKind::Optimizer;
-    leaf.role = role;
-    leaf.type = std::move(type);
-    leaf.logical_bytes = leaf.type.bytes();
-    measure_leaf(leaf, mesh, OnIndivisible::Drop);
-    leaves.push_back(std::move(leaf));
-  };
-  switch (options.optimizer) {
-    case Optimizer::None:
-    case Optimizer::Sgd:
-    case Optimizer::SgdMomentum:
-      break;
-    case Optimizer::AdamW:
-    case Optimizer::Lion:
-    case Optimizer::Adafactor:
-      add("count", {DType::I32, {}});
-      break;
-    case Optimizer::Muon:  // beside it adamw, for other ranks than 2
-      add("count", {DType::I32, {}});
-      add("count", {DType::I32, {}});
-      add("ns_coeffs", {DType::F32, {3}});
-      break;
   }
   return leaves;
 }

@@ -44,6 +44,7 @@ enum class Optimizer : uint8_t {
   Sgd,
   SgdMomentum,
   Muon,
+  AdamW8bit,  // bitsandbytes': moments of 8 bits, in blocks
 };
 std::string_view optimizer_name(Optimizer optimizer);  // "sgd-momentum"
 std::optional<Optimizer> find_optimizer(std::string_view name);
@@ -188,6 +189,9 @@ struct RoleType {
   // The dimension of the parameter that the leaf lacks; -1: none.
   int removed = -1;
   bool placeholder = false;
+  // One number for each block of the parameter's, in order: cut into as many
+  // pieces as the parameter is.
+  bool of_blocks = false;
 };
 std::vector<RoleType> optimizer_roles(const TensorType& stored,
                                       const StateOptions& options);

@@ -86,6 +86,14 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
         .help("use `--zero-style jax`");
     return false;
   }
+  const bool is_flat = options.zero_style == ZeroStyle::DeepSpeed ||
+                       options.zero_style == ZeroStyle::Megatron;
+  if (is_flat && uses(options, Optimizer::AdamW8bit)) {
+    diags.error(Code::Usage, {}, style + " has no optimizer `adamw8bit`")
+        .fact("its flat buffers are of floating-point numbers")
+        .help("use `--zero-style fsdp2`");
+    return false;
+  }
   return true;
 }
 

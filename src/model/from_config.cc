@@ -248,7 +248,7 @@ bool write_renamed(const NameScheme& scheme, const ConfigTensors& of,
   Manifest unnamed;
   TensorSteps steps;
   return write_tensors(of.values, of.model_class, of.dtype, of.quantisation,
-                       unnamed, &steps) &&
+                       nullptr, unnamed, &steps) &&
          rename_tensors(scheme, of.values, of.model_class, unnamed, steps,
                         manifest);
 }
@@ -267,9 +267,21 @@ std::optional<Manifest> synthesize(const Document& config,
         manifest.format = kConfigFormat;
         manifest.facts = config_facts(config.root(), reading.architecture);
         manifest.model_type = config_model_type(config.root());
+        if (reading.scheme != nullptr && reading.lora) {
+          of.reader
+              .refuse("",
+                      "adapters are known with the names that "
+                      "save_pretrained writes, not with those of " +
+                          in_backticks(reading.scheme->name))
+              .help(
+                  "leave out `--lora`, or name the model's config.json "
+                  "without `--scheme`");
+          return false;
+        }
         return reading.scheme == nullptr
-                   ? write_tensors(of.values, of.model_class, of.dtype,
-                                   of.quantisation, manifest)
+                   ? write_tensors(
+                         of.values, of.model_class, of.dtype, of.quantisation,
+                         reading.lora ? &*reading.lora : nullptr, manifest)
                    : write_renamed(*reading.scheme, of, manifest);
       });
   return written ? std::optional(std::move(manifest)) : std::nullopt;
@@ -288,8 +300,7 @@ std::optional<Manifest> plain_manifest(
     const Document& config,
     const std::shared_ptr<const Architecture>& architecture,
     Diagnostics& diags) {
-  return synthesize(config, {architecture, nullptr}, nullptr, Weights::Plain,
-                    diags);
+  return synthesize(config, {architecture}, nullptr, Weights::Plain, diags);
 }
 
 std::optional<ExplainedTensors> explained_tensors(
@@ -299,8 +310,8 @@ std::optional<ExplainedTensors> explained_tensors(
   ExplainedTensors explained;
   std::vector<std::string> remarks;
   const bool known =
-      with_tensors(config, {architecture, nullptr}, beside, Weights::Stored,
-                   remarks, diags, [&](const ConfigTensors& of) {
+      with_tensors(config, {architecture}, beside, Weights::Stored, remarks,
+                   diags, [&](const ConfigTensors& of) {
                      return explain_tensors(of.values, of.model_class, of.dtype,
                                             of.quantisation, explained);
                    });

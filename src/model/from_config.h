@@ -16,6 +16,7 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/manifest.h"
+#include "model/naming/lora.h"
 
 namespace shardplan {
 
@@ -33,6 +34,8 @@ struct ConfigReading {
   std::shared_ptr<const Architecture> architecture = nullptr;
   // What its tensors are called; null: as save_pretrained writes them.
   std::shared_ptr<const NameScheme> scheme = nullptr;
+  // Adapters that are added, in which case there is no scheme.
+  std::optional<Lora> lora = std::nullopt;
 };
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face

@@ -89,6 +89,15 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
 
 bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   bool good = true;
+  if (memory.state.optimizer == Optimizer::AdamW8bit &&
+      memory.state.moment_dtype) {
+    diags
+        .error(Code::Usage, {},
+               "`--moment-dtype` is given, and the moments of `adamw8bit` have "
+               "8 bits")
+        .help("leave out one of them");
+    return false;
+  }
   if (memory.state.optimizer != Optimizer::None) return true;
   for (const Given& flag : training_flags(memory)) {
     if (!flag.given) continue;
@@ -302,8 +311,13 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   AskedMemory asked;
   BudgetOptions& options = asked.options;
   options.state = memory.state;
-  if (!memory.trainable.empty()) {
-    auto trained = find_trained(memory.trainable, manifest, diags);
+  std::vector<std::string> trainable = memory.trainable;
+  const bool trains = memory.state.optimizer != Optimizer::None;
+  if (trainable.empty() && request.reading.lora && trains) {
+    trainable = {"lora_"};
+  }
+  if (!trainable.empty()) {
+    auto trained = find_trained(trainable, manifest, diags);
     if (!trained) return std::nullopt;
     asked.trained = *std::move(trained);
   }

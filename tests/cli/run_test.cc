@@ -138,10 +138,10 @@ TEST_CASE("what the user names may be waited for, what is found may not") {
 
 TEST_CASE("two answers of a run do not go to one file") {
   MemoryHost host = ready();
-  CHECK(run({"simulate", "m.json", "-r", "r.yaml", "-m", "tp=2", "--plot", "x",
-             "-o", "x"},
+  CHECK(run({"simulate", "m.json", "-r", "r.yaml", "-m", "tp=2", "--plot",
+             "x.svg", "-o", "x.svg"},
             host) == 2);
-  CHECK(has_text(host.err, "`--plot` and `--output` both write `x`"));
+  CHECK(has_text(host.err, "`--output` and `--plot` both write `x.svg`"));
 }
 
 TEST_CASE("exit codes say what happened") {
@@ -311,9 +311,8 @@ TEST_CASE("progress tells targets, and what is left") {
   }
   host.terminals = {Stream::Err};
   host.tick = 1;
-  for (const Words& words :
-       std::vector<Words>{{"check", "--jobs", "1"},
-                          {"gate", "old", "new", "--jobs", "1"}}) {
+  for (const Words& words : std::vector<Words>{
+           {"check", "--jobs", "1"}, {"gate", "old", "new", "--jobs", "1"}}) {
     for (const bool wanted : {true, false}) {
       host.err.clear();
       Words all = words;

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "base/shipped.h"
+#include "io/topologies.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 
@@ -104,10 +105,11 @@ TEST_CASE("shipped accelerators have memory, bandwidth, bf16 and a link") {
     REQUIRE(profile.hbm_bytes);
     REQUIRE(profile.hbm_usable_bytes);
     CHECK_FALSE(profile.hbm_usable_bytes->estimated);
-    // Observations lose a few percent, never a unit of GB against GiB.
+    // Observations lose some percent.
     const double usable = static_cast<double>(profile.hbm_usable_bytes->value);
     const double nominal = static_cast<double>(profile.hbm_bytes->value);
-    CHECK(usable / nominal > 0.93);
+    // Error correction takes a sixteenth of GDDR6, and CUDA some more.
+    CHECK(usable / nominal > 0.91);
     CHECK(usable / nominal <= 1.0);
     CHECK(profile.hbm_bytes_per_second);
     CHECK_FALSE(profile.links.empty());
@@ -128,13 +130,15 @@ TEST_CASE("dense rates double as the width halves, where they are stated") {
       if (rate.first == Precision::BF16) bf16 = rate.second.value;
       if (rate.first == Precision::I8) i8 = rate.second.value;
     }
-    // A GB300 has next to no units for i8.
-    if (i8 == 0 || name == "gb300") continue;
-    // A sparse rate among dense ones would show as 4 or as 1/2. v4 is as fast
-    // in both.
-    const double ratio = i8 / bf16;
-    CHECK((name == "tpu-v4" ? ratio == 1 : ratio > 1.9));
-    CHECK(ratio < 2.1);
+    // A B300 has next to no units for i8.
+    if (i8 == 0 || name == "gb300" || name == "b300") continue;
+    // A sparse rate among dense ones would show as 4 or as 1/2. Some are as
+    // fast in both, and GeForce cards are slow where they sum in float32.
+    const bool is_same = name == "tpu-v4" || name == "mi250x";
+    const bool is_geforce =
+        name == "rtx-3090" || name == "rtx-4090" || name == "rtx-5090";
+    const double expected = is_same ? 1 : is_geforce ? 4 : 2;
+    CHECK(i8 / bf16 == doctest::Approx(expected).epsilon(0.05));
   }
 }
 
@@ -154,12 +158,33 @@ TEST_CASE("known devices have the numbers that vendors and logs show") {
   CHECK_FALSE(shipped("cpu").hbm_bytes);
 }
 
+TEST_CASE("names that people write are the profile meant") {
+  for (const auto& [name, meant] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"H100", "h100-sxm"},
+           {"h200-sxm", "h200"},
+           {"RTX4090", "rtx-4090"},
+           {"h100-80gb", "h100-sxm"}}) {
+    CAPTURE(name);
+    MemoryHost host;
+    Diagnostics diags;
+    const auto profile = load_hardware(name, host, diags);
+    REQUIRE(profile);
+    CHECK(profile->name == meant);
+    CHECK(hardware_called(name) == meant);
+  }
+  // Every name is of a profile that there is.
+  for (const PlainAccelerator& plain : plain_accelerators()) {
+    CHECK(contains(shipped_names(kHardwareFolder), plain.hardware));
+  }
+}
+
 TEST_CASE("an unknown name gets the names that are near or that go on so") {
   const struct {
     const char* name;
     const char* help;
   } rows[] = {
-      {"h100", "names that start so: `h100-sxm`"},
+      {"h1", "names that start so: `h100-nvl`, `h100-sxm`"},
       {"a100", "names that start so: `a100-40`, `a100-80`"},
       {"h100-sxn", "did you mean `h100-sxm`?"},
       {"tpuv5p", "did you mean `tpu-v5p`?"},

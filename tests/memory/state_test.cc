@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/state.h"
 
+#include <algorithm>
 #include <array>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/builders.h"
 #include "tests/support/placed.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
@@ -498,6 +502,63 @@ TEST_CASE("muon's matrices and other weights are apart") {
       held_bytes(manifest, plan, zero1(ZeroStyle::DeepSpeed, Optimizer::Muon));
   CHECK(bytes.at("mu") == (16 + 8) / 4 * 4);
   CHECK(bytes.at("nu") == 8 / 4 * 4);
+}
+
+// What bitsandbytes keeps (tests/data/optimizers_8bit.jsonl, record_8bit.py).
+TEST_CASE("adamw8bit: moments in blocks, and small ones whole") {
+  const std::map<std::string, std::string> names = {{"state1", "mu"},
+                                                    {"state2", "nu"},
+                                                    {"absmax1", "mu_absmax"},
+                                                    {"absmax2", "nu_absmax"}};
+  const StateOptions options = with(Optimizer::AdamW8bit);
+  std::ifstream lines(testing::data_path("optimizers_8bit.jsonl"));
+  REQUIRE(lines.good());
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    CAPTURE(line);
+    if (row.contains("shared")) {
+      const auto counters = optimizer_counters(mesh("a=1"), options);
+      CHECK(counters.size() == row["shared"].size());
+      for (const StateLeaf& leaf : counters) {
+        CHECK(leaf.bytes_per_device == 1024);
+      }
+      continue;
+    }
+    const auto roles =
+        optimizer_roles({DType::BF16, row["shape"].get<Shape>()}, options);
+    CHECK(roles.size() == row["state"].size());
+    for (const auto& [theirs, type] : row["state"].items()) {
+      const auto role =
+          std::ranges::find(roles, names.at(theirs), &RoleType::role);
+      REQUIRE(role != roles.end());
+      CHECK(role->type.shape == type[0].get<Shape>());
+      CHECK((role->type.dtype == DType::U8 ? "uint8" : "float32") ==
+            type[1].get<std::string>());
+    }
+    ++rows;
+  }
+  CHECK(rows == 10);
+}
+
+TEST_CASE("adamw8bit: scales are cut as their parameter is") {
+  const Mesh devices = mesh("fsdp=4,tp=2");
+  const StateOptions options = with(Optimizer::AdamW8bit);
+  std::map<std::string, int64_t> bytes;
+  for (const StateLeaf& leaf :
+       state_leaves(placement("bf16[4096, 1024]", "tp, fsdp", devices), devices,
+                    OnIndivisible::Drop, options, nullptr, true)) {
+    bytes[std::string(leaf.role)] = leaf.bytes_per_device;
+  }
+  CHECK(bytes["mu"] == 4096 * 1024 / 8);
+  CHECK(bytes["mu_absmax"] == 4 * (4096 * 1024 / 256) / 8);
+  // Pieces end in a block that is not full: 3 rows of 1,000 are 12 blocks.
+  const Mesh two = mesh("fsdp=2");
+  for (const StateLeaf& leaf :
+       state_leaves(placement("bf16[6, 1000]", "fsdp", two), two,
+                    OnIndivisible::Drop, options, nullptr, true)) {
+    if (leaf.role == "nu_absmax") CHECK(leaf.bytes_per_device == 4 * 12);
+  }
 }
 
 }  // namespace

@@ -252,7 +252,8 @@ class Checker:
 
 def writes_files(words):
     return any(word.split("=")[0] in ("-o", "--output", "--fix",
-                                      "--write-baseline") for word in words)
+                                      "--write-baseline", "--write-rules",
+                                      "--write-config") for word in words)
 
 
 def is_json(compare, words):

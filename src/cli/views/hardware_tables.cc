@@ -187,13 +187,37 @@ const LinkTier* fastest_link(const HardwareProfile& profile) {
   return fastest == profile.links.end() ? nullptr : &*fastest;
 }
 
+// What others of its kind have.
+Names lacks(const HardwareProfile& profile) {
+  Names missing;
+  const auto has_rate = [&](Precision precision) {
+    return std::ranges::any_of(profile.flops_per_second, [&](const auto& rate) {
+      return rate.first == precision;
+    });
+  };
+  if (profile.flops_per_second.empty()) {
+    missing.values.emplace_back("rates");
+  } else {
+    if (!has_rate(Precision::BF16)) missing.values.emplace_back("BF16");
+    if (!has_rate(Precision::F8)) missing.values.emplace_back("FP8");
+  }
+  const bool has_nvlink = std::ranges::any_of(
+      profile.links,
+      [](const LinkTier& link) { return link.name == "nvlink"; });
+  if (profile.vendor == "NVIDIA" && !has_nvlink) {
+    missing.values.emplace_back("NVLink");
+  }
+  return missing;
+}
+
 Row row_for_people(const HardwareProfile& profile) {
   Row row = {profile.name,
              profile.title,
              bytes_cell(profile.hbm_bytes),
              bytes_cell(profile.hbm_usable_bytes),
              {},
-             {}};
+             {},
+             lacks(profile)};
   if (const auto* rate = bf16_rate(profile)) {
     row[4] = si_text(rate->value, kFlops);
   }
@@ -211,7 +235,8 @@ Row row_for_programs(const HardwareProfile& profile) {
              bytes_cell(profile.hbm_usable_bytes),
              {},
              {},
-             {}};
+             {},
+             lacks(profile)};
   if (const auto* rate = bf16_rate(profile)) row[5] = Ratio{rate->value};
   if (const auto* link = fastest_link(profile)) {
     row[6] = link->name;
@@ -262,7 +287,8 @@ std::vector<Table> hardware_overview(
                    right("hbm_bytes", "HBM"),
                    right("hbm_usable_bytes", "usable"),
                    right("bf16"),
-                   left("fastest_link")};
+                   left("fastest_link"),
+                   left("lacks")};
   shown.rows = rows_of(std::move(people));
   shown.audience = Audience::People;
   Table written;
@@ -275,7 +301,8 @@ std::vector<Table> hardware_overview(
       left("hbm_usable_bytes", "hbm_usable_bytes"),
       left("bf16_flops_per_second", "bf16_flops_per_second"),
       left("fastest_link", "fastest_link"),
-      left("fastest_link_bytes_per_second", "fastest_link_bytes_per_second")};
+      left("fastest_link_bytes_per_second", "fastest_link_bytes_per_second"),
+      left("lacks", "lacks")};
   written.rows = rows_of(std::move(programs));
   written.audience = Audience::Programs;
   return {shown, written};

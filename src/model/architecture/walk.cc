@@ -13,9 +13,11 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "core/fold.h"
 #include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
+#include "model/naming/lora.h"
 
 namespace shardplan {
 namespace {
@@ -24,6 +26,12 @@ namespace {
 constexpr int64_t kMaxSteps = 1'000'000;
 // Tensors of layers that differ from one another, which are held at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
+
+// Models whose kernels read this weight themselves, so that PEFT refuses to
+// adapt it (0.21, tuners_utils.py).
+constexpr std::string_view kScans =
+    "falcon_h1 mamba mamba2 falcon_mamba nemotron_h";
+constexpr std::string_view kUnadaptable = "out_proj";
 
 // Dimensions in front of the tensors of a repeated part that is stacked.
 struct Stack {
@@ -34,10 +42,11 @@ struct Stack {
 class Walk {
  public:
   Walk(ConfigValues& values, DType dtype, const Quantisation& quantisation,
-       Manifest* manifest, TensorSteps* written)
+       const Lora* lora, Manifest* manifest, TensorSteps* written)
       : config_(values.config()),
         dtype_(dtype),
         quantisation_(quantisation),
+        lora_(lora),
         manifest_(manifest),
         steps_of_(written) {}
 
@@ -50,7 +59,8 @@ class Walk {
     const auto found = names.find(model_class.class_name);
     if (found != names.end()) module_names_ = found->second;
     if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
-        !check_layers(quantisation_, layers_, dtype_, remarks_)) {
+        !check_layers(quantisation_, layers_, dtype_, remarks_) ||
+        !check_adapted()) {
       return false;
     }
     for (const ConfigSection& part : values.architecture().sections) {
@@ -83,8 +93,14 @@ class Walk {
     return false;
   }
 
-  bool put(std::string_view name, const CheckpointTensor& tensor) {
+  // All names of an adapted model begin alike.
+  std::string full_name(std::string_view name) const {
+    return std::string(lora_ == nullptr ? "" : kLoraPrefix).append(name);
+  }
+
+  bool put(std::string_view own_name, const CheckpointTensor& tensor) {
     if (manifest_ == nullptr) return true;
+    const std::string name = full_name(own_name);
     const TensorType& type = tensor.type;
     if (manifest_->add(name, type, Span{}, tensor.buffer)) {
       if (steps_of_ != nullptr) {
@@ -100,7 +116,7 @@ class Walk {
 
   bool keep(std::string_view name, const CheckpointTensor& tensor) {
     if (tensor.buffer && manifest_ != nullptr) return true;
-    std::pair key(folded_name(name), tensor.type.shape);
+    std::pair key(folded_name(full_name(name)), tensor.type.shape);
     if (tensor.buffer) {
       explained_.buffers.insert(std::move(key));
       return true;
@@ -187,10 +203,6 @@ class Walk {
       case ModuleStep::Kind::Embedding: {
         DimKind bias_kind = kinds[0];
         label_weight(one, kinds[0], kinds[1], bias_kind);
-        const LinearWeight linear{name,     one.weight_name, stack.sizes,
-                                  shape[0], shape[1],        one.inputs_first,
-                                  dtype,    stack.kinds,     kinds[0],
-                                  kinds[1]};
         LinearPlace place = place_;
         place.path = joined_name(around_, name);
         place.in_memory = name_in_memory(module_names_, place.path);
@@ -198,6 +210,12 @@ class Walk {
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;
+        const bool adapted = is_adapted(place, !stack.sizes.empty());
+        const std::string base = adapted ? name + ".base_layer" : name;
+        const LinearWeight linear{base,     one.weight_name, stack.sizes,
+                                  shape[0], shape[1],        one.inputs_first,
+                                  dtype,    stack.kinds,     kinds[0],
+                                  kinds[1]};
         const int64_t compared = quantisation_.compared();
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
         const int64_t patterns = quantisation_.compared() - compared;
@@ -215,17 +233,115 @@ class Walk {
           if (!add(std::move(each))) return false;
         }
         const bool explained = *scheme != nullptr && (*scheme)->may_have_bias;
-        if (!*biased && !explained) return true;
-        CheckpointTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
-        bias.only_explained = !*biased;
-        bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
-        return add(std::move(bias));
+        if (*biased || explained) {
+          CheckpointTensor bias =
+              tensor(one.bias_name, {shape[0]}, {bias_kind});
+          bias.name = base + one.bias_name;
+          bias.only_explained = !*biased;
+          bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
+          if (!add(std::move(bias))) return false;
+        }
+        return !adapted || adapters(name, one, shape, kinds);
       }
       default:
         label_vector(one, kinds[0]);
         return add(tensor(one.weight_name, shape, kinds)) &&
                (!*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]})));
     }
+  }
+
+  // "q_proj" of "model.layers.3.self_attn.q_proj".
+  static std::string end_of(const std::string& module) {
+    return module.substr(module.rfind('.') + 1);
+  }
+
+  // Marks what names it.
+  bool is_adapted(const LinearPlace& place, bool stacked) {
+    if (lora_ == nullptr) return false;
+    const bool is_expert =
+        stacked || place.expert || place.role == LinearRole::Experts;
+    if (is_expert || place.role == LinearRole::Router) {
+      adapted_.of_experts.insert(end_of(place.in_memory));
+      return false;
+    }
+    if (place.embedding || place.role == LinearRole::Parameter) return false;
+    adapted_.linear.insert(end_of(place.in_memory));
+    bool adapted = lora_->targets.empty() && place.role != LinearRole::Head &&
+                   place.role != LinearRole::Last;
+    for (const std::string& target : lora_->targets) {
+      if (!is_named_by(place.in_memory, target)) continue;
+      adapted_.found.insert(target);
+      adapted = true;
+    }
+    adapted_.any = adapted_.any || adapted;
+    if (adapted && is_named_by(place.in_memory, kUnadaptable)) {
+      adapted_.unadaptable = true;
+    }
+    return adapted;
+  }
+
+  bool adapters(const std::string& name, const ModuleStep& one,
+                const Shape& shape, const ParameterKind& kinds) {
+    CheckpointTensor down{name + ".lora_A.default.weight",
+                          {lora_->dtype, {lora_->rank, shape[1]}},
+                          false,
+                          false,
+                          {DimKind(), kinds[1]},
+                          one.kind};
+    CheckpointTensor up{name + ".lora_B.default.weight",
+                        {lora_->dtype, {shape[0], lora_->rank}},
+                        false,
+                        false,
+                        {kinds[0], DimKind()},
+                        one.kind};
+    return add(std::move(down)) && add(std::move(up));
+  }
+
+  bool check_adapted() {
+    if (lora_ == nullptr) return true;
+    const std::vector<std::string> known(adapted_.linear.begin(),
+                                         adapted_.linear.end());
+    const std::string layers = "`" + joined(known, "`, `") + "`";
+    const auto& targets = lora_->targets;
+    const bool to_experts =
+        std::ranges::any_of(targets, [&](const std::string& target) {
+          return adapted_.of_experts.contains(end_of(target));
+        });
+    if (to_experts || (targets.empty() && !adapted_.of_experts.empty())) {
+      config_
+          .refuse("",
+                  "`--lora` reaches experts or their router, and what PEFT "
+                  "adds to these is not known")
+          .fact(
+              "since transformers 5 they are stacks, which PEFT adapts as a "
+              "whole, with a rank for every expert")
+          .help(
+              "name layers that are not of experts, e.g. "
+              "`targets=q_proj+k_proj+v_proj+o_proj`, of " +
+              layers);
+      return false;
+    }
+    if (!adapted_.any) {
+      config_
+          .refuse("", "`--lora` adapts nothing: no linear layer is named `" +
+                          joined(targets, "` or `") + "`")
+          .fact("the model's linear layers: " + layers);
+      return false;
+    }
+    const auto type = config_.find("model_type");
+    if (adapted_.unadaptable && type && has_word(kScans, type->text())) {
+      config_
+          .refuse("model_type", "PEFT adapts no `out_proj` of a " +
+                                    in_backticks(type->text()))
+          .help("name other layers in `targets`, of " + layers);
+      return false;
+    }
+    for (const std::string& target : targets) {
+      if (adapted_.found.contains(target)) continue;
+      remarks_.push_back("no linear layer is named " + in_backticks(target) +
+                         ", which PEFT passes over; there are " + layers);
+    }
+    return true;
   }
 
   bool enter(Span where) {
@@ -329,9 +445,10 @@ class Walk {
     const LinearPlace outer = place_;
     const bool experts = one.count->leading_name() == kExpertsLabel;
     (experts ? place_.expert : place_.in_layer) = true;
-    const bool good = quantisation_.by_name()
-                          ? each_index(one, scope, prefix, stack)
-                          : fold_indices(one, scope, prefix, stack);
+    const bool by_name =
+        quantisation_.by_name() || (lora_ != nullptr && lora_->names_layers());
+    const bool good = by_name ? each_index(one, scope, prefix, stack)
+                              : fold_indices(one, scope, prefix, stack);
     place_ = outer;
     return good;
   }
@@ -451,6 +568,14 @@ class Walk {
   ConfigReader& config_;
   DType dtype_;
   const Quantisation& quantisation_;
+  const Lora* const lora_;  // null: no adapters
+  struct Adapted {
+    std::set<std::string> linear;      // ends of names of layers that could be
+    std::set<std::string> of_experts;  // the same of experts and routers
+    std::set<std::string> found;       // targets
+    bool any = false;
+    bool unadaptable = false;
+  } adapted_;
   QuantisedLayers layers_;
   std::vector<ModuleName> module_names_;
   const ConfigValues* whole_ = nullptr;
@@ -471,8 +596,8 @@ class Walk {
 
 bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
-                   Manifest& manifest, TensorSteps* steps) {
-  Walk walk(values, dtype, quantisation, &manifest, steps);
+                   const Lora* lora, Manifest& manifest, TensorSteps* steps) {
+  Walk walk(values, dtype, quantisation, lora, &manifest, steps);
   if (!walk.run(values, model_class)) return false;
   manifest.kinds =
       std::make_shared<const ParameterKinds>(std::move(walk.explained().kinds));
@@ -484,7 +609,7 @@ bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
 bool explain_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                      DType dtype, const Quantisation& quantisation,
                      ExplainedTensors& explained) {
-  Walk walk(values, dtype, quantisation, nullptr, nullptr);
+  Walk walk(values, dtype, quantisation, nullptr, nullptr, nullptr);
   if (!walk.run(values, model_class)) return false;
   explained = std::move(walk.explained());
   return true;

@@ -15,6 +15,8 @@
 
 namespace shardplan {
 
+struct Lora;
+
 // A config of a few bytes may ask for any number of tensors; real models have
 // up to a few hundred thousand.
 inline constexpr int64_t kMaxTensors = 2'000'000;
@@ -36,11 +38,13 @@ struct ExplainedTensors {
 // there are more than kMaxTensors, a size is none, or bytes exceed 63 bits.
 // REQUIRES: values.read_all().
 //
-// `steps`, where there are any wanted: what each is of, in the manifest's
-// order.
+// `lora`: adapters that are added, or null; a target that no linear layer has
+// is an error. `steps`, where there are any wanted: what each is of, in the
+// manifest's order.
 bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
-                   Manifest& manifest, TensorSteps* steps = nullptr);
+                   const Lora* lora, Manifest& manifest,
+                   TensorSteps* steps = nullptr);
 
 // What each kind of these tensors is, where nobody asks for all of them.
 bool explain_tensors(ConfigValues& values, const ArchitectureClass& model_class,

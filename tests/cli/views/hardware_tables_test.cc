@@ -140,11 +140,11 @@ TEST_CASE("what has no names is listed whole, and shipped rules are printed") {
         "help: `shardplan list` takes a name of `hardware` and `topologies`, "
         "and of `rules`, `graphs`, `architectures` and `schemes` in text\n");
   MemoryHost other;
-  CHECK(run({"list", "hardware", "h100"}, other) == 2);
+  CHECK(run({"list", "hardware", "h1"}, other) == 2);
   CHECK(other.out.empty());
   CHECK(other.err ==
-        "error[SP001]: no hardware profile named `h100`\n"
-        "help: names that start so: `h100-sxm`\n"
+        "error[SP001]: no hardware profile named `h1`\n"
+        "help: names that start so: `h100-nvl`, `h100-sxm`\n"
         "help: `shardplan list hardware` shows all\n");
 }
 

@@ -2,7 +2,6 @@
 #include "cli/commands/plan/written_plan.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,14 +9,13 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "cli/config.h"
+#include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
 namespace shardplan::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A letter or a digit.
 bool is_word(char c) {
@@ -49,15 +47,39 @@ std::string command_text(const std::string& model,
   return text;
 }
 
-// `path`, from where this runs, as a file of `folder` names it.
-std::string seen_from(const std::string& folder, const std::string& path,
+// Names of folders from the root on, and of a file.
+std::vector<std::string> parts_of(const std::string& path, Host& host) {
+  const std::string from_root =
+      path.starts_with('/') ? path : host.working_directory() + "/" + path;
+  std::vector<std::string> parts;
+  for (std::string& part : split_list(from_root, '/')) {
+    if (part.empty() || part == ".") continue;
+    if (part == ".." && !parts.empty()) {
+      parts.pop_back();
+    } else {
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+// `path`, from where this runs, as the file `from` names it.
+std::string seen_from(const std::string& from, const std::string& path,
                       Host& host) {
-  if (path.starts_with('@')) return path;
-  if (fs::path(path).is_absolute()) return path;
-  const fs::path here = host.working_directory();
-  const fs::path from = (here / folder).lexically_normal();
-  const fs::path to = (here / path).lexically_normal();
-  return to.lexically_relative(from).string();
+  if (path.starts_with('@') || path.starts_with('/')) return path;
+  const std::vector<std::string> here = parts_of(from, host);
+  const std::vector<std::string> there = parts_of(path, host);
+  size_t shared = 0;
+  while (shared + 1 < here.size() && shared + 1 < there.size() &&
+         here[shared] == there[shared]) {
+    ++shared;
+  }
+  std::string seen;
+  for (size_t i = shared; i + 1 < here.size(); ++i) seen += "../";
+  for (size_t i = shared; i < there.size(); ++i) {
+    seen += there[i] + (i + 1 < there.size() ? "/" : "");
+  }
+  return seen;
 }
 
 // Words that YAML takes for something else are texts here, too.
@@ -75,15 +97,14 @@ std::string config_text(const std::string& path, const std::string& model,
                         const std::vector<PlanFlag>& flags,
                         const std::optional<std::string>& extended,
                         Host& host) {
-  const std::string folder = fs::path(path).parent_path();
   std::string text =
-      "# What `shardplan plan` found: `shardplan check --config " +
-      fs::path(path).filename().string() + "` judges it.\n";
+      "# What `shardplan plan` found; `shardplan check --config` judges it.\n";
   if (extended) {
-    text += "extends: " + in_yaml(seen_from(folder, *extended, host)) + "\n";
+    text += "extends: " + in_yaml(seen_from(path, *extended, host)) + "\n";
   }
-  text += "targets:\n  plan:\n    model: " +
-          in_yaml(seen_from(folder, model, host)) + "\n";
+  text +=
+      "targets:\n  plan:\n    model: " + in_yaml(seen_from(path, model, host)) +
+      "\n";
   std::vector<std::string_view> names;
   for (const PlanFlag& flag : flags) {
     if (!contains(names, std::string_view(flag.name))) {
@@ -98,7 +119,7 @@ std::string config_text(const std::string& path, const std::string& model,
       const bool is_file =
           contains(files_of({&known, flag.value, {}, ""}), flag.value);
       values.push_back(known.takes == Takes::Nothing ? "true"
-                       : is_file ? in_yaml(seen_from(folder, flag.value, host))
+                       : is_file ? in_yaml(seen_from(path, flag.value, host))
                                  : in_yaml(flag.value));
     }
     text +=

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each optimizer keeps: of a parameter, and beside all of them.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "memory/state.h"
+#include "memory/zero.h"
+
+namespace shardplan {
+namespace {
+
+// optax's adafactor factors from this size on.
+constexpr int64_t kLeastFactored = 128;
+
+// bitsandbytes 0.50, optim/optimizer.py: moments of fewer numbers stay in
+// float32 (min_8bit_size); a block of 8-bit ones has one scale, and 256 values
+// that they stand for.
+constexpr int64_t kLeast8bit = 4096;
+constexpr int64_t kBlock8bit = 256;
+constexpr int64_t kValues8bit = 256;
+
+// The second largest and the largest dimension, as numpy.argsort orders them
+// (stable, so of equal ones the later counts as larger).
+std::optional<std::pair<size_t, size_t>> factored_dims(const Shape& shape) {
+  if (shape.size() < 2) return std::nullopt;
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return shape[a] < shape[b]; });
+  const size_t second = order[order.size() - 2];
+  if (shape[second] < kLeastFactored) return std::nullopt;
+  return std::pair(second, order.back());
+}
+
+std::vector<RoleType> roles_of_8bit(const Shape& shape) {
+  const auto elements = element_count(shape).value_or(0);
+  if (elements < kLeast8bit) {
+    return {{"mu", {DType::F32, shape}}, {"nu", {DType::F32, shape}}};
+  }
+  const TensorType moments = {DType::U8, shape};
+  const TensorType scales = {DType::F32, {ceil_div(elements, kBlock8bit)}};
+  return {{"mu", moments},
+          {"nu", moments},
+          {"mu_absmax", scales, -1, false, true},
+          {"nu_absmax", scales, -1, false, true}};
+}
+
+RoleType without(std::string_view role, TensorType type, size_t dim) {
+  type.shape.erase(type.shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  return {role, std::move(type), static_cast<int>(dim)};
+}
+
+std::vector<RoleType> adafactor_roles(const TensorType& full) {
+  const RoleType none = {"", {full.dtype, {1}}, -1, true};
+  const auto named = [&](std::string_view role) {
+    RoleType placeholder = none;
+    placeholder.role = role;
+    return placeholder;
+  };
+  const auto dims = factored_dims(full.shape);
+  if (!dims) return {named("v_row"), named("v_col"), {"v", full}};
+  return {without("v_row", full, dims->second),
+          without("v_col", full, dims->first), named("v")};
+}
+
+DType moment_dtype(DType stored, const StateOptions& options) {
+  const DType wide = stored == DType::F64 ? DType::F64 : DType::F32;
+  return options.moment_dtype.value_or(wide);
+}
+
+}  // namespace
+
+std::vector<RoleType> optimizer_roles(const TensorType& stored,
+                                      const StateOptions& options) {
+  if (!is_trainable(stored.dtype)) return {};
+  const TensorType full = {moment_dtype(stored.dtype, options), stored.shape};
+  switch (options.optimizer) {
+    case Optimizer::None:
+    case Optimizer::Sgd:
+      return {};
+    case Optimizer::AdamW:
+      return {{"mu", full}, {"nu", full}};
+    case Optimizer::Lion:
+      return {{"mu", full}};
+    case Optimizer::SgdMomentum:
+      return {{"trace", full}};
+    case Optimizer::Muon:
+      if (full.shape.size() == 2) return {{"mu", full}};
+      return {{"mu", full}, {"nu", full}};
+    case Optimizer::Adafactor:
+      return adafactor_roles(full);
+    case Optimizer::AdamW8bit:
+      return roles_of_8bit(stored.shape);
+  }
+  return {};
+}
+
+std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
+                                          const StateOptions& options) {
+  std::vector<StateLeaf> leaves;
+  const auto add = [&](std::string_view role, TensorType type) {
+    StateLeaf leaf;
+    leaf.kind = StateKind::Optimizer;
+    leaf.role = role;
+    leaf.type = std::move(type);
+    leaf.logical_bytes = leaf.type.bytes();
+    measure_leaf(leaf, mesh, OnIndivisible::Drop);
+    leaves.push_back(std::move(leaf));
+  };
+  switch (options.optimizer) {
+    case Optimizer::None:
+    case Optimizer::Sgd:
+    case Optimizer::SgdMomentum:
+      break;
+    case Optimizer::AdamW8bit:  // it counts steps in Python
+      add("qmap", {DType::F32, {kValues8bit}});
+      add("qmap", {DType::F32, {kValues8bit}});
+      break;
+    case Optimizer::AdamW:
+    case Optimizer::Lion:
+    case Optimizer::Adafactor:
+      add("count", {DType::I32, {}});
+      break;
+    case Optimizer::Muon:  // beside it adamw, for other ranks than 2
+      add("count", {DType::I32, {}});
+      add("count", {DType::I32, {}});
+      add("ns_coeffs", {DType::F32, {3}});
+      break;
+  }
+  return leaves;
+}
+
+}  // namespace shardplan

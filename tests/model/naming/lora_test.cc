@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adapters as PEFT makes them (tests/data/lora.jsonl, record_lora.py).
+#include "model/naming/lora.h"
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/hf_config.h"
+#include "tests/support/messages.h"
+#include "tests/support/source_dir.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+
+std::unique_ptr<testing::Synthesis> with_lora(const Json& config,
+                                              const Lora& lora) {
+  auto result = std::make_unique<testing::Synthesis>();
+  const auto source =
+      std::make_shared<const SourceFile>("config.json", config.dump());
+  result->diags.keep(source);
+  const auto document = parse_document(source, result->diags);
+  if (document) {
+    result->manifest =
+        synthesize_manifest(*document, result->diags, {nullptr, nullptr, lora});
+  }
+  return result;
+}
+
+TEST_CASE("lora: names, shapes and dtypes are PEFT's") {
+  std::ifstream stream(testing::data_path("lora.jsonl"));
+  REQUIRE(stream.good());
+  std::set<std::string> types;
+  int adapted = 0;
+  int refused = 0;
+  int of_experts = 0;
+  for (std::string line; std::getline(stream, line);) {
+    const Json row = Json::parse(line);
+    CAPTURE(row["model_type"].get<std::string>());
+    CAPTURE(row["targets"].get<std::string>());
+    types.insert(row["model_type"].get<std::string>());
+    Diagnostics diags;
+    const auto lora = read_lora("r=" + row["rank"].dump() + ",targets=" +
+                                    row["targets"].get<std::string>(),
+                                {}, diags);
+    REQUIRE(lora);
+    const auto made = with_lora(row["config"], *lora);
+    if (row["adapted"].is_null()) {
+      CHECK(!made->manifest);
+      ++refused;
+      continue;
+    }
+    // Adapters of stacks are not known, and never guessed.
+    const bool to_experts =
+        row["adapted"].dump().find(".experts.") != std::string::npos;
+    if (to_experts) {
+      CHECK(!made->manifest);
+      CHECK(testing::messages(made->diags).find("reaches experts") !=
+            std::string::npos);
+      ++of_experts;
+      continue;
+    }
+    const Manifest& manifest = made->good();
+    // Modules stand in another order in a checkpoint than in a class.
+    std::set<Json> ours;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const std::string name(manifest.name(i));
+      REQUIRE(name.starts_with(kLoraPrefix));
+      if (name.find(".lora_") == std::string::npos &&
+          name.find(".base_layer.") == std::string::npos) {
+        continue;
+      }
+      const TensorType& type = manifest.type(i);
+      const char* const dtype =
+          type.dtype == DType::F32 ? "float32" : "bfloat16";
+      ours.insert(Json::array({name, type.shape, dtype}));
+    }
+    CHECK(ours == std::set<Json>(row["adapted"].begin(), row["adapted"].end()));
+    ++adapted;
+  }
+  CHECK(types.size() >= 12);
+  CHECK(adapted > 80);
+  CHECK(refused > 2);
+  CHECK(of_experts > 4);
+}
+
+TEST_CASE("lora: what it is not asked in the right way") {
+  for (const char* text :
+       {"", "r=16", "targets=all-linear", "r=0,targets=q_proj",
+        "r=x,targets=q_proj", "r=16,targets=", "r=16,targets=q_proj+",
+        "r=16,targets=q_proj+all-linear", "r=16,targets=q_proj,dtype=i8",
+        "r=16,targets=q_proj,alpha=32", "r=2000000,targets=q_proj"}) {
+    CAPTURE(text);
+    Diagnostics diags;
+    CHECK(!read_lora(text, {}, diags));
+    CHECK(diags.cannot_run());
+  }
+  Diagnostics diags;
+  const auto lora = read_lora("r=2,targets=a+b,dtype=bf16", {}, diags);
+  REQUIRE(lora);
+  CHECK(lora->rank == 2);
+  CHECK(lora->targets == std::vector<std::string>{"a", "b"});
+  CHECK(lora->dtype == DType::BF16);
+}
+
+}  // namespace
+}  // namespace shardplan
