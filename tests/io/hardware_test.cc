@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "base/shipped.h"
+#include "base/words.h"
 #include "io/topologies.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
@@ -159,13 +160,13 @@ TEST_CASE("known devices have the numbers that vendors and logs show") {
 }
 
 TEST_CASE("names that people write are the profile meant") {
-  for (const auto& [name, meant] :
-       std::vector<std::pair<std::string, std::string>>{
+  for (const auto& row : std::vector<std::pair<std::string, std::string>>{
            {"H100", "h100-sxm"},
            {"h200-sxm", "h200"},
            {"RTX4090", "rtx-4090"},
            {"h100-80gb", "h100-sxm"}}) {
-    CAPTURE(name);
+    const auto& [name, meant] = row;
+    CAPTURE(row.first);
     MemoryHost host;
     Diagnostics diags;
     const auto profile = load_hardware(name, host, diags);

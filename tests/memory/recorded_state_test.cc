@@ -107,9 +107,17 @@ StateOptions as_optax(Optimizer optimizer, DType dtype) {
   return options;
 }
 
+// adamw8bit is not optax's (tests/memory/state_test.cc).
+std::vector<std::string_view> optax_names() {
+  std::vector<std::string_view> names(optimizer_names().begin(),
+                                      optimizer_names().end());
+  std::erase(names, optimizer_name(Optimizer::AdamW8bit));
+  return names;
+}
+
 std::multiset<Leaf> leaves_of(const Placement& p, const Mesh& mesh) {
   std::multiset<Leaf> leaves;
-  for (const std::string_view name : optimizer_names()) {
+  for (const std::string_view name : optax_names()) {
     const StateOptions options = as_optax(*find_optimizer(name), p.type.dtype);
     for (const StateLeaf& leaf :
          state_leaves(p, mesh, OnIndivisible::Drop, options)) {
@@ -159,7 +167,7 @@ TEST_CASE("what an optimizer keeps beside the parameters is optax's") {
   }
   const Mesh mesh = testing::mesh("fsdp=4");
   std::multiset<Counter> found;
-  for (const std::string_view name : optimizer_names()) {
+  for (const std::string_view name : optax_names()) {
     const Optimizer optimizer = *find_optimizer(name);
     for (const StateLeaf& leaf :
          optimizer_counters(mesh, as_optax(optimizer, DType::F32))) {

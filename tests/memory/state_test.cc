@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/builders.h"
+#include "tests/support/hf_config.h"
 #include "tests/support/placed.h"
-#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {

@@ -191,6 +191,7 @@ class Walk {
                          rest_kinds.end());
       return result;
     };
+    if (lora_ != nullptr) note_module(one, name);
     switch (one.kind) {
       case ModuleStep::Kind::Parameter:
       case ModuleStep::Kind::Buffer: {
@@ -255,6 +256,17 @@ class Walk {
     return module.substr(module.rfind('.') + 1);
   }
 
+  // What is there and gets no adapters here, though PEFT may have some for it.
+  void note_module(const ModuleStep& one, const std::string& name) {
+    if (one.kind == ModuleStep::Kind::Linear) return;
+    std::string path =
+        name_in_memory(module_names_, joined_name(around_, name));
+    const bool is_parameter = one.kind == ModuleStep::Kind::Parameter ||
+                              one.kind == ModuleStep::Kind::Buffer;
+    if (is_parameter) path.resize(std::min(path.rfind('.'), path.size()));
+    adapted_.others.insert(end_of(path));
+  }
+
   // Marks what names it.
   bool is_adapted(const LinearPlace& place, bool stacked) {
     if (lora_ == nullptr) return false;
@@ -274,6 +286,10 @@ class Walk {
       adapted = true;
     }
     adapted_.any = adapted_.any || adapted;
+    // Several modules in memory have adapters of their own.
+    if (adapted && place.in_memory.find('|') != std::string::npos) {
+      adapted_.joined = place.path;
+    }
     if (adapted && is_named_by(place.in_memory, kUnadaptable)) {
       adapted_.unadaptable = true;
     }
@@ -319,6 +335,22 @@ class Walk {
               "name layers that are not of experts, e.g. "
               "`targets=q_proj+k_proj+v_proj+o_proj`, of " +
               layers);
+      return false;
+    }
+    const auto other =
+        std::ranges::find_if(targets, [&](const std::string& target) {
+          return !adapted_.found.contains(target) &&
+                 adapted_.others.contains(end_of(target));
+        });
+    if (other != targets.end() || !adapted_.joined.empty()) {
+      config_
+          .refuse("", other != targets.end()
+                          ? "`--lora` adapts " + in_backticks(*other) +
+                                ", which is no linear layer: what PEFT adds "
+                                "to it is not known"
+                          : "`--lora` adapts " + in_backticks(adapted_.joined) +
+                                ", which is several modules in memory")
+          .help("name other layers in `targets`, of " + layers);
       return false;
     }
     if (!adapted_.any) {
@@ -572,7 +604,9 @@ class Walk {
   struct Adapted {
     std::set<std::string> linear;      // ends of names of layers that could be
     std::set<std::string> of_experts;  // the same of experts and routers
+    std::set<std::string> others;      // the same of what is not linear
     std::set<std::string> found;       // targets
+    std::string joined;                // a path that is several modules
     bool any = false;
     bool unadaptable = false;
   } adapted_;

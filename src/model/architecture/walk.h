@@ -38,9 +38,9 @@ struct ExplainedTensors {
 // there are more than kMaxTensors, a size is none, or bytes exceed 63 bits.
 // REQUIRES: values.read_all().
 //
-// `lora`: adapters that are added, or null; a target that no linear layer has
-// is an error. `steps`, where there are any wanted: what each is of, in the
-// manifest's order.
+// `lora`: adapters that are added, or null; false, too, where it adds none, or
+// some that are not known. `steps`, where there are any wanted: what each is
+// of, in the manifest's order.
 bool write_tensors(ConfigValues& values, const ArchitectureClass& model_class,
                    DType dtype, const Quantisation& quantisation,
                    const Lora* lora, Manifest& manifest,

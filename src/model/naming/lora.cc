@@ -33,6 +33,9 @@ class LoraText {
       const std::string_view key = part.substr(0, equals);
       const std::string_view value =
           part.substr(std::min(equals + 1, part.size()));
+      if ((key == "r" && has_rank) || (key == "targets" && has_targets)) {
+        return refuse("`--lora` says " + in_backticks(key) + " twice");
+      }
       if (key == "r") {
         has_rank = true;
         if (!read_rank(value)) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA as PEFT adds it to a model (0.17, tuners/lora/layer.py): beside a linear
+// LoRA as PEFT adds it to a model (0.21, tuners/lora/layer.py): beside a linear
 // layer [out, in], `lora_A` [rank, in] and `lora_B` [out, rank]. Its own weight
 // gets the name `base_layer`, and all names begin with `base_model.model.`.
 #pragma once

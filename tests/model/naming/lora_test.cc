@@ -12,6 +12,7 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
+#include "tests/support/tiny_llama.h"
 
 namespace shardplan {
 namespace {
@@ -89,12 +90,28 @@ TEST_CASE("lora: names, shapes and dtypes are PEFT's") {
   CHECK(of_experts > 4);
 }
 
+TEST_CASE("lora: what has adapters of another kind is refused") {
+  for (const char* target :
+       {"embed_tokens", "norm", "input_layernorm", "model.norm"}) {
+    CAPTURE(target);
+    const auto made = with_lora(testing::tiny_llama(), {8, {"q_proj", target}});
+    CHECK(!made->manifest);
+    CHECK(testing::messages(made->diags).find("no linear layer: what PEFT") !=
+          std::string::npos);
+  }
+  const auto made = with_lora(testing::tiny_llama(), {8, {"q_proj", "query"}});
+  REQUIRE(made->manifest);
+  CHECK(made->manifest->remarks.front().find("PEFT passes over") !=
+        std::string::npos);
+}
+
 TEST_CASE("lora: what it is not asked in the right way") {
   for (const char* text :
        {"", "r=16", "targets=all-linear", "r=0,targets=q_proj",
         "r=x,targets=q_proj", "r=16,targets=", "r=16,targets=q_proj+",
         "r=16,targets=q_proj+all-linear", "r=16,targets=q_proj,dtype=i8",
-        "r=16,targets=q_proj,alpha=32", "r=2000000,targets=q_proj"}) {
+        "r=16,targets=q_proj,alpha=32", "r=2000000,targets=q_proj",
+        "r=16,r=8,targets=q_proj", "r=16,targets=q_proj,targets=v_proj"}) {
     CAPTURE(text);
     Diagnostics diags;
     CHECK(!read_lora(text, {}, diags));

@@ -138,14 +138,15 @@ void add_given_flags(const Options& options, std::vector<PlanFlag>& flags) {
       "devices rules remat microbatches mode jobs max-memory config "
       "isolated";
   const std::vector<PlanFlag> own = flags;
-  for (const auto& [name, value] : options.given) {
+  for (const GivenFlag& given : options.given) {
+    const std::string_view name = given.name;
     const Flag& flag = *find_flag(name);
     const bool counts =
         (flag.group == "Inputs" || flag.group == "Memory") &&
         is_taken_by(flag, "analyze") && !has_word(kAnswered, name) &&
         std::ranges::none_of(
             own, [&](const PlanFlag& each) { return each.name == name; });
-    if (counts) flags.push_back({std::string(name), value});
+    if (counts) flags.push_back({std::string(name), given.value});
   }
 }
 
