@@ -49,10 +49,11 @@ Words command_of(const Words& plan) {
 
 TEST_CASE("plan: its command says the same of the plan") {
   const std::vector<Words> asked = {
-      {"--optimizer", "lion"},
+      {"--optimizer", "lion", "--over", "dp,fsdp"},
       {"--framework", "megatron", "--over", "pp,dp", "--attention", "scores"},
       {"--over", "sp,tp", "--precision", "bf16", "--remat", "full"},
-      {"--framework", "torch", "--memory", "1GiB", "--kernels", "fused"},
+      {"--framework", "torch", "--memory", "1GiB", "--kernels", "fused",
+       "--over", "fsdp,tp"},
   };
   for (const Words& more : asked) {
     CAPTURE(testing::command_line(more));
@@ -262,17 +263,22 @@ TEST_CASE("plan: what it is not asked in the right way") {
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
             "--fix-mesh", "tp=2,pp=2,dp=2"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--why-not", "tp=8"},
+            "--batch", "4", "--seq", "64", "--over", "tp", "--why-not", "tp=8"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--why-not", "nothing=P(tp)"},
+            "--batch", "4", "--seq", "64", "--over", "tp", "--why-not",
+            "nothing=P(tp)"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--why-not", "lm_head.weight=P(tp, fsdp, dp)"},
+            "--batch", "4", "--seq", "64", "--over", "tp", "--why-not",
+            "lm_head.weight=P(tp, fsdp, dp)"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--why-not", "missing.yaml"},
+            "--batch", "4", "--seq", "64", "--over", "tp", "--why-not",
+            "missing.yaml"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--forbid", "lm_head"},
+            "--batch", "4", "--seq", "64", "--over", "tp", "--forbid",
+            "lm_head"},
            {"plan", "config.json", "--devices", "4", "--hardware", "h100-sxm",
-            "--keep", "missing.yaml"}}) {
+            "--batch", "4", "--seq", "64", "--over", "tp", "--keep",
+            "missing.yaml"}}) {
     MemoryHost host;
     host.files["config.json"] = testing::tiny_llama().dump();
     CHECK(cli::run(words, host) == 2);
