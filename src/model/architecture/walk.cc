@@ -93,14 +93,17 @@ class Walk {
     return false;
   }
 
-  // All names of an adapted model begin alike.
-  std::string full_name(std::string_view name) const {
-    return std::string(lora_ == nullptr ? "" : kLoraPrefix).append(name);
+  // All names of an adapted model begin alike. `own` keeps the name.
+  std::string_view full_name(std::string_view name, std::string& own) const {
+    if (lora_ == nullptr) return name;
+    own = std::string(kLoraPrefix).append(name);
+    return own;
   }
 
   bool put(std::string_view own_name, const CheckpointTensor& tensor) {
     if (manifest_ == nullptr) return true;
-    const std::string name = full_name(own_name);
+    std::string own;
+    const std::string_view name = full_name(own_name, own);
     const TensorType& type = tensor.type;
     if (manifest_->add(name, type, Span{}, tensor.buffer)) {
       if (steps_of_ != nullptr) {
@@ -116,7 +119,8 @@ class Walk {
 
   bool keep(std::string_view name, const CheckpointTensor& tensor) {
     if (tensor.buffer && manifest_ != nullptr) return true;
-    std::pair key(folded_name(full_name(name)), tensor.type.shape);
+    std::string own;
+    std::pair key(folded_name(full_name(name, own)), tensor.type.shape);
     if (tensor.buffer) {
       explained_.buffers.insert(std::move(key));
       return true;
