@@ -112,7 +112,7 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.fragmentation = *fraction;
 }
 
-// Other names of a profile become its own, which is said.
+// Replaces another name of a profile by its own, and notes that it did.
 std::string profile_of(const Setting& s, Diagnostics& d) {
   if (is_hardware_path(s.value)) return join_path(s.directory, s.value);
   const std::string_view meant = hardware_called(s.value);

@@ -21,7 +21,7 @@ enum class Divided : uint8_t {
   KvHeads,
   StateHeads,   // of a Mamba 2 mixer
   StateGroups,  // that share its projections B and C
-  // Of an interleaved pipeline.
+  // The next three belong to interleaved pipelines.
   Microbatches,
   Group,        // of micro-batches that a chunk runs after one another
   StageLayers,  // of a stage, as its chunks share them

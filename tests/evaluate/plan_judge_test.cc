@@ -256,18 +256,15 @@ std::string text_of(const std::optional<Judgement>& judged) {
   return text;
 }
 
-// An evaluator keeps what the next candidate may share: nothing of one may be
-// left in the answer to another.
-TEST_CASE("candidates: one after the other they are judged as each alone") {
+// Calls use(groundwork, asked) for a small Llama under its shipped rules.
+template <typename Use>
+void with_llama(const AskedMemory& memory, const Use& use) {
   testing::MemoryHost host;
   const auto rules = testing::loaded_rules(host, "@llama");
   REQUIRE(rules->rules);
   auto synthesis = testing::synthesize(testing::kLlama);
   REQUIRE(synthesis->manifest);
   const Model model(std::move(*synthesis->manifest));
-  AskedMemory memory;
-  memory.options.state.optimizer = Optimizer::AdamW;
-  memory.workload = Workload{8, 16};
   Diagnostics diags;
   const auto step = step_model(model, {}, diags);
   REQUIRE_MESSAGE(step, testing::messages(diags));
@@ -276,81 +273,79 @@ TEST_CASE("candidates: one after the other they are judged as each alone") {
   const Groundwork ground = groundwork_of_rules(
       model.manifest, *rules->rules, *std::move(found), model.folding(),
       model.units(), {}, {}, Places::LeftOut);
-  const Asked asked = {model, &*rules->rules, memory, &*step};
-  std::map<std::string, int> answers;
-  CHECK(holds("judgements", [&] {
-    Evaluator one(ground, asked, {});
-    Candidate candidate;
-    std::string text;
-    Diagnostics quiet;
-    for (int i = 0; i < 3; ++i) {
-      candidate = drawn_candidate();
-      text = text_of(one.judge(candidate, quiet));
-      ++answers[text];
-    }
-    Evaluator alone = draw_bool() ? one.beside() : Evaluator(ground, asked, {});
-    ENSURE(text == text_of(alone.judge(candidate, quiet)));
-  }));
-  CHECK(answers.size() > 30);
-  CHECK(answers[""] == 0);
+  use(ground, Asked{model, &*rules->rules, memory, &*step});
+}
+
+// An evaluator keeps what the next candidate may share: nothing of one may be
+// left in the answer to another.
+TEST_CASE("candidates: one after the other they are judged as each alone") {
+  AskedMemory memory;
+  memory.options.state.optimizer = Optimizer::AdamW;
+  memory.workload = Workload{8, 16};
+  with_llama(memory, [](const Groundwork& ground, const Asked& asked) {
+    std::map<std::string, int> answers;
+    CHECK(holds("judgements", [&] {
+      Evaluator one(ground, asked, {});
+      Candidate candidate;
+      std::string text;
+      Diagnostics quiet;
+      for (int i = 0; i < 3; ++i) {
+        candidate = drawn_candidate();
+        text = text_of(one.judge(candidate, quiet));
+        ++answers[text];
+      }
+      Evaluator alone =
+          draw_bool() ? one.beside() : Evaluator(ground, asked, {});
+      ENSURE(text == text_of(alone.judge(candidate, quiet)));
+    }));
+    CHECK(answers.size() > 30);
+    CHECK(answers[""] == 0);
+  });
 }
 
 // Whoever asks what a framework refuses, before a budget or with one, is told
 // the same.
 TEST_CASE("an interleaved pipeline is refused by all who are asked") {
-  testing::MemoryHost host;
-  const auto rules = testing::loaded_rules(host, "@llama");
-  REQUIRE(rules->rules);
-  auto synthesis = testing::synthesize(testing::kLlama);
-  REQUIRE(synthesis->manifest);
-  const Model model(std::move(*synthesis->manifest));
   AskedMemory memory;
   memory.options.state.optimizer = Optimizer::AdamW;
   memory.workload = Workload{24, 16};
   memory.options.stages = Stages{"pp", {}};
-  Diagnostics diags;
-  const auto step = step_model(model, {}, diags);
-  REQUIRE_MESSAGE(step, testing::messages(diags));
-  auto found = find_rules(model.manifest, *rules->rules, {}, diags);
-  REQUIRE(found);
-  const Groundwork ground = groundwork_of_rules(
-      model.manifest, *rules->rules, *std::move(found), model.folding(),
-      model.units(), {}, {}, Places::LeftOut);
-  const Asked asked = {model, &*rules->rules, memory, &*step};
-  int refused = 0;
-  int run = 0;
-  CHECK(holds("one verdict", [&] {
-    Candidate candidate;
-    candidate.placing.mesh = testing::mesh("pp=2,fsdp=2");
-    candidate.step = StepOptions{};
-    candidate.step->schedule = PipelineSchedule::Interleaved;
-    candidate.step->chunks = draw_of<int64_t>({1, 2, 3, 4});
-    candidate.step->group = draw_of<int64_t>({0, 1, 3});
-    candidate.step->microbatches = draw_of<int64_t>({1, 3, 4, 6});
-    candidate.stage_layers = draw_of<std::vector<int64_t>>(
-        {std::vector<int64_t>{}, {3, 3}, {2, 4}, {1, 5}});
-    Evaluator evaluator(ground, asked, {});
-    Diagnostics quiet;
-    PlanJudge& judge = *evaluator.placed(candidate.placing).judge;
-    const auto text = [](const std::vector<DivisionProblem>& problems) {
-      std::string all;
-      for (const DivisionProblem& each : problems) all += each.text + "; ";
-      return all;
-    };
-    const std::string before = text(judge.refused(candidate));
-    const auto judged = judge.judge(candidate, quiet);
-    ENSURE(judged.has_value());
-    ENSURE(before == text(judged->step->refused));
-    ++(before.empty() ? run : refused);
-    // Named, they may be as long as anyone likes, but not empty.
-    ENSURE(before.find("layer") == std::string::npos ||
-           candidate.step->chunks > 1);
-    ENSURE(candidate.stage_layers != (std::vector<int64_t>{2, 4}) ||
-           before.find("layer") == std::string::npos ||
-           candidate.step->chunks > 3);
-  }));
-  CHECK(refused > 10);
-  CHECK(run > 10);
+  with_llama(memory, [](const Groundwork& ground, const Asked& asked) {
+    int refused = 0;
+    int run = 0;
+    CHECK(holds("one verdict", [&] {
+      Candidate candidate;
+      candidate.placing.mesh = testing::mesh("pp=2,fsdp=2");
+      candidate.step = StepOptions{};
+      candidate.step->schedule = PipelineSchedule::Interleaved;
+      candidate.step->chunks = draw_of<int64_t>({1, 2, 3, 4});
+      candidate.step->group = draw_of<int64_t>({0, 1, 3});
+      candidate.step->microbatches = draw_of<int64_t>({1, 3, 4, 6});
+      candidate.stage_layers = draw_of<std::vector<int64_t>>(
+          {std::vector<int64_t>{}, {3, 3}, {2, 4}, {1, 5}});
+      Evaluator evaluator(ground, asked, {});
+      Diagnostics quiet;
+      PlanJudge& judge = *evaluator.placed(candidate.placing).judge;
+      const auto text = [](const std::vector<DivisionProblem>& problems) {
+        std::string all;
+        for (const DivisionProblem& each : problems) all += each.text + "; ";
+        return all;
+      };
+      const std::string before = text(judge.refused(candidate));
+      const auto judged = judge.judge(candidate, quiet);
+      ENSURE(judged.has_value());
+      ENSURE(before == text(judged->step->refused));
+      ++(before.empty() ? run : refused);
+      // Named, they may be as long as anyone likes, but not empty.
+      ENSURE(before.find("layer") == std::string::npos ||
+             candidate.step->chunks > 1);
+      ENSURE(candidate.stage_layers != (std::vector<int64_t>{2, 4}) ||
+             before.find("layer") == std::string::npos ||
+             candidate.step->chunks > 3);
+    }));
+    CHECK(refused > 10);
+    CHECK(run > 10);
+  });
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ struct PlannerRequest {
   size_t shapes = 1;  // that are compared (--top)
 };
 
-// What `analyze` is told to get a plan: {"mesh", "fsdp=8,tp=2"}. The value of a
-// switch is "".
+// A flag with which `analyze` judges a plan: {"mesh", "fsdp=8,tp=2"}. The value
+// of a switch is "".
 struct PlanFlag {
   std::string name;
   std::string value = {};

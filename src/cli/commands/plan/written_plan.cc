@@ -23,7 +23,7 @@ bool is_word(char c) {
          (c >= 'A' && c <= 'Z');
 }
 
-// Of letters, digits and marks.
+// Whether the text has nothing but letters, digits and these marks.
 bool is_plain(std::string_view text, std::string_view marks) {
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
     return is_word(c) || marks.find(c) != std::string_view::npos;
@@ -82,7 +82,7 @@ std::string seen_from(const std::string& from, const std::string& path,
   return seen;
 }
 
-// Words that YAML takes for something else are texts here, too.
+// Quotes every text that YAML might not read as itself.
 std::string in_yaml(const std::string& text) {
   if (is_plain(text, "=:,./_-") && is_word(text.front()) &&
       !text.ends_with(':')) {
