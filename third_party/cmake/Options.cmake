@@ -4,7 +4,7 @@
 
 add_library(shardplan_options INTERFACE)
 target_include_directories(shardplan_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_link_libraries(shardplan_options INTERFACE absl::inlined_vector)
+target_link_libraries(shardplan_options INTERFACE Abseil::InlinedVector)
 target_compile_options(shardplan_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror
   # Messages of failed checks name files from the project's root.
