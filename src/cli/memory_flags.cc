@@ -242,8 +242,11 @@ const std::vector<Flag>& state_flags() {
       {"zero-style", Takes::Choice, "NAME", "Memory",
        "how ZeRO shards and pads (default jax)", kDecided,
        [](auto& s, auto& o, auto&) {
-         o.memory.state.zero_style =
+         const ZeroStyle style =
              find_zero_style(s.value).value_or(ZeroStyle::Jax);
+         o.memory.state.zero_style = style;
+         o.planning.cuts_rows |=
+             style == ZeroStyle::Fsdp2 || style == ZeroStyle::DeepSpeed;
        },
        false, true, style_choices},
   };

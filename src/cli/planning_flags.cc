@@ -37,9 +37,6 @@ constexpr std::string_view kSearched =
 
 std::vector<std::string> dialect_names() { return all_names(rule_dialects()); }
 
-std::vector<std::string> policy_names() {
-  return {"drop", "prefix", "pad", "chunk", "error"};
-}
 // In the order of Unmatched.
 std::vector<std::string> unmatched_names() {
   return {"error", "replicate", "auto"};
@@ -225,12 +222,13 @@ const std::vector<Flag>& planning_flags() {
          o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
        }},
       {"on-indivisible", Takes::Choice, "POLICY", "Inputs",
-       "for dimensions that axes do not divide (default drop)", kSearched,
+       "for dimensions that axes do not divide (default drop, and rows for "
+       "PyTorch's FSDP and DeepSpeed)",
+       kSearched,
        [](auto& s, auto& o, auto&) {
-         o.planning.on_indivisible =
-             find_policy(s.value).value_or(o.planning.on_indivisible);
+         o.planning.on_indivisible = find_policy(s.value);
        },
-       false, true, policy_names},
+       false, true, on_indivisible_names},
       {"unmatched", Takes::Choice, "WHAT", "Inputs",
        "for parameters that no rule matches (default error)", kSearched,
        [](auto& s, auto& o, auto&) {

@@ -49,11 +49,12 @@ struct PolicyName {
   OnIndivisible policy;
   std::string_view name;
 };
-constexpr std::array<PolicyName, 5> kPolicies = {{
+constexpr std::array<PolicyName, 6> kPolicies = {{
     {OnIndivisible::Drop, "drop"},
     {OnIndivisible::Prefix, "prefix"},
     {OnIndivisible::Pad, "pad"},
     {OnIndivisible::Chunk, "chunk"},
+    {OnIndivisible::Rows, "rows"},
     {OnIndivisible::Error, "error"},
 }};
 
@@ -102,6 +103,12 @@ std::string_view policy_name(OnIndivisible policy) {
   const PolicyName& entry = kPolicies.at(static_cast<size_t>(policy));
   SHARDPLAN_CHECK(entry.policy == policy);
   return entry.name;
+}
+
+std::vector<std::string> on_indivisible_names() {
+  std::vector<std::string> names;
+  for (const PolicyName& entry : kPolicies) names.emplace_back(entry.name);
+  return names;
 }
 
 std::optional<OnIndivisible> find_policy(std::string_view name) {

@@ -40,7 +40,7 @@ class Sha256 {
 // placements, so each is kept once and a parameter holds its number.
 // Invariants: exactly one placement number per parameter, in manifest order;
 // every final spec is legal for its shape on the mesh (see Sharding), where
-// `pad` and `chunk` also allow indivisible dimensions.
+// `pad`, `chunk` and `rows` also allow indivisible dimensions.
 
 // What to do with a dimension that is not divisible by its axes.
 enum class OnIndivisible : uint8_t {
@@ -48,12 +48,21 @@ enum class OnIndivisible : uint8_t {
   Prefix,  // keep the longest prefix of its axes that divides (MaxText)
   Pad,     // keep; every shard stores ceil(d/n) rows (GSPMD)
   Chunk,   // keep; torch.chunk, axis by axis (DTensor)
+  Rows,    // axes of the batch cut dimension 0 in chunks, whatever dimension
+           // was asked for (FSDP2's fully_shard); all else as Drop
   Error,   // as Drop, and SP203 is an error
 };
 std::string_view policy_name(OnIndivisible policy);
 std::optional<OnIndivisible> find_policy(std::string_view name);
+std::vector<std::string> on_indivisible_names();
 inline Cut cut_of(OnIndivisible policy) {
-  return policy == OnIndivisible::Chunk ? Cut::Chunked : Cut::Even;
+  return policy == OnIndivisible::Chunk || policy == OnIndivisible::Rows
+             ? Cut::Chunked
+             : Cut::Even;
+}
+// Whether shards of a dimension may differ.
+inline bool allows_uneven(OnIndivisible policy) {
+  return policy == OnIndivisible::Pad || cut_of(policy) == Cut::Chunked;
 }
 
 // A departure from what a rule asked for.

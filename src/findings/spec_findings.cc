@@ -475,6 +475,33 @@ void add_idle_rules(const LintInput& input, const Entries& known,
   }
 }
 
+bool is_uneven(const Mesh& mesh, const Placement& placement) {
+  const Shape shape = stored_shape(placement);
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    if (shape[dim] % shard_count(mesh, placement.spec.dims[dim]) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of the parameters of a placement on the fullest device: what even shards
+// would take, and what theirs take more.
+double even_bytes(const LintInput& input, size_t number) {
+  const Placement& placement = input.plan.placements[number];
+  const TensorType stored{placement.type.dtype, stored_shape(placement)};
+  return static_cast<double>(stored.bytes()) /
+         static_cast<double>(placement.shards) *
+         static_cast<double>(
+             per_device(input, input.of_placement.of(number), 1));
+}
+double extra_bytes(const LintInput& input, size_t number) {
+  const int64_t held =
+      per_device(input, input.of_placement.of(number),
+                 input.plan.placements[number].bytes_per_device);
+  return static_cast<double>(held) - even_bytes(input, number);
+}
+
 void report_uneven(const LintInput& input, size_t number, int64_t count,
                    PlacedUnits& units, Diagnostics& diags) {
   const Placement& placement = input.plan.placements[number];
@@ -501,16 +528,15 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
     report.fact("dimension " + std::to_string(dim) + " is " +
                 std::to_string(size) + "; " + sized(mesh, axes) +
                 "; shards by rows: " + sizes);
-    const TensorType stored{placement.type.dtype, shape};
-    const double even = static_cast<double>(stored.bytes()) /
-                        static_cast<double>(placement.shards);
-    const double extra =
-        (static_cast<double>(placement.bytes_per_device) - even) *
-        static_cast<double>(
-            per_device(input, input.of_placement.of(number), 1));
+    const double extra = extra_bytes(input, number);
     report.bytes(extra);
     report.fact(bytes_text(extra) +
                 " more on the fullest device than even shards would take");
+    for (const Correction& moved : placement.corrections) {
+      if (moved.code != Code::UnevenShards || dim > 0) continue;
+      report.fact("dimension " + std::to_string(moved.dim) + ": " +
+                  moved.reason);
+    }
     report.fact(legal_sizes(input, axes, size,
                             units.in(number, static_cast<int>(dim))));
     report.help(padding_help(size, shards));
@@ -518,6 +544,57 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
     name_parameters(report, names, count);
   }
 }
+
+// What FSDP2 cuts into rows that differ little, as it always does, is one note.
+class RowsNote {
+ public:
+  explicit RowsNote(const LintInput& input) : input_(input) {}
+
+  void add(size_t number, int64_t count) {
+    const Placement& placement = input_.plan.placements[number];
+    const std::span<const uint32_t> members = input_.of_placement.of(number);
+    for (std::string& name : names_of(input_.manifest, members)) {
+      names_.push_back(std::move(name));
+    }
+    count_ += count;
+    extra_ += extra_bytes(input_, number);
+    for (const Correction& each : placement.corrections) {
+      if (each.code != Code::UnevenShards) continue;
+      moved_ += count;
+      break;
+    }
+    for (const AxisName& axis : placement.spec.dims[0]) {
+      if (is_gathered_axis(axis) && !contains(axes_, axis)) {
+        axes_.push_back(axis);
+      }
+    }
+  }
+
+  void report(Diagnostics& diags) {
+    if (count_ == 0) return;
+    const std::string all = names_text(names_);
+    auto note =
+        diags.report(Code::UnevenShards, Severity::Note, {},
+                     "dimension 0 of " + all + " is cut into rows over " +
+                         axis_word(axes_) + ", as FSDP2 does");
+    note.fact(bytes_text(extra_) +
+              " more on the fullest device than even shards would take");
+    if (moved_ > 0) {
+      note.fact("the rules name another dimension of " + count_text(moved_) +
+                ", which the axis does not divide");
+    }
+    note.bytes(extra_);
+    name_parameters(note, std::move(names_), count_);
+  }
+
+ private:
+  const LintInput& input_;
+  std::vector<std::string> names_;
+  AxisNames axes_;
+  int64_t count_ = 0;
+  int64_t moved_ = 0;
+  double extra_ = 0;
+};
 
 }  // namespace
 
@@ -531,6 +608,7 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
     std::optional<int64_t> requested;  // bytes, once somebody asks
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
+          correction.code == Code::UnevenShards ||
           is_about_names(correction.code)) {
         continue;
       }
@@ -568,6 +646,7 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
 void check_divisions(const LintInput& input, Diagnostics& diags) {
   report_uneven_dealing(input, diags);
   PlacedUnits units(input);
+  RowsNote rows(input);
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const int64_t count = count_of(input, input.of_placement.of(i));
@@ -575,22 +654,21 @@ void check_divisions(const LintInput& input, Diagnostics& diags) {
       if (correction.code != Code::IndivisibleDimension) continue;
       report_indivisible(input, i, correction, count, units, diags);
     }
-    if (input.plan.on_indivisible == OnIndivisible::Pad ||
-        input.plan.on_indivisible == OnIndivisible::Chunk) {
-      const bool uneven = [&] {
-        const Shape shape = stored_shape(placement);
-        for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-          if (shape[dim] %
-                  shard_count(input.plan.mesh, placement.spec.dims[dim]) !=
-              0) {
-            return true;
-          }
-        }
-        return false;
-      }();
-      if (uneven) report_uneven(input, i, count, units, diags);
+    if (allows_uneven(input.plan.on_indivisible)) {
+      const bool moved = std::ranges::any_of(
+          placement.corrections,
+          [](const Correction& c) { return c.code == Code::UnevenShards; });
+      if (!moved && !is_uneven(input.plan.mesh, placement)) continue;
+      const bool little = extra_bytes(input, i) <=
+                          input.options.tolerance * even_bytes(input, i);
+      if (input.plan.on_indivisible == OnIndivisible::Rows && little) {
+        rows.add(i, count);
+      } else {
+        report_uneven(input, i, count, units, diags);
+      }
     }
   }
+  rows.report(diags);
 }
 
 }  // namespace shardplan

@@ -549,6 +549,7 @@ std::string causes(const Plan& plan) {
   for (const Placement& placement : plan.placements) {
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
+          correction.code == Code::UnevenShards ||
           correction.code == Code::SmallParameter) {
         codes.insert(correction.code);
       }

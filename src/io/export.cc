@@ -631,7 +631,7 @@ std::vector<std::string> sub_axes_lines(const SubAxes& sub) {
 // which cuts axis by axis, does not put on the same devices part by part.
 bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
                    const std::string& target, Diagnostics& diags) {
-  const bool chunks = input.plan.on_indivisible == OnIndivisible::Chunk;
+  const bool chunks = cut_of(input.plan.on_indivisible) == Cut::Chunked;
   return report_those_with(
       input,
       [&](const Placement& p) -> std::string {

@@ -246,6 +246,7 @@ std::span<const PlainAccelerator> plain_accelerators() {
   static const std::vector<PlainAccelerator> kAccelerators = {
       {{"A100-40GB", "A100-SXM4-40GB", "a100-40"}, "a100-40"},
       {{"A100-80GB", "A100-SXM4-80GB", "a100-80"}, "a100-80"},
+      {{"A800", "A800-80GB", "A800-SXM4-80GB"}, "a800"},
       {{"H100", "H100-80GB", "h100-sxm", "h100-sxm5", "H100-80GB-HBM3"},
        "h100-sxm"},
       {{"H100-NVL"}, "h100-nvl"},

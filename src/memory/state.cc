@@ -447,7 +447,7 @@ HeldState hold_state(const Plan& plan, const StateOptions& options,
         entry.buffer =
             buffer_of(held.buffers, weights, plan.mesh, entry, group, of);
       }
-      if (plan.on_indivisible == OnIndivisible::Chunk) {
+      if (cut_of(plan.on_indivisible) == Cut::Chunked) {
         entry.uneven = add_breakpoints(plan.mesh, entry.leaf.type.shape,
                                        entry.leaf.spec, held.breakpoints);
       }

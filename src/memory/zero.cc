@@ -173,6 +173,15 @@ void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
                 const StateOptions& options, bool trained) {
   if (options.zero == 0) return;
   const bool sharded = is_sharded_by_zero(leaf.kind, options);
+  if (options.zero == 3 && options.zero_style == ZeroStyle::DeepSpeed &&
+      policy == OnIndivisible::Rows) {
+    // Flat parts need no rows that ranks divide.
+    for (AxisNames& axes : leaf.spec.dims) {
+      erase_if(axes, [&](const AxisName& axis) {
+        return contains(options.zero_axes, axis);
+      });
+    }
+  }
   const AxisNames free = free_zero_axes(leaf, mesh, options);
   const int64_t ranks = shard_count(mesh, free);
   switch (options.zero_style) {

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "model/units.h"
 
 namespace shardplan {
 namespace {
@@ -46,6 +47,7 @@ class Corrector {
         result_.spec.dims[dim] = known_and_divisible(dim, asked);
       }
     }
+    append_rows();
     drop_repeated();
     if (!mesh_.views().empty()) drop_mixed();
     if (names_no_axis(result_.spec)) result_.spec.dims.clear();
@@ -82,10 +84,10 @@ class Corrector {
         return {};
       }
     }
-    if (policy_ == OnIndivisible::Pad || policy_ == OnIndivisible::Chunk ||
-        divides(dim, axes)) {
-      return axes;
-    }
+    const bool rows = policy_ == OnIndivisible::Rows;
+    if ((allows_uneven(policy_) && !rows) || divides(dim, axes)) return axes;
+    if (rows) take_rows(dim, axes);
+    if (divides(dim, axes)) return axes;
     AxisNames kept = axes;
     do {
       kept.pop_back();
@@ -97,6 +99,27 @@ class Corrector {
          std::to_string(shape_[dim]) + " is not divisible by " +
              product_text(mesh_, axes));
     return kept;
+  }
+
+  // The axes of the batch are those of rows from now on.
+  void take_rows(size_t dim, AxisNames& axes) {
+    AxisNames taken;
+    for (const AxisName& axis : axes) {
+      if (is_gathered_axis(axis)) taken.push_back(axis);
+    }
+    if (taken.empty()) return;
+    erase_if(axes, [](const AxisName& axis) { return is_gathered_axis(axis); });
+    rows_.insert(rows_.end(), taken.begin(), taken.end());
+    if (dim == 0) return;
+    note(dim, Code::UnevenShards, taken,
+         std::to_string(shape_[dim]) + " is not divisible by " +
+             product_text(mesh_, taken) + ": FSDP2 cuts dimension 0");
+  }
+
+  void append_rows() {
+    if (rows_.empty()) return;
+    AxisNames& axes = result_.spec.dims[0];
+    axes.insert(axes.end(), rows_.begin(), rows_.end());
   }
 
   bool divides(size_t dim, const AxisNames& axes) const {
@@ -169,6 +192,7 @@ class Corrector {
   OnIndivisible policy_;
   const AxisNames& taken_;
   std::string_view view_;
+  AxisNames rows_;  // that cut dimension 0, under `rows`
   CorrectedSpec result_;
 };
 

@@ -2,10 +2,12 @@
 // Correction: making a spec legal for a shape on a mesh, and saying what that
 // took away.
 //
-// Properties: only removes axes; idempotent; a legal spec stays as it was but
-// for its form (padded with null to the rank, all-null is `[]`). Source:
-// eformer's get_corrected_named_sharding (drop), MaxText's
-// adjust_pspec_for_indivisible_shapes (prefix), GSPMD (pad), torch.chunk.
+// Properties: only removes axes, but for `rows`, which moves some to dimension
+// 0; idempotent; a legal spec stays as it was but for its form (padded with
+// null to the rank, all-null is `[]`). Source: eformer's
+// get_corrected_named_sharding (drop), MaxText's
+// adjust_pspec_for_indivisible_shapes (prefix), GSPMD (pad), torch.chunk,
+// PyTorch's FSDPParam (rows).
 #pragma once
 
 #include <cstdint>
@@ -28,13 +30,13 @@ struct CorrectedSpec {
 // Steps, in order: entries beyond the rank go (SP104); declared axes that the
 // mesh lacks are left out without a word; a dimension with an unknown axis
 // becomes unsharded (SP201); an indivisible one is treated as `policy` says
-// (SP203); a mesh axis used before goes, with the dimension that repeats it
-// (SP202); a dimension whose axes are of another view than those before it
-// becomes unsharded (SP210). `taken` are axes that are used already: what the
-// parameter is dealt out over. `view` is the view that the spec is for: it
-// names no axis of another (SP210). Where it is empty, the spec may be of any
-// view, but a declared axis is one of the mesh, and missing where only a view
-// has it.
+// (SP203; SP303 for what moves); a mesh axis used before goes, with the
+// dimension that repeats it (SP202); a dimension whose axes are of another view
+// than those before it becomes unsharded (SP210). `taken` are axes that are
+// used already: what the parameter is dealt out over. `view` is the view that
+// the spec is for: it names no axis of another (SP210). Where it is empty, the
+// spec may be of any view, but a declared axis is one of the mesh, and missing
+// where only a view has it.
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
                       OnIndivisible policy, const AxisNames& taken = {},

@@ -39,7 +39,7 @@ constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 // Whether devices store different numbers of bytes, but for stages.
 bool devices_differ(const Plan& plan) {
-  if (plan.on_indivisible == OnIndivisible::Chunk) return true;
+  if (cut_of(plan.on_indivisible) == Cut::Chunked) return true;
   return std::ranges::any_of(plan.placements, [](const Placement& placement) {
     return placement.dealt && !is_dealt_evenly(*placement.dealt);
   });
@@ -60,7 +60,7 @@ std::optional<std::map<int64_t, int64_t>> different_classes(
                ? counts.all
                : counts.of_stage[static_cast<size_t>(coordinates[*stage_axis])];
   };
-  const bool chunks = plan.on_indivisible == OnIndivisible::Chunk;
+  const bool chunks = cut_of(plan.on_indivisible) == Cut::Chunked;
   const auto add_points = [&](const Placement& p, Breakpoints& points) {
     const bool cut =
         chunks && add_breakpoints(plan.mesh, stored_shape(p), p.spec, points);

@@ -262,7 +262,8 @@ NameReading name_reading(const PlanRequest& request) {
 ResolveOptions resolve_options(const PlanRequest& request, Host& host) {
   ResolveOptions how;
   how.min_size = request.min_size;
-  how.on_indivisible = request.on_indivisible;
+  how.on_indivisible = request.on_indivisible.value_or(
+      request.cuts_rows ? OnIndivisible::Rows : OnIndivisible::Drop);
   how.strict = request.strict;
   how.declarations = request.declarations;
   how.names = name_reading(request);

@@ -64,7 +64,10 @@ struct PlanRequest {
   AxisNames axes;                         // --axes
   std::optional<std::string> saved_plan;  // --plan; then no rules
   int64_t min_size = 0;                   // --min-size
-  OnIndivisible on_indivisible = OnIndivisible::Drop;
+  // --on-indivisible; else `rows` where the flags name a framework that cuts
+  // weights so, else `drop`.
+  std::optional<OnIndivisible> on_indivisible;
+  bool cuts_rows = false;
   Unmatched unmatched = {};              // --unmatched
   bool strict = true;                    // --no-strict
   Declarations declarations;             // --declare

@@ -146,17 +146,27 @@ class Placer {
     if (placement.dealt) return refuse_dealt(value.parameter);
     const Layout layout =
         layout_of(placed_.mesh, placement.spec, value.shape.size());
+    AxisNames gathered;
+    for (const AxisName& axis : axes_in(placement.spec)) {
+      if (!is_gathered_axis(axis)) continue;
+      const AxisNames parts = parts_of(placed_.mesh, axis);
+      gathered.insert(gathered.end(), parts.begin(), parts.end());
+    }
     for (size_t dim = 0; dim < value.shape.size(); ++dim) {
-      const int64_t shards = shard_count(placed_.mesh, layout.spec.dims[dim]);
-      if (value.shape[dim] % shards == 0 && placement.stored_dims.empty())
-        continue;
+      const AxisNames uneven =
+          uneven_axes(placed_.mesh, layout.spec.dims[dim], value.shape[dim]);
+      const bool is_gathered = std::ranges::all_of(
+          uneven,
+          [&](const AxisName& axis) { return contains(gathered, axis); });
+      if (is_gathered && placement.stored_dims.empty()) continue;
       diags_
           .error(Code::Usage, {},
                  "`simulate` cannot run shards of different sizes: " +
                      in_backticks(value.parameter))
-          .fact("dimension " + std::to_string(dim) + " of " +
-                shape_text(value.shape) + " is cut in " +
-                std::to_string(shards))
+          .fact(
+              "dimension " + std::to_string(dim) + " of " +
+              shape_text(value.shape) + " is cut in " +
+              std::to_string(shard_count(placed_.mesh, layout.spec.dims[dim])))
           .help(
               "`--on-indivisible drop` and `prefix` make shards equal; "
               "declared padding cannot be run");

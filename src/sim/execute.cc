@@ -404,8 +404,17 @@ DeviceTensors ShardedRun::step(InstructionId number,
         return permute(permute_sources(program_, at), operand, types.sent,
                        sent);
       }
-      return run_collective(program_.mesh, at, std::move(operand), types,
-                            options_.threads, sent);
+      DeviceTensors result = run_collective(
+          program_.mesh, at, std::move(operand), types, options_.threads, sent);
+      if (at.collective == CollectiveKind::AllGather) {
+        const auto dim = static_cast<size_t>(at.dim);
+        const int64_t rows = program_.registers[at.result].local_shape[dim];
+        // What shards were padded with ends the gathered dimension.
+        for (Tensor& all : result) {
+          if (all.shape[dim] > rows) all = slice(all, at.dim, 0, rows);
+        }
+      }
+      return result;
     }
     case Instruction::Kind::Compute:
       break;
@@ -506,9 +515,24 @@ Tensor shard_of(const Mesh& mesh, const Layout& layout, const Tensor& whole,
   Tensor part = whole;
   const std::vector<int64_t> indices = shard_indices(mesh, layout, device);
   for (size_t dim = 0; dim < indices.size(); ++dim) {
-    const Slice rows = part_of(whole.shape[dim], indices[dim],
-                               shard_count(mesh, layout.spec.dims[dim]));
-    part = slice(part, static_cast<int>(dim), rows.begin, rows.end);
+    const AxisNames& axes = layout.spec.dims[dim];
+    const int64_t size = whole.shape[dim];
+    // A block of equal ones, and in it the part of `rows` rows.
+    const int64_t parts = shard_count(mesh, uneven_axes(mesh, axes, size));
+    const int64_t block = size * parts / shard_count(mesh, axes);
+    const int64_t rows = ceil_div(block, parts);
+    const int64_t start = indices[dim] / parts * block;
+    const int64_t begin = std::min(block, indices[dim] % parts * rows);
+    const int64_t end = std::min(block, begin + rows);
+    Tensor own = slice(part, static_cast<int>(dim), start + begin, start + end);
+    if (end - begin < rows) {
+      Shape shape = own.shape;
+      shape[dim] = rows;
+      Tensor padded = make_tensor(own.element, shape);
+      copy_into(slice(padded, static_cast<int>(dim), 0, end - begin), own);
+      own = std::move(padded);
+    }
+    part = std::move(own);
   }
   return part;
 }

@@ -110,11 +110,23 @@ Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape) {
   SHARDPLAN_CHECK(layout.spec.dims.size() == shape.size());
   Shape local = shape;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    const int64_t shards = shard_count(mesh, layout.spec.dims[dim]);
-    SHARDPLAN_CHECK(shape[dim] % shards == 0);
-    local[dim] /= shards;
+    local[dim] = ceil_div(shape[dim], shard_count(mesh, layout.spec.dims[dim]));
   }
   return local;
+}
+
+AxisNames uneven_axes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
+  AxisNames even = axes;
+  while (size % shard_count(mesh, even) != 0) even.pop_back();
+  return {axes.begin() + static_cast<std::ptrdiff_t>(even.size()), axes.end()};
+}
+
+Layout without_uneven(const Mesh& mesh, Layout layout, const Shape& shape) {
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    AxisNames& axes = layout.spec.dims[dim];
+    axes.resize(axes.size() - uneven_axes(mesh, axes, shape[dim]).size());
+  }
+  return layout;
 }
 
 AxisNames axes_in_use(const Layout& layout) {

@@ -4,7 +4,8 @@
 //
 // Invariants: `spec` has one entry per dimension; no axis occurs twice, in
 // `spec` or in `partial`; axes of size 1 do not occur; every dimension is
-// divisible by the product of its axes.
+// divisible by the product of its axes, but for a weight as it is stored, which
+// is gathered over the axes that do not divide it before anything reads it.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,14 @@ Layout replicated(size_t rank);
 // sub-axes that it consists of. REQUIRES: `mesh` has no views, or was made by
 // sub_axes (core/views.h).
 Layout layout_of(const Mesh& mesh, const PartitionSpec& spec, size_t rank);
+// The shape of a shard. Shards that differ are padded to the largest.
 Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape);
+// The last axes of a dimension, which cut it into parts of different sizes:
+// ceil(rows / parts) each while there are rows. Empty where all parts are
+// equal.
+AxisNames uneven_axes(const Mesh& mesh, const AxisNames& axes, int64_t size);
+// Without its uneven axes: the layout itself where it has none.
+Layout without_uneven(const Mesh& mesh, Layout layout, const Shape& shape);
 // Every axis that shards a dimension or along which parts are held.
 AxisNames axes_in_use(const Layout& layout);
 // Whether every part of a sum that `to` has is there in `from`.

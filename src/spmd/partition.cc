@@ -62,6 +62,41 @@ class Partitioner {
     return program_.registers[number].layout;
   }
 
+  // The layout in which a value can be read: a weight whose shards differ is
+  // gathered first.
+  Layout readable(ValueId value) const {
+    return without_uneven(program_.mesh, program_.layouts[value],
+                          shape_of(value));
+  }
+
+  bool is_even(const Layout& layout, ValueId value) const {
+    return without_uneven(program_.mesh, layout, shape_of(value)) == layout;
+  }
+
+  // Makes that of a weight whose shards differ, once, for a node.
+  void make_readable(ValueId value, NodeId node) {
+    if (versions_[value].size() > 1 || graph_.values[value].node) return;
+    Layout layout = program_.layouts[value];
+    const Layout even = readable(value);
+    for (size_t dim = 0; dim < even.spec.dims.size(); ++dim) {
+      AxisNames& axes = layout.spec.dims[dim];
+      const AxisNames& kept = even.spec.dims[dim];
+      if (axes == kept) continue;
+      Instruction gather;
+      gather.kind = Instruction::Kind::Collective;
+      gather.node = node;
+      gather.operands = {versions_[value].back()};
+      gather.axes = {axes.begin() + std::ssize(kept), axes.end()};
+      gather.dim = static_cast<int>(dim);
+      gather.cause = Cause::WeightUse;
+      gather.algorithm = &algorithm_for(gather.collective,
+                                        ranks_along(program_.mesh, gather.axes),
+                                        options_.algorithm);
+      axes = kept;
+      emit(gather, value, layout);
+    }
+  }
+
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
     const bool keeps_batch =
         node.op->exchange != TokenExchange::None ||
@@ -72,10 +107,10 @@ class Partitioner {
       OperandChoice& operand = operands.emplace_back();
       operand.shape = &graph_.values[v].shape;
       operand.is_weight = graph_.values[v].is_weight;
-      operand.available.push_back(program_.layouts[v]);
+      operand.available.push_back(readable(v));
       for (const RegisterId number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
-        if (!(layout == program_.layouts[v])) {
+        if (!(layout == operand.available[0]) && is_even(layout, v)) {
           operand.available.push_back(layout);
         }
       }
@@ -131,11 +166,12 @@ class Partitioner {
   // choice of a node or, without one, because the layout is declared.
   RegisterId materialize(ValueId value, const Layout& layout, NodeId node,
                          const NodeChoice* choice) {
+    make_readable(value, node);
     RegisterId from;
     const Reshard* nearest = nullptr;
     for (const RegisterId number : versions_[value]) {
       const Layout& known = layout_of_register(number);
-      if (!covers(known, layout)) continue;
+      if (!covers(known, layout) || !is_even(known, value)) continue;
       const Reshard& way = reshards_.find(shape_of(value), known, layout);
       if (nearest == nullptr || way.bytes < nearest->bytes) {
         nearest = &way;
@@ -213,7 +249,7 @@ class Partitioner {
   }
 
   void output(ValueId v) {
-    Layout layout = program_.layouts[v];
+    Layout layout = readable(v);
     if (!layout.partial.empty()) {
       const Layout settled = layout.settled();
       // Parts are summed where nothing needs them whole but the caller.
@@ -262,9 +298,19 @@ bool is_constraint(const Program& program, const Instruction& instruction) {
          program.graph->nodes[instruction.node].op->is_constraint;
 }
 
-bool is_gather(const Instruction& instruction) {
-  return instruction.kind == Instruction::Kind::Collective &&
-         instruction.collective == CollectiveKind::AllGather;
+// Of parts that are whole: padding would have to go between the steps.
+bool is_even_gather(const Program& program, const Instruction& instruction) {
+  if (instruction.kind != Instruction::Kind::Collective ||
+      instruction.collective != CollectiveKind::AllGather) {
+    return false;
+  }
+  const auto rows = [&](RegisterId number) {
+    return program.registers[number]
+        .local_shape[static_cast<size_t>(instruction.dim)];
+  };
+  return rows(instruction.operands[0]) *
+             shard_count(program.mesh, instruction.axes) ==
+         rows(instruction.result);
 }
 
 // How often every register is read, outputs included.
@@ -319,7 +365,7 @@ void overlap_products(Program& program, Overlap overlap) {
           way.push_back(maker[number]);
           if (!is_constraint(program, *way.back())) break;
         }
-        if (way.empty() || !is_gather(*way.back())) continue;
+        if (way.empty() || !is_even_gather(program, *way.back())) continue;
         join(at, *way.back(), overlap, o);
         at.operands[o] = way.back()->operands[0];
         for (const Instruction* gone : way) {

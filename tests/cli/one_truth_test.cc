@@ -126,7 +126,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
       {"fragmentation", {"0.05", "0.2"}, kAll, 10},
       {"hardware", {"h100-sxm", "l40s", "tpu-v5e"}, kAll, 6},
       {"calibrate", {"measured.csv"}, kStep, 20},
-      {"on-indivisible", {"drop", "prefix", "pad", "chunk", "error"}, kAll, 12},
+      {"on-indivisible", on_indivisible_names(), kAll, 12},
       {"min-size", {"100", "5000"}, kAll, 20},
       {"no-strict", {""}, kAll, 30},
       {"unmatched", {"replicate", "auto"}, kAll, 16},

@@ -36,7 +36,7 @@ const std::vector<Change>& changes() {
       {"flax-compat", {"current", "2024"}},
       {"axes", {"zz", "ep,sp,dp", "fsdp"}},
       {"min-size", {"0", "1", "5", "100", "100000"}},
-      {"on-indivisible", {"drop", "prefix", "pad", "chunk", "error"}},
+      {"on-indivisible", on_indivisible_names()},
       {"unmatched", {"error", "replicate", "auto"}},
       {"no-strict", {""}},
       {"declare",

@@ -43,7 +43,7 @@ Placement placed_in_plan(const std::string& tensor, const std::string& axes,
 }
 
 TEST_CASE("policies read as they print") {
-  for (const char* name : {"drop", "prefix", "pad", "chunk", "error"}) {
+  for (const std::string& name : on_indivisible_names()) {
     CAPTURE(name);
     const auto policy = find_policy(name);
     REQUIRE(policy.has_value());

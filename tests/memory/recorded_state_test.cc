@@ -14,6 +14,7 @@
 #include "core/spec.h"
 #include "memory/budget.h"
 #include "memory/state.h"
+#include "resolve/correct.h"
 #include "tests/support/resolved.h"
 
 namespace shardplan {
@@ -305,6 +306,39 @@ TEST_CASE("on top of tp, FSDP2 cuts what tp left") {
     const TensorType stored = {DType::BF16, row.at("stored").get<Shape>()};
     CHECK(leaves.front().bytes_per_device == stored.bytes());
   }
+}
+
+TEST_CASE("a spec whose axis does not divide has the shards of fully_shard") {
+  const json record =
+      testing::read_json(testing::data_path("torch/fsdp_tp.json"));
+  int moved = 0;
+  for (const json& row : record.at("rows")) {
+    CAPTURE(row.dump());
+    const Mesh mesh({{"dp", row.at("dp")}, {"tp", row.at("tp")}});
+    Placement p;
+    p.type = {DType::BF16, row.at("shape").get<Shape>()};
+    for (size_t dim = 0; dim < p.type.shape.size(); ++dim) {
+      PartitionSpec asked;
+      asked.dims.resize(p.type.shape.size());
+      asked.dims.at(row.at("dim").get<size_t>()) = {"tp"};
+      asked.dims[dim].push_back("dp");
+      if (p.type.shape[dim] % shard_count(mesh, asked.dims[dim]) == 0) continue;
+      CorrectedSpec corrected =
+          correct(asked, p.type.shape, mesh, {}, OnIndivisible::Rows);
+      p.spec = std::move(corrected.spec);
+      measure(p, mesh, OnIndivisible::Rows);
+      CHECK(p.local_shape == row.at("stored").get<Shape>());
+      moved += dim > 0;
+      // DeepSpeed's parts are flat.
+      StateOptions flat = adamw(3, ZeroStyle::DeepSpeed);
+      const auto leaves = state_leaves(p, mesh, OnIndivisible::Rows, flat);
+      const TensorType on_tp = {
+          DType::BF16, {ceil_div(p.type.elements(), mesh.size_of("tp"))}};
+      CHECK(leaves.front().bytes_per_device ==
+            2 * ceil_div(on_tp.elements(), mesh.size_of("dp")));
+    }
+  }
+  CHECK(moved >= 5);
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ HeldModel planned(Manifest manifest, const RuleSet& rules, const Mesh& mesh,
 // Bytes of one parameter on one device, counted from its slices.
 int64_t bytes_on(const HeldModel& model, size_t parameter, int64_t device) {
   const Placement& p = model.plan.of(parameter);
-  if (model.plan.on_indivisible != OnIndivisible::Chunk) {
+  if (cut_of(model.plan.on_indivisible) == Cut::Even) {
     return p.bytes_per_device;
   }
   TensorType local = p.type;
@@ -134,8 +134,9 @@ int64_t bytes_on(const HeldModel& model, size_t parameter, int64_t device) {
 
 TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
   CHECK(holds([] {
-    const auto policy = draw_of({OnIndivisible::Drop, OnIndivisible::Prefix,
-                                 OnIndivisible::Pad, OnIndivisible::Chunk});
+    const auto policy =
+        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+                 OnIndivisible::Chunk, OnIndivisible::Rows});
     RuleSet rules;
     for (const char* pattern : {"q_proj", "up_proj", "norm", "bias"}) {
       rules.rules.push_back(
@@ -292,7 +293,7 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
           const Slice rows =
               dimension_slice(mesh, axes, cut_of(plan->on_indivisible),
                               stored[d], mesh.coordinates(device));
-          bytes *= plan->on_indivisible == OnIndivisible::Chunk
+          bytes *= cut_of(plan->on_indivisible) == Cut::Chunked
                        ? rows.end - rows.begin
                        : (stored[d] + shards - 1) / shards;
         }
@@ -333,8 +334,9 @@ ParameterStages drawn_stages(const HeldModel& model, const AxisName& axis) {
 
 TEST_CASE("stages: what devices hold adds up to copies of what there is") {
   CHECK(holds("", [] {
-    const OnIndivisible policy = draw_of(
-        {OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk});
+    const OnIndivisible policy =
+        draw_of({OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk,
+                 OnIndivisible::Rows});
     Manifest manifest = testing::draw_manifest();
     const Mesh mesh = testing::draw_mesh();
     RuleSet rules;

@@ -172,16 +172,26 @@ ops:
   CHECK(p.messages.find("SP203 warning g:3:3 `x`") != std::string::npos);
 }
 
-TEST_CASE("activations: shards of different sizes are refused") {
-  const Placed p = placed(kRules, R"(graph: g
+TEST_CASE(
+    "activations: shards of different sizes are refused, but where they are "
+    "gathered") {
+  const auto of_shape = [](const std::string& shape) {
+    return placed(kRules,
+                  R"(graph: g
 inputs:
-  x: {shape: [4, 3]}
+  x: {shape: [4, 7]}
 parameters:
-  w: {name: "mlp/w", shape: [3, 32]}
+  w: {name: "mlp/w", shape: )" +
+                      shape + R"(}
 ops:
   - {op: linear, in: [x, w], out: h}
 )",
-                          OnIndivisible::Pad);
+                  OnIndivisible::Pad);
+  };
+  const Placed gathered = of_shape("[7, 32]");
+  REQUIRE(gathered.values.has_value());
+  CHECK(gathered.spec("w") == "P(fsdp, tp)");
+  const Placed p = of_shape("[7, 33]");
   CHECK_FALSE(p.values.has_value());
   CHECK(p.messages.find("SP010 `simulate` cannot run shards of different "
                         "sizes: `mlp/w`") != std::string::npos);

@@ -25,7 +25,8 @@ Simulation simulated(uint64_t seed, ValueSource source, Overlap overlap,
   const Mesh mesh = testing::random_mesh(random, 16);
   const Graph graph = testing::random_graph(
       random, static_cast<int>(testing::draw(random, 1, 12)));
-  const WantedLayouts wanted = testing::random_layouts(random, mesh, graph);
+  WantedLayouts wanted = testing::random_layouts(random, mesh, graph);
+  testing::cut_unevenly(random, mesh, graph, wanted);
   SimulateOptions options;
   options.values = source;
   options.partition = {overlap, find_algorithm(algorithm)};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "graph/graph.h"
 #include "tests/support/small_graph.h"
 
@@ -390,6 +391,22 @@ WantedLayouts random_layouts(Random& random, const Mesh& mesh,
     wanted[v] = random_layout(random, mesh, graph.values[v].shape);
   }
   return wanted;
+}
+
+void cut_unevenly(Random& random, const Mesh& mesh, const Graph& graph,
+                  WantedLayouts& wanted) {
+  for (const ValueId v : graph.values.ids()) {
+    const Value& value = graph.values[v];
+    if (value.kind != Value::Kind::Parameter || value.shape.empty()) continue;
+    const auto dim =
+        static_cast<size_t>(draw(random, 0, std::ssize(value.shape) - 1));
+    const AxisNames used = axes_in_use(*wanted[v]);
+    for (const Axis& axis : mesh.axes()) {
+      const bool free = axis.size > 1 && !contains(used, axis.name);
+      if (!free || draw(random, 0, 2) > 0) continue;
+      wanted[v]->spec.dims[dim].push_back(axis.name);
+    }
+  }
 }
 
 }  // namespace shardplan::testing

@@ -43,4 +43,8 @@ Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape);
 WantedLayouts random_layouts(Random& random, const Mesh& mesh,
                              const Graph& graph);
 
+// Cuts parameters over further axes, which need not divide them.
+void cut_unevenly(Random& random, const Mesh& mesh, const Graph& graph,
+                  WantedLayouts& wanted);
+
 }  // namespace shardplan::testing

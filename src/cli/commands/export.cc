@@ -48,9 +48,10 @@ std::string flags_text(const PlanRequest& planning) {
   if (planning.min_size != 0) {
     add("--min-size " + std::to_string(planning.min_size));
   }
-  if (planning.on_indivisible != OnIndivisible::Drop) {
-    add("--on-indivisible " +
-        std::string(policy_name(planning.on_indivisible)));
+  const OnIndivisible policy =
+      planning.on_indivisible.value_or(OnIndivisible::Drop);
+  if (policy != OnIndivisible::Drop) {
+    add("--on-indivisible " + std::string(policy_name(policy)));
   }
   if (planning.unmatched == Unmatched::Replicate) add("--unmatched replicate");
   if (planning.unmatched == Unmatched::Auto) add("--unmatched auto");

@@ -105,6 +105,8 @@ std::string correction_phrase(Code code, int64_t count) {
     case Code::UnknownAxis:
       return dimensions + (count == 1 ? " names" : " name") +
              " an unknown axis";
+    case Code::UnevenShards:
+      return dimensions + is + "left to FSDP2, which cuts dimension 0";
     case Code::RepeatedAxis:
       return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
     case Code::MixedViews:

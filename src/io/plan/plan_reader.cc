@@ -440,8 +440,7 @@ std::string PlanReader::illegal(const Placement& placement) const {
   const std::vector<AxisNames>& dims = placement.spec.dims;
   const Shape shape = stored_shape(placement);
   if (dims.size() > shape.size()) return "it has more entries than dimensions";
-  const bool must_divide = plan_.on_indivisible != OnIndivisible::Pad &&
-                           plan_.on_indivisible != OnIndivisible::Chunk;
+  const bool must_divide = !allows_uneven(plan_.on_indivisible);
   std::set<AxisName> used;
   for (size_t dim = 0; dim < dims.size(); ++dim) {
     for (const AxisName& axis : dims[dim]) {

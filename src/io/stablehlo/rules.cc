@@ -307,7 +307,7 @@ std::string problem_of(std::string_view name, const Placement& placement,
     return "its name would be read as a path of JAX, " +
            in_backticks(name_of_location(name));
   }
-  if (plan.on_indivisible != OnIndivisible::Chunk) return "";
+  if (cut_of(plan.on_indivisible) != Cut::Chunked) return "";
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
     const int64_t shards = shard_count(plan.mesh, placement.spec.dims[dim]);
     if (placement.type.shape[dim] % shards != 0) {

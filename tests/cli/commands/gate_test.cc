@@ -386,10 +386,10 @@ TEST_CASE("gate: where no forward pass is known it is said") {
 }
 
 TEST_CASE("gate: a side that cannot be partitioned is said, and fails not") {
-  TwoFolders folders(collective_rules("[tp, null]"),
-                     collective_rules("[fsdp, null]"),
+  TwoFolders folders(collective_rules("[fsdp, null]"),
+                     collective_rules("[tp, null]"),
                      "targets:\n  llama:\n    model: llama.json\n"
-                     "    rules: rules.yaml\n    mesh: \"fsdp=3,tp=2\"\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=3\"\n"
                      "    on-indivisible: pad\n    tolerance: 1\n");
   const GateHost text = folders.run({"--fail-on", "new-errors"}, 0);
   CHECK(has(text.out, "Collectives were not compared: "));

@@ -17,7 +17,7 @@ using nlohmann::json;
 using testing::report_of;
 
 TEST_CASE("analyze's summary keeps the identities of the report") {
-  for (const char* policy : {"drop", "prefix", "pad", "chunk", "error"}) {
+  for (const std::string& policy : on_indivisible_names()) {
     CAPTURE(policy);
     const json summary =
         report_of({"analyze", "--on-indivisible", policy}, "fsdp=2,tp=4")

@@ -73,7 +73,7 @@ TEST_CASE("every shell completes every command and flag") {
                                    : "--" + std::string(flag.name);
       CHECK(text.find(name) != std::string::npos);
     }
-    CHECK(text.find("drop prefix pad chunk error") != std::string::npos);
+    CHECK(text.find("drop prefix pad chunk rows error") != std::string::npos);
   }
 }
 

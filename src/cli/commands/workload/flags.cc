@@ -185,6 +185,7 @@ const std::vector<Flag>& workload_flags() {
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.framework = find_framework(s.value);
+         o.planning.cuts_rows |= o.workload.step.framework->runs_fsdp2;
        },
        false, true, framework_names},
       {"optimizer-impl", Takes::Choice, "NAME", "Memory",
