@@ -90,6 +90,7 @@ struct GatheredSizes {
   Int128 most_of_layer = 0;
   Int128 least_of_layer = 0;
   Int128 most_of_others = 0;
+  Int128 most_sharded = 0;  // what a device stores of it
 };
 GatheredSizes gathered_sizes(const Budget& budget);
 

@@ -35,6 +35,8 @@ std::vector<FrameworkDef> make_frameworks() {
   any.scores_beside = {0, 0, 3};
   any.moves_scores = {false, false, true};
 
+  any.fetches_state = {false, false, true};
+
   FrameworkDef megatron;
   megatron.name = "megatron";
   megatron.summary = "Megatron-core with Transformer Engine";
@@ -78,6 +80,9 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.summary =
       "JAX, a step that XLA compiles, layers in a loop, state donated";
   jax.kernels = Kernels::Eager;
+  // MaxText moves all of it to the device before it updates
+  // (optimizer_memory_host_offload); XLA may send it in parts.
+  jax.fetches_state = {false, true, true};
   jax.loss = {{{1, 1}, {1, 1}, {2, 1}}};
   jax.adds_whole_gradients = {false, true, true};
   jax.stacks_gradients = true;

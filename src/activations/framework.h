@@ -178,6 +178,9 @@ struct FrameworkDef {
   // A stage of a pipeline that gathers its weights keeps them between
   // micro-batches, and its gradients whole until the last one.
   std::array<bool, kKeepings> keeps_stages{};
+  // State in host memory is fetched for the optimizer's step, all of it; else
+  // the host makes the step.
+  Ends<bool> fetches_state{};
   // Gradients of all that is trained are there from the beginning.
   Ends<bool> whole_gradients{};
   // Each of several micro-batches makes all gradients before they are added.

@@ -202,7 +202,23 @@ class StepMaker {
     Parts parts{};
     for (size_t i = 0; i < kCategories; ++i) parts[i] = device.bytes[i];
     parts[index_of(Category::GatheredLayer)] = 0;
+    // Those that are on their way to the host are told apart when all is known.
+    parts[index_of(Category::Gradients)] = device.held(Category::Gradients);
     return parts;
+  }
+  const Offload& offload() const { return input_.options.state.offload; }
+
+  // The optimizer's step of what lies in host memory: there, or fetched.
+  void fetch_state(const BudgetClass& device, size_t answer,
+                   Parts& parts) const {
+    if (!offload().optimizer) return;
+    const bool fetches = framework().fetches_state.at(answer);
+    for (const Category category :
+         {Category::Parameters, Category::MasterWeights,
+          Category::OptimizerState}) {
+      if (fetches) parts[index_of(category)] = device.held(category);
+    }
+    if (!fetches) parts[kTemporaries] = 0;
   }
   // What the framework is known to hold, of a device that may be one of a
   // stage.
@@ -248,6 +264,10 @@ class StepMaker {
     ReductionInput reduction = reduction_;
     reduction.planned = planned;
     parts[kBuffers] = widened(gathered_ahead(reduction, keeping), k);
+    // A layer's shards on their way from the host.
+    if (offload().weights) {
+      parts[kBuffers] += gathered_.most_sharded * static_cast<int64_t>(k);
+    }
   }
   // Of numbers of weights.
   Int128 in_fp8(Int128 numbers) const {
@@ -282,7 +302,7 @@ class StepMaker {
 
   // Gradients on their way, where there are any.
   Int128 buckets(Keeping keeping, const BudgetClass& device) const {
-    const Int128 own = device.bytes[index_of(Category::Gradients)];
+    const Int128 own = device.held(Category::Gradients);
     if (own == 0 || framework().buffers_gradients) return 0;
     ReductionInput reduction = reduction_;
     const Budget& budget = input_.budget;
@@ -389,6 +409,7 @@ class StepMaker {
     const std::vector<SegmentUse>& own = steps_on(stage);
     const auto offer = [&](Parts parts, int64_t step) {
       if (only_ && step != *only_) return;
+      if (offload().gradients) parts[index_of(Category::Gradients)] = 0;
       if (options_.segments.is_eager) {
         // What is computed again on a CPU is between two ways as it is.
         const bool between =
@@ -409,7 +430,7 @@ class StepMaker {
                                    ? options_.segments.runs_in_order || k > 0
                                    : !framework().is_known() && k == 2;
     const bool counts_tables =
-        sees_autograd && device.bytes[index_of(Category::Gradients)] > 0;
+        sees_autograd && device.held(Category::Gradients) > 0;
     std::vector<OutsideWeight> outside;
     for (size_t i = 0; i < own.size(); ++i) {
       const SegmentUse& step = own[i];
@@ -424,12 +445,12 @@ class StepMaker {
       offloaded += memory_of(step, k).offloaded;
       most_offloaded = std::max(most_offloaded, memory_of(step, k).offloaded);
     }
-    host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
+    host_[k] = std::max(
+        host_[k], device.host + offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
     const Int128 casts =
         framework().casts_once.at(k) && !casts_by_layer(k)
-            ? casts_.of(device.bytes[index_of(Category::Parameters)],
-                        is_wide(k))
+            ? casts_.of(device.held(Category::Parameters), is_wide(k))
             : Int128{0};
     const Int128 copies = copies_in_fp8(own, k);
     const Int128 kept = gathered_on(own, keeping);
@@ -545,6 +566,7 @@ class StepMaker {
         end[index_of(Category::OptimizerState)],
         end[index_of(Category::Gradients)] / reduction_.gradient_bytes,
         reduction_.gradient_bytes, keeping);
+    fetch_state(device, k, end);
     if (keeping == Keeping::Eager) {
       end[kActivations] = input_.tokens * kTokenBytes;  // that it began with
       end[kPipeline] = std::max(between, Int128{0});
@@ -610,10 +632,12 @@ class StepMaker {
       result.host[k] = static_cast<int64_t>(host_[k]);
       if (k > 0) result.host[k] = std::max(result.host[k], result.host[k - 1]);
     }
-    result.offloads =
+    const bool fetches_ahead =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
+    result.offloads = fetches_ahead || offload().any();
     result.rows = bracket_rows(parts, framework(), options_.segments,
-                               input_.dequantised > 0, result.offloads);
+                               input_.dequantised > 0,
+                               fetches_ahead || offload().weights);
     result.is_eager = options_.segments.is_eager;
     result.repeats = !options_.remat.is_none();
     const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];

@@ -45,7 +45,7 @@ constexpr std::string_view kOrder[] = {
     "hardware", "calibrate", "memory", "reserve", "fragmentation", "stages",
     "optimizer", "optimizer-of", "optimizer-impl", "precision", "param-dtype",
     "grad-dtype", "moment-dtype", "master-dtype", "compute-dtype",
-    "live-layers", "state-rules", "trainable", "zero", "zero-axes",
+    "live-layers", "state-rules", "trainable", "offload", "zero", "zero-axes",
     "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
     "schedule", "hide", "measured", "objective", "max-ttft", "max-tpot",
     "attention", "kernels", "framework", "fp8", "dropout", "no-dropout",

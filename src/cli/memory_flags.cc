@@ -26,6 +26,31 @@ constexpr int64_t kMaxSequence = int64_t{1} << 40;
 // Groups of parameters that a byte tells apart from the rest.
 constexpr size_t kMaxGroups = UINT8_MAX;
 
+// `80GiB`, or `0=16GiB,1=32GiB`
+void set_memory(const Setting& s, Options& o, Diagnostics& d) {
+  if (!contains(s.value, '=')) {
+    o.memory.limit = bytes_of(s, d);
+    return;
+  }
+  std::vector<int64_t>& limits = o.memory.stage_limits;
+  limits.clear();
+  for (const std::string& part : split_list(s.value)) {
+    const size_t equals = std::min(part.find('='), part.size());
+    Setting size = s;
+    size.value = part.substr(std::min(equals + 1, part.size()));
+    if (part.substr(0, equals) != std::to_string(limits.size())) {
+      d.error(Code::Usage, s.where,
+              title_of(s) + " has " + in_backticks(part) + " where stage " +
+                  std::to_string(limits.size()) + " is next")
+          .help("for example `--memory 0=16GiB,1=32GiB`, all stages in order");
+      return;
+    }
+    const auto bytes = bytes_of(size, d);
+    if (!bytes) return;
+    limits.push_back(*bytes);
+  }
+}
+
 std::vector<std::string> words(std::span<const std::string_view> names) {
   return {names.begin(), names.end()};
 }
@@ -160,9 +185,9 @@ const std::vector<Flag>& device_flags() {
        },
        true},
       {"memory", Takes::Text, "SIZE", "Memory",
-       "what a device can hold, whatever the profile says: 80GiB, 95.7GB",
-       kBudgeting,
-       [](auto& s, auto& o, auto& d) { o.memory.limit = bytes_of(s, d); }},
+       "what a device can hold, whatever the profile says: 80GiB, 95.7GB; or "
+       "0=16GiB,1=32GiB for those of each stage",
+       kBudgeting, set_memory},
       {"reserve", Takes::Text, "SIZE|P%", "Memory",
        "to keep free on each device (default 0)", kBudgeting, set_reserve},
       {"fragmentation", Takes::Text, "F", "Memory",

@@ -77,6 +77,18 @@ constexpr double kHostUpper = 1.5;
 // The best of a pinned copy is above what was measured by at most this: PCIe
 // 5.0 x16 is 63 GB/s, of which 54 were seen.
 constexpr double kHostPeak = 1.2;
+
+// Adam on a host, seconds per parameter. 11.6 billion took 8.2 s by CPU-Adam
+// and 56 s by PyTorch's loop (DeepSpeed pull request 735); 1.35 billion
+// took 21.8 s on a Xeon of ten cores (issue 1635), and 537 million of each of
+// eight ranks 17.2 s on two cores (Megatron-LM fork ISEEKYAN, issue 188).
+constexpr double kCpuAdam = 8.2 / 11.6e9;
+constexpr double kTorchCpuAdam = 56 / 11.6e9;
+constexpr double kSlowestCpuAdam = 21.8 / 1.35e9;
+// Seven numbers in float32 are read or written, at 1 TB/s of two sockets with
+// twelve channels of DDR5 each.
+constexpr double kFastestCpuAdam = 28 / 1e12;
+
 // --- What no run is below.
 
 // Tables of products have the best of three libraries, run alone: torch's own
@@ -606,6 +618,12 @@ std::optional<PricedTime> memory_time(const HardwareProfile& card,
   return priced(lower, moved->seconds + start.seconds.estimate,
                 moved->upper + start.seconds.upper,
                 weaker(moved->basis, start.basis), moved->source);
+}
+
+PricedTime host_update_time(double parameters, bool is_deepspeed) {
+  return priced(parameters * kFastestCpuAdam,
+                parameters * (is_deepspeed ? kCpuAdam : kTorchCpuAdam),
+                parameters * kSlowestCpuAdam, Basis::Assumed, std::nullopt);
 }
 
 std::optional<PricedTime> host_copy_time(const HardwareProfile& card,

@@ -176,6 +176,7 @@ class StageTimer {
       return false;
     }
     update(s, k, stage);
+    update_on_host(s, k, stage);
     for (size_t d = 0; d < 2; ++d) sum_up(k, d, stage);
     return true;
   }
@@ -259,8 +260,7 @@ class StageTimer {
     return found == classes.end() ? classes.front() : *found;
   }
   double held(size_t s, Category category) const {
-    return static_cast<double>(
-        device_of(s).bytes.at(static_cast<size_t>(category)));
+    return static_cast<double>(device_of(s).held(category));
   }
   double unit() const {
     return static_cast<double>(options_.segments.element_bytes);
@@ -281,8 +281,10 @@ class StageTimer {
     add(stage.passes[1].memory, *priced);
   }
 
-  // What a policy keeps in host memory goes there and comes back.
+  // What a policy keeps in host memory goes there and comes back. Weights that
+  // lie there are fetched for each direction, and gradients go there.
   void copy_to_host(size_t s, size_t k, StageTime& stage) const {
+    const Offload& offload = input_.memory.options.state.offload;
     double bytes = 0;
     for (const SegmentUse& use : uses_[s]) {
       const auto& segments = use.repeated ? input_.memory.layers.repeated
@@ -291,10 +293,45 @@ class StageTimer {
       bytes +=
           static_cast<double>(segments[use.segment].memory.at(k).offloaded);
     }
-    if (bytes == 0) return;
-    const auto copied = host_copy_time(input_.card, bytes);
-    if (!copied) return;
-    for (DirectionTime& pass : stage.passes) pass.copies = *copied;
+    if (offload.weights) bytes += held(s, Category::Parameters);
+    for (size_t d = 0; d < 2; ++d) {
+      if (d > 0 && offload.gradients) bytes += held(s, Category::Gradients);
+      const auto copied = host_copy_time(input_.card, bytes);
+      if (bytes > 0 && copied) stage.passes.at(d).copies = *copied;
+    }
+  }
+
+  // Devices of the step that share a host. Where no profile says it, one at
+  // least, and as many as a host usually has at the most.
+  double on_one_host(size_t k) const {
+    constexpr int64_t kUsual = 8;
+    const auto& known = input_.card.devices_per_host;
+    const int64_t here = known ? known->value : (k == 0 ? 1 : kUsual);
+    return static_cast<double>(std::min(here, input_.program.mesh.devices()));
+  }
+
+  // State that lies in host memory is updated there, from gradients that go
+  // there for weights that come back; or it is fetched, and sent back.
+  void update_on_host(size_t s, size_t k, StageTime& stage) const {
+    const StateOptions& state = input_.memory.options.state;
+    if (!state.offload.optimizer) return;
+    double bytes = 0;
+    if (options_.framework->fetches_state.at(kEstimate)) {
+      bytes = 2 * (held(s, Category::MasterWeights) +
+                   held(s, Category::OptimizerState));
+    } else {
+      if (!state.offload.gradients) bytes += held(s, Category::Gradients);
+      if (!state.offload.weights) bytes += held(s, Category::Parameters);
+      stage.optimizer = host_update_time(
+          held(s, Category::Gradients) / gradient_unit() * on_one_host(k),
+          state.zero_style == ZeroStyle::DeepSpeed);
+      stage.optimizer_starting = 0;
+    }
+    if (const auto copied = host_copy_time(input_.card, bytes)) {
+      stage.state_copies = *copied;
+      // A framework may send them while backward runs.
+      if (k == 0) stage.state_copies.seconds.lower = 0;
+    }
   }
 
   // The program's own axes for those that users name.

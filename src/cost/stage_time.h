@@ -96,6 +96,7 @@ struct StageTime {
   double gathering = 0;  // weights that were updated in parts
   PricedTime optimizer;
   double optimizer_starting = 0;
+  PricedTime state_copies;  // to host memory or back, once in a step
 
   double microbatch() const { return passes[0].total + passes[1].total; }
 };

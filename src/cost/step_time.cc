@@ -39,8 +39,7 @@ class StepComposer {
         most = std::max(most, stage.microbatch());
         updating = std::max(updating, unhidden_sum(stage, k, input_.hide) +
                                           (k == 0 ? 0 : stage.gathering) +
-                                          pick(stage.optimizer.seconds, k) +
-                                          stage.optimizer_starting);
+                                          updating_seconds(stage, k));
       }
       bubble[k] = (k == 0 ? sum * (count - 1) / count : sum - most) /
                   chunks_of(options_);
@@ -82,7 +81,13 @@ class StepComposer {
     const StageTime& stage = times_.of[kEstimate][slowest];
     return microbatches() * of_slowest +
            (sum - of_slowest) / chunks_of(options_) +
-           pick(stage.optimizer.seconds, kEstimate) + stage.optimizer_starting;
+           updating_seconds(stage, kEstimate);
+  }
+
+  // The optimizer's step, once it has all gradients.
+  static double updating_seconds(const StageTime& stage, size_t k) {
+    return pick(stage.optimizer.seconds, k) + stage.optimizer_starting +
+           pick(stage.state_copies.seconds, k);
   }
 
   // The dense rate on paper, which a utilisation is a share of.
@@ -163,17 +168,22 @@ class StepComposer {
           },
           [&](double) { return exposed; }, all.basis, all.source);
     }
+    const PricedTime& copies = own.passes[1].copies.seconds.estimate > 0
+                                   ? own.passes[1].copies
+                                   : own.state_copies;
     add_row(
         "host copies",
         [&](const StageTime& stage, size_t k) {
           return m * (pick(stage.passes[0].copies.seconds, k) +
-                      pick(stage.passes[1].copies.seconds, k));
+                      pick(stage.passes[1].copies.seconds, k)) +
+                 pick(stage.state_copies.seconds, k);
         },
         [&](double) {
-          return m *
-                 (own.passes[0].exposed_copies + own.passes[1].exposed_copies);
+          return m * (own.passes[0].exposed_copies +
+                      own.passes[1].exposed_copies) +
+                 pick(own.state_copies.seconds, kEstimate);
         },
-        own.passes[0].copies.basis, own.passes[0].copies.source);
+        copies.basis, copies.source);
     add_row(
         "launches",
         [&](const StageTime& stage, size_t) {

@@ -130,6 +130,10 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
   report.bytes(static_cast<double>(fullest.total));
   report.fact(categories_text(fullest.bytes));
   report.fact(limit_text(*budget.limit, options.reserve));
+  if (const std::string each = stage_limits_text(*budget.limit);
+      !each.empty()) {
+    report.fact(each);
+  }
   if (!fullest.label.empty()) {
     report.fact("the fullest devices are those of " + fullest.label);
   }

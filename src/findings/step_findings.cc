@@ -136,6 +136,10 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
     report.fact("in the " + bracket.moment + " mostly " + alive_text(bracket));
   }
   report.fact(finding.limit.name + ": " + bytes_text(usable) + " usable");
+  if (const std::string each = stage_limits_text(finding.limit);
+      !each.empty()) {
+    report.fact(each);
+  }
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are those of " + bracket.device);
   }

@@ -57,7 +57,7 @@ class Maker {
     }
     held_ = hold_state(plan_, options_.state, options_.state_specs);
     budget_.leaves = held_.sums;
-    if (!split_stages()) return std::nullopt;
+    if (!split_stages() || !check_stage_limits()) return std::nullopt;
     count_kinds();
     count_trained();
     gather();
@@ -190,6 +190,20 @@ class Maker {
       budget_.stage_labels.push_back(stage_label(*budget_.stages, groups_, i));
     }
     return true;
+  }
+
+  bool check_stage_limits() {
+    if (!options_.limit || options_.limit->of_stages.empty()) return true;
+    const size_t given = options_.limit->of_stages.size();
+    if (given == stage_count()) return true;
+    diags_
+        .error(Code::Usage, {},
+               "`--memory` is given for " +
+                   plural(static_cast<int64_t>(given), "stage") +
+                   ", and the model has " +
+                   count_text(static_cast<int64_t>(stage_count())))
+        .help("`--memory 0=SIZE,1=SIZE,..` has a size for each stage");
+    return false;
   }
 
   size_t stage_count() const {
@@ -428,8 +442,41 @@ class Maker {
     constexpr int64_t kMillion = 1'000'000;
     const Int128 lost = std::llround(options_.fragmentation * kMillion);
     bytes[index_of(Category::Fragmentation)] =
-        (sum_of_leaves(bytes) * lost + kMillion - 1) / kMillion;
+        (sum_of_leaves(on_device(bytes)) * lost + kMillion - 1) / kMillion;
     bytes[index_of(Category::Reserve)] = options_.reserve;
+    if (options_.limit && !options_.limit->of_stages.empty()) {
+      bytes[index_of(Category::Reserve)] +=
+          options_.limit->usable - options_.limit->of_stages[stage];
+    }
+  }
+
+  bool lies_on_host(size_t category) const {
+    const Offload& offload = options_.state.offload;
+    switch (static_cast<Category>(category)) {
+      case Category::Parameters:
+        return offload.weights;
+      case Category::Gradients:
+        return offload.gradients;
+      case Category::MasterWeights:
+      case Category::OptimizerState:
+        return offload.optimizer;
+      default:
+        return false;
+    }
+  }
+  Totals on_device(Totals totals) const {
+    for (size_t i = 0; i < totals.size(); ++i) {
+      if (lies_on_host(i)) totals[i] = 0;
+    }
+    return totals;
+  }
+
+  // Wherever they lie.
+  static CategoryBytes all_bytes(const BudgetClass& of) {
+    CategoryBytes all{};
+    for (size_t i = 0; i < kCategories; ++i)
+      all[i] = of.bytes[i] + of.on_host[i];
+    return all;
   }
 
   bool sum_classes() {
@@ -467,8 +514,10 @@ class Maker {
   void add_class(const CategoryBytes& bytes,
                  const std::map<int64_t, int64_t>& stages) {
     BudgetClass entry;
-    entry.bytes = bytes;
-    entry.total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    for (size_t i = 0; i < kCategories; ++i) {
+      (lies_on_host(i) ? entry.on_host : entry.bytes)[i] = bytes[i];
+      (lies_on_host(i) ? entry.host : entry.total) += bytes[i];
+    }
     for (const auto& [stage, devices] : stages) {
       entry.devices += devices;
       if (budget_.stages) entry.stages.push_back(stage);
@@ -514,7 +563,7 @@ class Maker {
       budget_.leaves[sum].padding += by_class_.of_sum[sum];
     }
     const std::vector<int64_t>& fullest =
-        first_of_.at(budget_.classes.front().bytes);
+        first_of_.at(all_bytes(budget_.classes.front()));
     const size_t stage = stage_at(fullest);
     visit_held(held_, mesh_, options_.state, counts_[stage], fullest,
                [&](size_t sum, StateKind, Int128 bytes) {
@@ -591,6 +640,17 @@ class Maker {
 };
 
 }  // namespace
+
+std::string stage_limits_text(const DeviceLimit& limit) {
+  std::string text;
+  for (size_t i = 0; i < limit.of_stages.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + ("stage " + std::to_string(i)) + " has " +
+            bytes_text(limit.of_stages[i]);
+  }
+  if (text.empty()) return text;
+  return text + ": what one has less than " + bytes_text(limit.usable) +
+         " counts as reserve";
+}
 
 std::string_view category_name(Category category) {
   return kCategoryNames.at(static_cast<size_t>(category));

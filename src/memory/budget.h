@@ -51,7 +51,14 @@ struct DeviceLimit {
   // Nobody has seen what is usable: it is taken to be all, or worked out.
   bool usable_is_estimated = false;
   std::string vendor = {};  // "NVIDIA"; "" where no profile says it
+  // Of cards that differ, what those of each stage can allocate; `usable` is
+  // the most of them. What a stage has less counts as its reserve. Empty: all
+  // are alike.
+  std::vector<int64_t> of_stages = {};
 };
+// "stage 0 has 16.0 GiB, stage 1 has 32.0 GiB: what one has less than 32.0 GiB
+// counts as reserve"; empty where all are alike.
+std::string stage_limits_text(const DeviceLimit& limit);
 
 struct BudgetOptions {
   StateOptions state;
@@ -73,8 +80,16 @@ struct BudgetClass {
   int64_t devices = 0;
   int64_t stage = 0;                 // the first of its stages
   std::vector<int64_t> stages = {};  // all of them; none without a pipeline
-  CategoryBytes bytes{};
-  int64_t total = 0;
+  CategoryBytes bytes{};             // on the device
+  CategoryBytes on_host{};           // in host memory (StateOptions::offload)
+  int64_t total = 0;                 // of `bytes`
+  int64_t host = 0;                  // of `on_host`
+
+  // Wherever it lies.
+  int64_t held(Category category) const {
+    const auto i = static_cast<size_t>(category);
+    return bytes[i] + on_host[i];
+  }
 };
 
 // Over all devices.

@@ -103,6 +103,18 @@ bool uses(const StateOptions& options, Optimizer optimizer) {
          });
 }
 
+Offload whole_offload(const StateOptions& options, bool is_fsdp2) {
+  Offload all = options.offload;
+  if (all.weights && (is_fsdp2 || options.zero_style == ZeroStyle::Fsdp2)) {
+    all.optimizer = all.gradients = true;
+  }
+  if (all.optimizer && options.zero >= 2 &&
+      options.zero_style == ZeroStyle::DeepSpeed) {
+    all.gradients = true;
+  }
+  return all;
+}
+
 StateOptions options_of_group(const StateOptions& options, size_t group) {
   StateOptions result = options;
   result.optimizer = optimizer_of(options, group);

@@ -82,6 +82,15 @@ struct OptimizerGroup {
   bool operator==(const OptimizerGroup&) const = default;
 };
 
+// What lies in host memory between its uses (--offload).
+struct Offload {
+  bool weights = false;
+  bool optimizer = false;  // its state, and master weights
+  bool gradients = false;  // they go there as they are made
+
+  bool any() const { return weights || optimizer || gradients; }
+};
+
 struct StateOptions {
   Optimizer optimizer = Optimizer::None;
   // Of several whose pattern is found the first counts; what none is found in
@@ -104,7 +113,14 @@ struct StateOptions {
   // as axes of the batch (model/units.h): they cut the tokens of a step.
   AxisNames token_axes = {};
   ZeroStyle zero_style = ZeroStyle::Jax;
+  Offload offload = {};
 };
+
+// What goes with what was asked to lie in host memory: all of it under FSDP2,
+// whose CPUOffloadPolicy knows no parts and makes the optimizer of weights on
+// the host; gradients under DeepSpeed's stages 2 and 3, which send them to the
+// optimizer as they are made (stage_1_and_2.py, stage3.py).
+Offload whole_offload(const StateOptions& options, bool is_fsdp2);
 
 // The options with the dtypes of a precision where none are given. `stored` is
 // the dtype of most weights.

@@ -268,7 +268,8 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
     return is_gathered_for_use(axis, options) ||
            (zero3 && contains(zero_axes, axis));
   };
-  bool is_cut = leaf.zero_ranks > 1 || leaf.spec != placement.spec;
+  bool is_cut = options.offload.weights || leaf.zero_ranks > 1 ||
+                leaf.spec != placement.spec;
   for (const AxisNames& axes : placement.spec.dims) {
     for (const AxisName& axis : axes) {
       is_cut = is_cut || (goes(axis) && mesh.size_of(axis) > 1);

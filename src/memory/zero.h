@@ -77,10 +77,10 @@ int64_t buffer_bytes(Int128 elements, DType dtype, ZeroStyle style,
 
 // Gathered layers: under FSDP a layer's weights are gathered over the axes of
 // the batch (model/units.h), and under ZeRO-3 over its axes, before
-// they are used.
+// they are used. Weights in host memory are fetched, which is a copy as well.
 //
-// The gathered copy exists beside the shards; weights that no such axis cuts
-// are used where they are, and cost nothing more.
+// The copy exists beside the shards; weights on the device that no such axis
+// cuts are used where they are, and cost nothing more.
 
 // Bytes of one parameter once it is gathered, in the compute dtype; 0 when
 // nothing is gathered. `leaf` is the parameter's own (StateKind::Parameter).

@@ -159,6 +159,10 @@ std::optional<StepAnswer> answer_step(
   answer.untimed = std::move(judged->untimed);
   answer.calibrated = calibrated;
   answer.devices = mesh.devices();
+  if (memory.card && memory.card->devices_per_host) {
+    answer.devices_per_host =
+        std::min(memory.card->devices_per_host->value, answer.devices);
+  }
   if (answer.time) report_slow_parts(in, *answer.time, host, diags);
   fit = judged->fit;
   return answer;

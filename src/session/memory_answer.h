@@ -51,6 +51,7 @@ struct StepAnswer {
   std::string untimed;
   std::vector<std::string> calibrated;  // files that the time rests on
   int64_t devices = 1;
+  std::optional<int64_t> devices_per_host;  // that the step uses
   // Parts of the model whose activations are not among it: "154 parameters of
   // `model.visual`".
   std::vector<std::string> left_out;

@@ -21,6 +21,12 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
     profile = load_hardware(*memory.hardware, host, diags);
     if (!profile) return std::nullopt;
   }
+  if (!memory.stage_limits.empty()) {
+    const int64_t most = std::ranges::max(memory.stage_limits);
+    return DeviceLimit{
+        "--memory",         most, most, false, profile ? profile->vendor : "",
+        memory.stage_limits};
+  }
   if (memory.limit) {
     return DeviceLimit{"--memory", *memory.limit, *memory.limit, false,
                        profile ? profile->vendor : ""};
@@ -236,6 +242,20 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
                    std::string(mode_name(mode)) + "` does not train")
         .help("leave out one of them");
   }
+  if (!memory.stage_limits.empty() && !memory.stages) {
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "`--memory` is given for stages, and there is no `--stages`")
+        .help("add `--stages AXIS`, or give one size for all devices");
+  }
+  if (memory.state.offload.optimizer && optimizer == Optimizer::None) {
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "`--offload optimizer` is given, and no optimizer")
+        .help("add `--optimizer`, e.g. `--optimizer adamw`");
+  }
   good = check_calibration(memory, diags) && good;
   good = check_training(memory, diags) && good;
   return check_cache(memory, mode, diags) && good;
@@ -349,6 +369,8 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   asked.source_seq = memory.source_seq;
   asked.names = name_reading(request);
   asked.step = workload.step;
+  options.state.offload =
+      whole_offload(options.state, workload.step.framework->runs_fsdp2);
   if (asks_for_step(request, memory)) {
     asked.workload = Workload{*memory.batch, *memory.seq};
     asked.card = measured_card(memory, host, diags);

@@ -23,7 +23,8 @@ namespace shardplan {
 struct MemoryRequest {
   std::optional<std::string> hardware;  // a shipped profile's name, or a path
   std::vector<std::string> calibrate;   // files of --calibrate
-  std::optional<int64_t> limit;         // --memory, bytes
+  std::optional<int64_t> limit;         // --memory, bytes, or
+  std::vector<int64_t> stage_limits;    // of the devices of each stage
   int64_t reserve = 0;                  // --reserve, bytes, or
   double reserve_fraction = 0;          // of what is usable
   double fragmentation = 0;

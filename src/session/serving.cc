@@ -155,6 +155,7 @@ void declare_for_engine(const EngineRequest& engine, PlanRequest& request) {
 MemoryRequest without_limit(MemoryRequest memory) {
   memory.hardware.reset();
   memory.limit.reset();
+  memory.stage_limits.clear();
   memory.reserve_fraction = 0;
   return memory;
 }

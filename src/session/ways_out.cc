@@ -30,6 +30,7 @@ enum class ChangeKind : uint8_t {
   Offload,
   Zero,
   Optimizer,  // of the state alone
+  Host,       // weights or state in host memory
 };
 
 // A change of a candidate that has all options of the request. Changes of one
@@ -100,6 +101,22 @@ void add_remat(const WaysOutInput& in, std::vector<Change>& changes) {
   }
 }
 
+// What lies in host memory costs time, and is offered last.
+void add_offloads(const AskedMemory& asked, std::vector<Change>& changes) {
+  const StateOptions& state = asked.options.state;
+  const bool is_fsdp2 = asked.step.framework->runs_fsdp2;
+  const auto add = [&](const char* flag, bool Offload::*what) {
+    if (state.offload.*what) return;
+    changes.push_back({ChangeKind::Host, flag, [=](Candidate& c) {
+                         c.state->offload.*what = true;
+                         c.state->offload = whole_offload(*c.state, is_fsdp2);
+                       }});
+  };
+  if (state.optimizer == Optimizer::None) return;
+  add("--offload optimizer", &Offload::optimizer);
+  add("--offload weights", &Offload::weights);
+}
+
 void add_zero(const StateOptions& state, const AxisNames& batch_axes,
               std::vector<Change>& changes) {
   for (ZeroStage& zero : higher_zero_stages(state, batch_axes)) {
@@ -155,10 +172,13 @@ std::vector<Change> step_changes(const WaysOutInput& in,
   }
   add_microbatches(in, shard_count(judge.plan().mesh, batch_axes), changes);
   add_remat(in, changes);
-  if (batch_axes.empty()) return changes;
-  const BudgetOptions& options = in.judge.memory().options;
-  add_zero(options.state,
-           zero_axes_of(batch_axes, judge.plan(), options.stages), changes);
+  const AskedMemory& memory = in.judge.memory();
+  if (!batch_axes.empty()) {
+    add_zero(memory.options.state,
+             zero_axes_of(batch_axes, judge.plan(), memory.options.stages),
+             changes);
+  }
+  add_offloads(memory, changes);
   return changes;
 }
 
@@ -190,8 +210,8 @@ void add_optimizers(const StateOptions& state, std::vector<Change>& changes) {
 }
 
 // Changes to try when the request has no training step.
-std::vector<Change> state_changes(const Plan& plan,
-                                  const BudgetOptions& options) {
+std::vector<Change> state_changes(const Plan& plan, const AskedMemory& asked) {
+  const BudgetOptions& options = asked.options;
   std::vector<Change> changes;
   if (options.state.optimizer == Optimizer::None) return changes;
   const AxisNames axes = data_axes(plan, options);
@@ -199,6 +219,7 @@ std::vector<Change> state_changes(const Plan& plan,
     add_zero(options.state, zero_axes_of(axes, plan, options.stages), changes);
   }
   add_optimizers(options.state, changes);
+  add_offloads(asked, changes);
   return changes;
 }
 
@@ -611,8 +632,7 @@ std::vector<TriedChange> tried_states(PlanJudge& judge, const Budget& budget) {
   std::vector<TriedChange> fitting;
   std::vector<TriedChange> others;
   Trial trial(judge, "");
-  for (const Change& change :
-       state_changes(judge.plan(), judge.memory().options)) {
+  for (const Change& change : state_changes(judge.plan(), judge.memory())) {
     auto tried = trial.with({&change});
     if (!tried || !is_worth_it(*tried, budget)) continue;
     (tried->fit.surely() ? fitting : others).push_back(*std::move(tried));

@@ -87,6 +87,7 @@ const std::vector<DrawnFlag>& drawn_flags() {
       {"live-layers", {"1", "2", "3"}, kAll, 14},
       {"state-rules", {"state.json"}, kTrains, 16},
       {"trainable", {"norm|ln", "lm_head|embed|wte"}, kTrains, 10},
+      {"offload", {"optimizer", "weights"}, kTrains, 8},
       {"zero-style", {"jax", "deepspeed", "fsdp2", "megatron"}, kTrains, 8},
       {"source-seq", {"16", "64"}, kStep | kServes, 20},
       {"microbatches", {"1", "2", "4"}, kStep, 3},

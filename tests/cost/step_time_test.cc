@@ -326,6 +326,44 @@ TEST_CASE("step time: what is offloaded is copied") {
   CHECK(!timed({"-m", "dp=1"}).has_part("host copies"));
 }
 
+TEST_CASE("step time: state in host memory is updated there, or fetched") {
+  const auto with = [&](const char* framework, Words offloads) {
+    Words words = {"-m", "fsdp=4", "--framework", framework};
+    for (const std::string& what : offloads) {
+      words.insert(words.end(), {"--offload", what});
+    }
+    return timed(words);
+  };
+  const auto bracket = [](const TimedRun& run, const char* of,
+                          const char* end) {
+    return run.report.at("summary").at(of).at(end).get<double>();
+  };
+  const TimedRun plain = with("torch", {});
+  for (const Words& what :
+       {Words{"optimizer"}, Words{"weights"}, Words{"optimizer", "weights"}}) {
+    const TimedRun torch = with("torch", what);
+    CHECK(torch.total() > plain.total());
+    CHECK(torch.part("optimizer") > plain.part("optimizer"));
+    CHECK(torch.part("host copies") > 0);
+    for (const char* end : {"lower", "estimate", "upper"}) {
+      CHECK(bracket(torch, "memory_bracket", end) <
+            bracket(plain, "memory_bracket", end));
+    }
+  }
+  // JAX fetches all of the state and sends it back, at 20 GB/s.
+  const TimedRun jax = with("jax", {"optimizer"});
+  CHECK(jax.part("host copies") ==
+        doctest::Approx(2 * bracket(jax, "host_bracket", "estimate") / 2e10));
+  CHECK(jax.part("optimizer") ==
+        doctest::Approx(with("jax", {}).part("optimizer")));
+  CHECK(bracket(jax, "memory_bracket", "lower") <
+        bracket(with("jax", {}), "memory_bracket", "lower"));
+  CHECK(has_text(
+      timed({"-m", "fsdp=4", "--offload", "activations", "--remat", "block"})
+          .text,
+      "both say what backward keeps"));
+}
+
 TEST_CASE("step time: none, and why, where the profile does not suffice") {
   const TimedRun far =
       timed({"-m", "dp=16"}, testing::tiny_llama(), round_card());

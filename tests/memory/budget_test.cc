@@ -112,6 +112,76 @@ TEST_CASE("stages hold their own layers, and the fullest leads") {
   CHECK(total.padding == 0);
 }
 
+TEST_CASE("a stage with a smaller card keeps the difference free") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "pp=2");
+  BudgetOptions options;
+  options.state.optimizer = Optimizer::AdamW;
+  options.stages = Stages{"pp", {2, 1}};
+  const Budget alike = made(manifest, plan, options);
+  options.limit = DeviceLimit{"--memory", 9000, 9000, false, "", {9000, 6500}};
+  const Budget budget = made(manifest, plan, options);
+  REQUIRE(budget.classes.size() == 2);
+  int64_t headroom = INT64_MAX;
+  for (const BudgetClass& each : alike.classes) {
+    headroom = std::min(
+        headroom,
+        options.limit->of_stages[static_cast<size_t>(each.stage)] - each.total);
+  }
+  CHECK(budget.headroom == headroom);
+  CHECK(budget.fits() == (headroom >= 0));
+  // The larger stage is on the larger card: the smaller one decides.
+  CHECK(budget.classes.front().stage == 1);
+  CHECK(
+      stage_limits_text(*options.limit).starts_with("stage 0 has 8.79 KiB, "));
+  options.limit->of_stages = {9000};
+  Diagnostics diags;
+  CHECK_FALSE(make_budget(manifest, plan, options, diags));
+  CHECK(testing::first_message(diags) ==
+        "`--memory` is given for 1 stage, and the model has 2");
+}
+
+TEST_CASE("what lies in host memory is not on the device, and not lost") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "fsdp"}}), "fsdp=4");
+  BudgetOptions options;
+  options.state.optimizer = Optimizer::AdamW;
+  const Budget all = made(manifest, plan, options);
+  const auto on_device = [](const Budget& budget, Category category) {
+    return budget.classes[0].bytes[static_cast<size_t>(category)];
+  };
+  for (const bool weights : {false, true}) {
+    options.state.offload.optimizer = true;
+    options.state.offload.weights = weights;
+    const Budget budget = made(manifest, plan, options);
+    for (const Category category : kState) {
+      CHECK(budget.classes[0].held(category) == on_device(all, category));
+      const auto i = static_cast<size_t>(category);
+      CHECK(budget.totals[i].on_devices == all.totals[i].on_devices);
+    }
+    CHECK(on_device(budget, Category::MasterWeights) == 0);
+    CHECK(on_device(budget, Category::OptimizerState) == 0);
+    CHECK((on_device(budget, Category::Parameters) == 0) == weights);
+    CHECK(on_device(budget, Category::Gradients) > 0);
+    CHECK(budget.classes[0].total + budget.classes[0].host ==
+          all.classes[0].total);
+  }
+  // Weights that no axis of the batch cuts are fetched, a layer at a time.
+  const Plan whole =
+      testing::placed(manifest, testing::rules({{".", "tp"}}), "tp=4");
+  CHECK(on_device(made(manifest, whole, options), Category::GatheredLayer) ==
+        256 / 4 * 2);
+  // FSDP2 knows no parts; DeepSpeed's gradients go to their optimizer.
+  const Offload fsdp2 = whole_offload(options.state, true);
+  CHECK((fsdp2.weights && fsdp2.optimizer && fsdp2.gradients));
+  CHECK_FALSE(whole_offload(options.state, false).gradients);
+  options.state.zero = 2;
+  options.state.zero_style = ZeroStyle::DeepSpeed;
+  CHECK(whole_offload(options.state, false).gradients);
+}
+
 TEST_CASE("a tensor whose spec names the pipeline axis is on every stage") {
   const Manifest manifest = small_model();
   const Plan plan = testing::placed(

@@ -173,7 +173,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
       if (answer->budget.limit) {
         report.closing.push_back(step_fit_text(*answer->step, answer->fit));
       }
-      add_time_text(*answer->step, report);
+      add_step_text(*answer->step, report);
     }
     if (answer->inference) {
       add_inference(*answer, options.planning.mode, TimeTables::LeftOut,

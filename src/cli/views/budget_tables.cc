@@ -95,6 +95,10 @@ Table breakdown_table(const Session& session, const Budget& budget,
          ByteSize{budget.fits() ? budget.headroom : -budget.headroom},
          std::string()});
   }
+  if (fullest.host > 0) {
+    rows.push_back(
+        {std::string("in host memory"), ByteSize{fullest.host}, std::string()});
+  }
   if (budget.classes.size() > 1) {
     rows.push_back({std::string("on the least full device"),
                     ByteSize{budget.classes.back().total}, std::string()});

@@ -242,9 +242,12 @@ std::vector<PlanFlag> flags_of(const PlanSpace& space, const PlanPoint& point) {
   return flags;
 }
 
-std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
-                                             Host& host, Diagnostics& diags,
-                                             ProgressListener& progress) {
+namespace {
+
+// Empty, with the reason reported.
+std::optional<PlannedTraining> search_training(const PlannerRequest& request,
+                                               Host& host, Diagnostics& diags,
+                                               ProgressListener& progress) {
   PlannedTraining planned;
   planned.question = plan_question(request, nullptr, host, diags, progress);
   if (planned.question == nullptr) return std::nullopt;
@@ -269,14 +272,49 @@ std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
   }
   planned.shown = shown_plans(planned, kept);
   planned.why_not.insert(planned.why_not.end(), kept.begin(), kept.end());
-  if (planned.shown.empty()) {
-    if (!find_lacking(planned, diags)) return std::nullopt;
-    return planned;
-  }
+  if (planned.shown.empty()) return planned;
   const ShownPlan& best = planned.shown.front();
   planned.winner = verified(best.question ? *best.question : question,
                             best.plan, host, diags, progress);
   if (!planned.winner) return std::nullopt;
+  return planned;
+}
+
+}  // namespace
+
+std::optional<PlannedTraining> plan_training(const PlannerRequest& request,
+                                             Host& host, Diagnostics& diags,
+                                             ProgressListener& progress) {
+  Diagnostics asked = diags.fresh();
+  auto planned = search_training(request, host, asked, progress);
+  if (!planned || !planned->shown.empty()) {
+    diags.add_all(asked);
+    return planned;
+  }
+  // Host memory costs time on every step, and comes last.
+  PlannerRequest more = request;
+  const auto add = [&](const char* flag, bool& what) {
+    if (what) return false;
+    what = true;
+    more.offloads.emplace_back(flag);
+    return true;
+  };
+  Offload& offload = more.memory.state.offload;
+  for (const bool weights : {false, true}) {
+    if (!(weights ? add("weights", offload.weights)
+                  : add("optimizer", offload.optimizer))) {
+      continue;
+    }
+    Diagnostics found = diags.fresh();
+    auto offloaded = search_training(more, host, found, progress);
+    if (offloaded && !offloaded->shown.empty()) {
+      diags.add_all(found);
+      return offloaded;
+    }
+  }
+  planned->offloads = std::move(more.offloads);
+  diags.add_all(asked);
+  if (!find_lacking(*planned, diags)) return std::nullopt;
   return planned;
 }
 

@@ -47,6 +47,8 @@ struct PlannedTraining {
   std::optional<PricedPlan> smallest;
   std::optional<PricedPlan> with_more;
   int64_t more_devices = 0;
+  // Then nothing fits with this in host memory either: values of --offload.
+  std::vector<std::string> offloads = {};
 };
 
 // Empty, with the reason reported. A winner that the second judgement does not

@@ -83,6 +83,12 @@ void assume(PlannerRequest& request, const Manifest& manifest,
     memory.batch = batch;
     assumed.push_back(plural(batch, "sequence") + " a step (`--batch`)");
   }
+  for (const std::string& what : request.offloads) {
+    assumed.push_back(what +
+                      " in host memory, since nothing fits without "
+                      "(`--offload " +
+                      what + "`)");
+  }
   if (!request.workload.step.framework->is_known()) {
     assumed.emplace_back("any framework (`--framework`)");
   }

@@ -37,6 +37,9 @@ struct PlannerRequest {
   std::vector<SourcePtr> why_not = {};
   std::vector<std::string> keep = {};
   PlanObjective objective = PlanObjective::StepTime;
+  // What is not asked for, and is in `memory` since nothing fits without:
+  // values of --offload.
+  std::vector<std::string> offloads = {};
   size_t shapes = 1;  // that are compared (--top)
 };
 

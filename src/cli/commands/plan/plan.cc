@@ -74,6 +74,9 @@ std::vector<PlanFlag> all_flags(const Options& options,
   flags.push_back({"seq", std::to_string(*memory.seq)});
   flags.push_back(
       {"optimizer", std::string(optimizer_name(memory.state.optimizer))});
+  for (const std::string& what : planned.question->request.offloads) {
+    flags.push_back({"offload", what});
+  }
   add_given_flags(options, flags);
   return flags;
 }

@@ -482,7 +482,7 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   if (planned.winner) {
     report.headline.push_back(gap_text(planned, request));
     report.notes.push_back(planned.winner->answer.step->workload);
-    add_time_text(*planned.winner->answer.step, report);
+    add_step_text(*planned.winner->answer.step, report);
     return;
   }
   report.headline.push_back(

@@ -53,6 +53,13 @@ std::vector<std::string> listed_policies(const std::string& text) {
 
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
+  if (!o.sweep.remat.empty()) {
+    d.error(Code::Usage, s.where,
+            "`--remat` and `--offload activations` both say what backward "
+            "keeps, or one of them is given more than once")
+        .help("several values are `--remat custom:NAME=offload,NAME=offload`");
+    return;
+  }
   // Several, separated by commas, where several are tried.
   std::vector<std::string> texts = {s.value};
   if (tries_lists(o.command)) texts = listed_policies(s.value);
@@ -63,6 +70,35 @@ void set_remat(const Setting& s, Options& o, Diagnostics& d) {
     o.sweep.remat.push_back(*remat);
   }
   o.workload.step.remat = o.sweep.remat.front();
+}
+
+void offload_activations(const Setting& s, const std::string& policy,
+                         Options& o, Diagnostics& d) {
+  Setting remat = s;
+  remat.value = policy;
+  set_remat(remat, o, d);
+}
+
+// `optimizer`, `weights`, `activations`, `activations:decoder_layer_input`
+void set_offload(const Setting& s, Options& o, Diagnostics& d) {
+  constexpr std::string_view kActivations = "activations";
+  Offload& offload = o.memory.state.offload;
+  if (s.value == "optimizer") {
+    offload.optimizer = true;
+  } else if (s.value == "weights") {
+    offload.weights = true;
+  } else if (s.value == kActivations) {
+    offload_activations(s, "offload_activations", o, d);
+  } else if (s.value.starts_with(std::string(kActivations) + ":")) {
+    const std::string name = s.value.substr(kActivations.size() + 1);
+    offload_activations(s, "custom:" + name + "=offload", o, d);
+  } else {
+    d.error(Code::Usage, s.where,
+            title_of(s) +
+                " must be `optimizer`, `weights`, `activations` or "
+                "`activations:NAME`, not " +
+                in_backticks(s.value));
+  }
 }
 
 // `1f1b`, `gpipe`, `interleaved:4`, `interleaved:4:8`
@@ -134,6 +170,10 @@ const std::vector<Flag>& workload_flags() {
        "what backward keeps of a layer: none (default), dots, block, full, or "
        "a framework's own name",
        kCounting, set_remat},
+      {"offload", Takes::Text, "WHAT", "Memory",
+       "keep in host memory what is not in use: optimizer, weights, "
+       "activations, or activations:NAME of one value; may repeat",
+       kCounting, set_offload, true},
       {"microbatches", Takes::Text, "N", "Memory",
        "parts that a training step is done in (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {

@@ -333,7 +333,25 @@ std::vector<std::pair<std::string, Cell>> step_summary(
   return summary;
 }
 
-void add_time_text(const StepAnswer& answer, Report& report) {
+// "in host memory, for each device: 11.2 GiB; on a host with 8 of them 89.8
+// GiB"
+std::string host_text(const StepAnswer& answer) {
+  const std::array<int64_t, kKeepings>& host = answer.bracket.host;
+  const bool known = host[0] == host[2];
+  std::string text =
+      "in host memory, for each device: " +
+      (known ? bytes_text(host[0])
+             : "at least " + bytes_text(host[0]) + ", estimate " +
+                   bytes_text(host[1]) + ", at most " + bytes_text(host[2]));
+  if (!answer.devices_per_host) return text;
+  const double devices = static_cast<double>(*answer.devices_per_host);
+  return text + "; on a host with " + std::to_string(*answer.devices_per_host) +
+         " of them " + bytes_text(static_cast<double>(host[2]) * devices) +
+         (known ? "" : " at most");
+}
+
+void add_step_text(const StepAnswer& answer, Report& report) {
+  if (answer.bracket.offloads) report.notes.push_back(host_text(answer));
   if (answer.time) {
     report.closing.push_back(time_text(*answer.time, answer.devices));
     add_limits(*answer.time, answer.calibrated, report);
@@ -372,14 +390,12 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
         "each column is of its own fullest moment: a category may shrink from "
         "column to column, the total does not");
   }
-  if (bracket.offloads) {
-    report.notes.push_back("in host memory, for each device: at least " +
-                           bytes_text(bracket.host[0]) + ", estimate " +
-                           bytes_text(bracket.host[1]) + ", at most " +
-                           bytes_text(bracket.host[2]));
+  if (budget.limit) {
+    std::string each = stage_limits_text(*budget.limit);
+    if (!each.empty()) report.notes.push_back(std::move(each));
+    report.closing.push_back(step_fit_text(answer, fit));
   }
-  if (budget.limit) report.closing.push_back(step_fit_text(answer, fit));
-  add_time_text(answer, report);
+  add_step_text(answer, report);
   if (answer.reserved) {
     std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
     if (!text.empty()) report.notes.push_back(std::move(text));

@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, Cell>> step_summary(
 // fit_text() of a training step. REQUIRES: a limit.
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
 // How long it takes, in a line, or why that is not known.
-void add_time_text(const StepAnswer& answer, Report& report);
+void add_step_text(const StepAnswer& answer, Report& report);
 // Times of inference in the summary, in lines and, for `analyze`, as tables;
 // the answer must outlive the report. REQUIRES: it has them.
 enum class TimeTables : uint8_t { Shown, LeftOut };
