@@ -502,6 +502,11 @@ void add_plan(const PlannedTraining& planned, Report& report) {
                    : "weights, gradients and the optimizer alone take " +
                          bytes_text(cost.most_memory) + " a device at least");
   }
+  if (!planned.offloads.empty()) {
+    report.closing.push_back("with " + joined(planned.offloads, " and ") +
+                             " in host memory (`--offload`) nothing fits "
+                             "either");
+  }
   if (planned.with_more) {
     report.closing.push_back(
         count_text(planned.more_devices) + " devices are enough, with " +
