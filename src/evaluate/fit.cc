@@ -24,6 +24,15 @@ Fit fit_of(const Serving& serving) {
     fit.fits = false;
     return fit;
   }
+  if (!serving.uncounted.empty()) {
+    // Weights that do not fit are sure; that the cache does is not.
+    fit.needed = usable - std::max<int64_t>(serving.spare(0), 0);
+    if (serving.missing_at_start > 0 || serving.missing_for_steps > 0 ||
+        !serving.holds(2)) {
+      fit.fits = false;
+    }
+    return fit;
+  }
   const int64_t missing =
       std::max(serving.missing_at_start, serving.missing_for_steps);
   const bool holds = missing == 0 && serving.holds(0);

@@ -537,6 +537,10 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
                                 const Serving& serving,
                                 const Diagnostics& like) {
   InferenceTimes answer;
+  if (!serving.uncounted.empty()) {
+    answer.untimed = serving.uncounted + " is not counted";
+    return answer;
+  }
   if (!serving.draft.empty()) {
     answer.untimed =
         "how many tokens of the draft are accepted is not known beforehand";

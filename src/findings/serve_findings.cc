@@ -97,7 +97,12 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
 
 std::string cache_message(const Serving& serving, bool never) {
   const std::string engine(serving.engine->title);
-  if (serving.without_cache) {
+  if (!serving.uncounted.empty() && !never) {
+    return "whether the cache fits into what " + engine +
+           " leaves for it is not known: " + serving.uncounted +
+           " is not counted";
+  }
+  if (!serving.limits_sequences()) {
     const std::string fit = "the weights fit into the share of " + engine;
     return never ? "the weights do not fit into the share of " + engine
                  : "whether " + fit + " is not sure";
@@ -185,7 +190,7 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
               "; left for the cache: " +
               bytes_text(std::max<int64_t>(stage.available.lower, 0)) + " to " +
               bytes_text(std::max<int64_t>(stage.available.upper, 0)));
-  if (serving.mesh.dp > 1 && !serving.without_cache) {
+  if (serving.mesh.dp > 1 && serving.limits_sequences()) {
     report.fact(groups_text(serving));
   }
   const auto& pool = stage.pools[2];
@@ -195,12 +200,13 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
         bytes_text(static_cast<int64_t>(std::min<Int128>(
             Int128{pool->sequence_blocks} * pool->block_bytes, INT64_MAX))));
   }
-  if (serving.batch > 1 && serving.mesh.dp == 1 && !serving.without_cache) {
+  if (serving.batch > 1 && serving.mesh.dp == 1 && serving.limits_sequences()) {
     report.fact("it holds " +
                 sequences_text({serving.sequences(0), serving.sequences(1),
                                 serving.sequences(2)}));
   }
-  if (has_no_change(input)) report.help(help_for_cache(serving));
+  const bool known = serving.uncounted.empty() || never;
+  if (known && has_no_change(input)) report.help(help_for_cache(serving));
   help_changes(input, report);
 }
 

@@ -83,7 +83,7 @@ std::string_view uncounted(const Facts& facts) {
   if (!layers) return "";
   for (const KvLayer& layer : *layers) {
     if (layer.source != 0) return "what a decoder keeps of an encoder's tokens";
-    if (layer.every > 1) return "what becomes of several tokens together";
+    if (layer.every > 1) return "the cache of layers that keep several tokens as one";
   }
   return "";
 }
@@ -92,11 +92,7 @@ std::optional<std::vector<CacheLayer>> layers_of(const Manifest& manifest,
                                                  const StageRange& range,
                                                  const ServingInput& input,
                                                  Diagnostics& diags) {
-  if (const auto what = uncounted(manifest.facts); !what.empty()) {
-    return diags.error(Code::MissingFacts, {},
-                       std::string(what) + " is not counted for " +
-                           std::string(input.engine->title));
-  }
+  if (!uncounted(manifest.facts).empty()) return std::vector<CacheLayer>{};
   auto layers = cache_layers(manifest.facts, range.begin, range.end,
                              input.mesh.tp, input.kv_dtype);
   if (layers) return layers;
@@ -136,8 +132,10 @@ int64_t available_at(const ServedStage& stage, size_t end) {
 
 // Of one group. A stage whose weights do not fit runs nothing, though its
 // layers keep no cache.
-double stage_sequences(const ServedStage& stage, size_t end) {
+double stage_sequences(const Serving& serving, const ServedStage& stage,
+                       size_t end) {
   if (available_at(stage, end) < 0) return 0;
+  if (!serving.uncounted.empty() && end < 2) return 0;
   const auto& pool = stage.pools.at(end);
   return pool ? pool->sequences : INFINITY;
 }
@@ -147,7 +145,7 @@ double stage_sequences(const ServedStage& stage, size_t end) {
 double Serving::group_sequences(size_t end) const {
   double least = INFINITY;
   for (const ServedStage& each : stages) {
-    least = std::min(least, stage_sequences(each, end));
+    least = std::min(least, stage_sequences(*this, each, end));
   }
   return least;
 }
@@ -200,6 +198,7 @@ std::optional<Serving> serve(const ServedWeights& model,
   answer.seq = input.seq;
   answer.batch = input.batch;
   answer.kv_dtype = input.kv_dtype;
+  answer.uncounted = uncounted(manifest.facts);
   answer.settings = engine.defaults(defaults_input(manifest, input));
   answer.share_is_default = !input.share;
   if (input.share) answer.settings.share = *input.share;
@@ -266,17 +265,19 @@ std::optional<Serving> serve(const ServedWeights& model,
     answer.stages.push_back(std::move(stage));
   }
   // The estimate decides; between stages that hold equally many, what is left.
-  const auto order_of = [](const ServedStage& stage) {
-    return std::pair(stage_sequences(stage, 1), available_at(stage, 1));
+  const auto order_of = [&](const ServedStage& stage) {
+    return std::pair(stage_sequences(answer, stage, 1), available_at(stage, 1));
   };
   for (size_t i = 1; i < answer.stages.size(); ++i) {
     if (order_of(answer.stages[i]) < order_of(answer.stages[answer.decides])) {
       answer.decides = i;
     }
   }
-  answer.without_cache = std::ranges::none_of(
-      answer.stages,
-      [](const ServedStage& stage) { return stage.pools[1].has_value(); });
+  answer.without_cache =
+      answer.uncounted.empty() &&
+      std::ranges::none_of(answer.stages, [](const ServedStage& stage) {
+        return stage.pools[1].has_value();
+      });
   answer.problems = cut_problems(model, engine, input.mesh);
   for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
     answer.remarks.push_back(std::move(remark));

@@ -88,6 +88,9 @@ struct Serving {
   size_t decides = 0;  // the stage with the fewest sequences
   // The model keeps no cache: nothing limits how many sequences there are.
   bool without_cache = false;
+  // What of the cache is not counted, so that nobody knows how many sequences
+  // there is room for; "" where all of it is.
+  std::string uncounted;
   int64_t batch = 1;  // as asked for
   std::string draft;  // its title; "" without one
   // The share and what is outside of it exceed the device, even at the least.
@@ -99,9 +102,13 @@ struct Serving {
   std::vector<DegreeVerdict> verdicts;
 
   const ServedStage& stage() const { return stages[decides]; }
+  // Whether it is known how many sequences there is room for, and that is not
+  // any number.
+  bool limits_sequences() const { return !without_cache && uncounted.empty(); }
   // Sequences of one data-parallel group at one end of the bracket: those of
   // the stage that has the fewest there, infinite without a cache, and 0 where
-  // the weights of a stage alone exceed the share.
+  // the weights of a stage alone exceed the share. Of a cache that is not
+  // counted, none at least and any number at most.
   double group_sequences(size_t end) const;
   // The same in all groups. A sequence lives in one group, so what several
   // groups have left over of whole sequences holds nothing.

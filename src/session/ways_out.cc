@@ -442,7 +442,7 @@ class ServingTrial {
     Candidate candidate;
     candidate.serving = input;
     const auto judged = judge_.judge(candidate, quiet);
-    if (!judged || judged->serving->without_cache) return std::nullopt;
+    if (!judged || !judged->serving->limits_sequences()) return std::nullopt;
     const auto& serving = judged->serving;
     TriedServing tried{std::move(flags)};
     for (size_t end = 0; end < tried.sequences.size(); ++end) {

@@ -25,7 +25,8 @@ class Partitioner {
         reshards_(program_.mesh),
         suggested_(suggest(graph, mesh, wanted)),
         batch_dims_(find_batch_dims(graph)),
-        versions_(graph.values.size()) {
+        versions_(graph.values.size()),
+        is_uneven_(graph.values.size()) {
     program_.layouts.resize(graph.values.size());
   }
 
@@ -37,6 +38,7 @@ class Partitioner {
       load.kind = Instruction::Kind::Load;
       emit(load, v, *wanted_[v]);
       program_.layouts[v] = *wanted_[v];
+      is_uneven_[v] = !is_even(*wanted_[v], v);
     }
     for (const NodeId n : graph_.nodes.ids()) place(n);
     for (const ValueId value : graph_.outputs) output(value);
@@ -65,6 +67,7 @@ class Partitioner {
   // The layout in which a value can be read: a weight whose shards differ is
   // gathered first.
   Layout readable(ValueId value) const {
+    if (!is_uneven_[value]) return program_.layouts[value];
     return without_uneven(program_.mesh, program_.layouts[value],
                           shape_of(value));
   }
@@ -73,9 +76,13 @@ class Partitioner {
     return without_uneven(program_.mesh, layout, shape_of(value)) == layout;
   }
 
+  bool can_read(const Layout& layout, ValueId value) const {
+    return !is_uneven_[value] || is_even(layout, value);
+  }
+
   // Makes that of a weight whose shards differ, once, for a node.
   void make_readable(ValueId value, NodeId node) {
-    if (versions_[value].size() > 1 || graph_.values[value].node) return;
+    if (!is_uneven_[value] || versions_[value].size() > 1) return;
     Layout layout = program_.layouts[value];
     const Layout even = readable(value);
     for (size_t dim = 0; dim < even.spec.dims.size(); ++dim) {
@@ -110,7 +117,7 @@ class Partitioner {
       operand.available.push_back(readable(v));
       for (const RegisterId number : versions_[v]) {
         const Layout& layout = layout_of_register(number);
-        if (!(layout == operand.available[0]) && is_even(layout, v)) {
+        if (!(layout == operand.available[0]) && can_read(layout, v)) {
           operand.available.push_back(layout);
         }
       }
@@ -171,7 +178,7 @@ class Partitioner {
     const Reshard* nearest = nullptr;
     for (const RegisterId number : versions_[value]) {
       const Layout& known = layout_of_register(number);
-      if (!covers(known, layout) || !is_even(known, value)) continue;
+      if (!covers(known, layout) || !can_read(known, value)) continue;
       const Reshard& way = reshards_.find(shape_of(value), known, layout);
       if (nearest == nullptr || way.bytes < nearest->bytes) {
         nearest = &way;
@@ -271,6 +278,7 @@ class Partitioner {
   PerValue<PartitionSpec> suggested_;
   PerValue<std::vector<bool>> batch_dims_;
   PerValue<std::vector<RegisterId>> versions_;
+  PerValue<bool> is_uneven_;  // as it is loaded
 };
 
 }  // namespace

@@ -159,6 +159,43 @@ TEST_CASE("what is not known is refused") {
   CHECK(diags.all().front().code == Code::MissingFacts);
 }
 
+TEST_CASE("a cache that is not counted is left out, and the rest answered") {
+  const Json config = {
+      {"model_type", "deepseek_v4"},
+      {"architectures", {"DeepseekV4ForCausalLM"}},
+      {"compress_rates",
+       {{"compressed_sparse_attention", 4},
+        {"heavily_compressed_attention", 128}}},
+      {"layer_types",
+       {"heavily_compressed_attention", "compressed_sparse_attention"}},
+      {"mlp_layer_types", {"moe", "moe"}},
+      {"head_dim", 8},
+      {"hidden_size", 32},
+      {"index_head_dim", 10},
+      {"index_n_heads", 2},
+      {"moe_intermediate_size", 16},
+      {"n_routed_experts", 4},
+      {"num_attention_heads", 4},
+      {"num_hidden_layers", 2},
+      {"num_key_value_heads", 1},
+      {"o_groups", 2},
+      {"o_lora_rank", 8},
+      {"q_lora_rank", 16},
+      {"qk_rope_head_dim", 4},
+      {"vocab_size", 64}};
+  const Serving answer = served(config, input_of("vllm", 40, 2));
+  CHECK(answer.uncounted == "the cache of layers that keep several tokens as one");
+  CHECK(answer.stage().weights.total > 0);
+  CHECK_FALSE(answer.limits_sequences());
+  CHECK_FALSE(answer.without_cache);
+  // Whether it holds a sequence is not known, either way.
+  CHECK_FALSE(answer.holds(0));
+  CHECK(answer.holds(2));
+  ServingInput small = input_of("vllm", 40, 2);
+  small.device = {"--memory", 4096, 4096, false};
+  CHECK_FALSE(served(config, small).holds(2));
+}
+
 // `draft` stays until the answer is there.
 Serving served_with(const Json& config, const Json& draft, ServingInput input) {
   const auto made = synthesize(config);

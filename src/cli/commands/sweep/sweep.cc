@@ -120,7 +120,7 @@ SweptServing swept_serving(const Serving& serving) {
   swept.weights = stage.weights.total;
   swept.cache = stage.available.estimate;
   if (!swept.starts) return swept;
-  if (serving.without_cache) return swept;
+  if (!serving.limits_sequences()) return swept;
   if (stage.pools[1]) swept.tokens = stage.pools[1]->tokens;
   for (size_t end = 0; end < swept.sequences.size(); ++end) {
     swept.sequences[end] = serving.sequences(end);

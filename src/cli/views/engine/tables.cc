@@ -316,6 +316,8 @@ std::vector<std::string> engine_notes(const Serving& serving) {
   const ServedStage& stage = serving.stage();
   if (stage.pools[1]) {
     notes.push_back(tokens_line(serving, *stage.pools[1]));
+  } else if (!serving.uncounted.empty()) {
+    notes.push_back("left out of the answer: " + serving.uncounted);
   } else if (serving.without_cache) {
     notes.emplace_back("no layer keeps anything: sequences are not limited");
   }
