@@ -78,16 +78,16 @@ constexpr double kHostUpper = 1.5;
 // 5.0 x16 is 63 GB/s, of which 54 were seen.
 constexpr double kHostPeak = 1.2;
 
-// Adam on a host, seconds per parameter. 11.6 billion took 8.2 s by CPU-Adam
-// and 56 s by PyTorch's loop (DeepSpeed pull request 735); 1.35 billion
-// took 21.8 s on a Xeon of ten cores (issue 1635), and 537 million of each of
-// eight ranks 17.2 s on two cores (Megatron-LM fork ISEEKYAN, issue 188).
-constexpr double kCpuAdam = 8.2 / 11.6e9;
-constexpr double kTorchCpuAdam = 56 / 11.6e9;
-constexpr double kSlowestCpuAdam = 21.8 / 1.35e9;
-// Seven numbers in float32 are read or written, at 1 TB/s of two sockets with
-// twelve channels of DDR5 each.
-constexpr double kFastestCpuAdam = 28 / 1e12;
+// What an optimizer on a host reads and writes, in bytes a second. Adam's seven
+// numbers in float32 for 11.6 billion parameters took 8.2 s by CPU-Adam and 56
+// s by PyTorch's loop (DeepSpeed pull request 735), and those for 1.35 billion
+// 21.8 s on a Xeon of ten cores (issue 1635).
+constexpr double kAdamBytes = 28;
+constexpr double kCpuAdamRate = kAdamBytes * 11.6e9 / 8.2;
+constexpr double kTorchCpuRate = kAdamBytes * 11.6e9 / 56;
+constexpr double kSlowestCpuRate = kAdamBytes * 1.35e9 / 21.8;
+// Two sockets with twelve channels of MRDIMM at 8,800 MT/s have 1.7 TB/s.
+constexpr double kFastestCpuRate = 2e12;
 
 // --- What no run is below.
 
@@ -620,10 +620,10 @@ std::optional<PricedTime> memory_time(const HardwareProfile& card,
                 weaker(moved->basis, start.basis), moved->source);
 }
 
-PricedTime host_update_time(double parameters, bool is_deepspeed) {
-  return priced(parameters * kFastestCpuAdam,
-                parameters * (is_deepspeed ? kCpuAdam : kTorchCpuAdam),
-                parameters * kSlowestCpuAdam, Basis::Assumed, std::nullopt);
+PricedTime host_update_time(double bytes, bool is_deepspeed) {
+  return priced(bytes / kFastestCpuRate,
+                bytes / (is_deepspeed ? kCpuAdamRate : kTorchCpuRate),
+                bytes / kSlowestCpuRate, Basis::Assumed, std::nullopt);
 }
 
 std::optional<PricedTime> host_copy_time(const HardwareProfile& card,

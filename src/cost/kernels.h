@@ -136,9 +136,10 @@ std::optional<PricedTime> attention_time(const HardwareProfile& card,
 // A kernel that reads and writes so many bytes in all, and computes little.
 std::optional<PricedTime> memory_time(const HardwareProfile& card,
                                       double bytes);
-// The optimizer's step of `parameters` on the cores of one host, by DeepSpeed's
-// CPU-Adam or by PyTorch's loop: no profile says how fast a host is.
-PricedTime host_update_time(double parameters, bool is_deepspeed);
+// The optimizer's step on the cores of one host, which reads and writes so many
+// bytes, by DeepSpeed's CPU-Adam or by PyTorch's loop: no profile says how fast
+// a host is.
+PricedTime host_update_time(double bytes, bool is_deepspeed);
 
 // Copies between device and host.
 std::optional<PricedTime> host_copy_time(const HardwareProfile& card,

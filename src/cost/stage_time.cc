@@ -322,10 +322,18 @@ class StageTimer {
     } else {
       if (!state.offload.gradients) bytes += held(s, Category::Gradients);
       if (!state.offload.weights) bytes += held(s, Category::Parameters);
+      const double least = stage.optimizer.seconds.lower;
+      const double moved = 2 * (held(s, Category::MasterWeights) +
+                                held(s, Category::OptimizerState)) +
+                           held(s, Category::Gradients);
       stage.optimizer = host_update_time(
-          held(s, Category::Gradients) / gradient_unit() * on_one_host(k),
-          state.zero_style == ZeroStyle::DeepSpeed);
+          moved * on_one_host(k), state.zero_style == ZeroStyle::DeepSpeed);
       stage.optimizer_starting = 0;
+      // A framework that nobody names may do it on the device.
+      if (!options_.framework->is_known()) {
+        Seconds& seconds = stage.optimizer.seconds;
+        seconds.lower = std::min(seconds.lower, least);
+      }
     }
     if (const auto copied = host_copy_time(input_.card, bytes)) {
       stage.state_copies = *copied;

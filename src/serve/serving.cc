@@ -83,7 +83,8 @@ std::string_view uncounted(const Facts& facts) {
   if (!layers) return "";
   for (const KvLayer& layer : *layers) {
     if (layer.source != 0) return "what a decoder keeps of an encoder's tokens";
-    if (layer.every > 1) return "the cache of layers that keep several tokens as one";
+    if (layer.every > 1)
+      return "the cache of layers that keep several tokens as one";
   }
   return "";
 }

@@ -184,7 +184,8 @@ TEST_CASE("a cache that is not counted is left out, and the rest answered") {
       {"qk_rope_head_dim", 4},
       {"vocab_size", 64}};
   const Serving answer = served(config, input_of("vllm", 40, 2));
-  CHECK(answer.uncounted == "the cache of layers that keep several tokens as one");
+  CHECK(answer.uncounted ==
+        "the cache of layers that keep several tokens as one");
   CHECK(answer.stage().weights.total > 0);
   CHECK_FALSE(answer.limits_sequences());
   CHECK_FALSE(answer.without_cache);

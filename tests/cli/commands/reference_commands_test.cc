@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "base/shipped.h"
 #include "cli/args.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
@@ -16,7 +17,6 @@
 #include "graph/op.h"
 #include "io/graph/graph_file.h"
 #include "io/load.h"
-#include "base/shipped.h"
 #include "report/report.h"
 #include "tests/support/memory_host.h"
 
