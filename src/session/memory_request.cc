@@ -249,7 +249,14 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
                "`--memory` is given for stages, and there is no `--stages`")
         .help("add `--stages AXIS`, or give one size for all devices");
   }
-  if (memory.state.offload.optimizer && optimizer == Optimizer::None) {
+  if (mode != Mode::Train && memory.state.offload.any()) {
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "`--offload` is about a training step, which `--mode " +
+                   std::string(mode_name(mode)) + "` does not have")
+        .help("leave out one of them");
+  } else if (memory.state.offload.optimizer && optimizer == Optimizer::None) {
     good = false;
     diags
         .error(Code::Usage, {},
