@@ -202,7 +202,8 @@ class StepMaker {
     Parts parts{};
     for (size_t i = 0; i < kCategories; ++i) parts[i] = device.bytes[i];
     parts[index_of(Category::GatheredLayer)] = 0;
-    // Those that are on their way to the host are told apart when all is known.
+    // With offload().gradients they are taken out again, in offer(): until then
+    // they say how much is trained.
     parts[index_of(Category::Gradients)] = device.held(Category::Gradients);
     return parts;
   }

@@ -301,8 +301,8 @@ class StageTimer {
     }
   }
 
-  // Devices of the step that share a host. Where no profile says it, one at
-  // least, and as many as a host usually has at the most.
+  // How many devices of the step share a host. If the profile does not say, the
+  // lower end assumes one, and the others assume eight.
   double on_one_host(size_t k) const {
     constexpr int64_t kUsual = 8;
     const auto& known = input_.card.devices_per_host;

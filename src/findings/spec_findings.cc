@@ -485,8 +485,8 @@ bool is_uneven(const Mesh& mesh, const Placement& placement) {
   return false;
 }
 
-// Of the parameters of a placement on the fullest device: what even shards
-// would take, and what theirs take more.
+// What the parameters of a placement would take on the fullest device in even
+// shards, and how much more they take.
 double even_bytes(const LintInput& input, size_t number) {
   const Placement& placement = input.plan.placements[number];
   const TensorType stored{placement.type.dtype, stored_shape(placement)};

@@ -51,9 +51,9 @@ struct DeviceLimit {
   // Nobody has seen what is usable: it is taken to be all, or worked out.
   bool usable_is_estimated = false;
   std::string vendor = {};  // "NVIDIA"; "" where no profile says it
-  // Of cards that differ, what those of each stage can allocate; `usable` is
-  // the most of them. What a stage has less counts as its reserve. Empty: all
-  // are alike.
+  // What the cards of each stage can allocate, if they differ; `usable` is the
+  // largest. The difference to it counts as the reserve of a stage. Empty: all
+  // cards are alike.
   std::vector<int64_t> of_stages = {};
 };
 // "stage 0 has 16.0 GiB, stage 1 has 32.0 GiB: what one has less than 32.0 GiB

@@ -306,7 +306,8 @@ bool is_constraint(const Program& program, const Instruction& instruction) {
          program.graph->nodes[instruction.node].op->is_constraint;
 }
 
-// Of parts that are whole: padding would have to go between the steps.
+// A gather of padded parts cannot be joined with a product: the padding would
+// have to be removed between the steps.
 bool is_even_gather(const Program& program, const Instruction& instruction) {
   if (instruction.kind != Instruction::Kind::Collective ||
       instruction.collective != CollectiveKind::AllGather) {
