@@ -214,6 +214,9 @@ Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
     case Optimizer::None:
     case Optimizer::AdamW:
     case Optimizer::AdamW8bit:
+    case Optimizer::TorchaoAdamW8bit:
+    case Optimizer::TorchaoAdamW4bit:
+    case Optimizer::TorchaoAdamWFp8:
     case Optimizer::Lion:
     case Optimizer::Sgd:
     case Optimizer::SgdMomentum:
@@ -270,9 +273,14 @@ struct TorchUpdate {
   std::array<int64_t, 2> list;
   std::array<int64_t, 2> one;
 };
-constexpr std::array<TorchUpdate, 6> kTorchUpdates = {
+constexpr std::array<TorchUpdate, 9> kTorchUpdates = {
     {{Optimizer::AdamW, true, {1, 1}, {2, 3}},
      {Optimizer::AdamW8bit, true, {0, 0}, {0, 0}},  // one kernel a parameter
+     // One compiled step a parameter, whose moments are in float32 before their
+     // blocks are quantised. Not measured.
+     {Optimizer::TorchaoAdamW8bit, true, {2, 4}, {2, 4}},
+     {Optimizer::TorchaoAdamW4bit, true, {2, 4}, {2, 4}},
+     {Optimizer::TorchaoAdamWFp8, true, {2, 4}, {2, 4}},
      {Optimizer::Lion, true, {2, 2}, {2, 2}},
      {Optimizer::Sgd, false, {0, 1}, {0, 2}},
      {Optimizer::SgdMomentum, false, {0, 1}, {0, 2}},
@@ -291,6 +299,9 @@ Int128 torch_temporaries(const OptimizerInput& input,
   // There is no fused Adafactor, and no Lion over lists.
   const Update missing = is_adafactor ? Update::Fused : Update::Foreach;
   if ((is_adafactor || is_lion) && update == missing) update = Update::Loop;
+  const bool of_torchao = has_block_moments(input.optimizer) &&
+                          input.optimizer != Optimizer::AdamW8bit;
+  if (of_torchao) update = Update::Loop;
   const bool most = answer == Keeping::Eager;
   // Counters of steps; norms of what is clipped, and a list of these.
   Int128 small = most ? 2 * kUpdateBytes * input.parameters + kScalarBytes : 0;

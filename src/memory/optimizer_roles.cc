@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each optimizer keeps: of a parameter, and beside all of them.
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -49,6 +50,54 @@ std::vector<RoleType> roles_of_8bit(const Shape& shape) {
           {"nu_absmax", scales, -1, false, true}};
 }
 
+// torchao 0.18, optim/subclass_*.py: a state is quantised where the rank's own
+// shard has at least as many numbers and whole blocks; else it is as the
+// parameter. Each quantised state has its own table of values.
+constexpr int64_t kLeastTorchao = 4096;
+struct TorchaoStates {
+  Optimizer optimizer;
+  DType codes;
+  int64_t packed;  // numbers in a code
+  int64_t block;
+  int64_t values;  // 0: the codes are floats
+};
+constexpr std::array<TorchaoStates, 3> kTorchao = {
+    {{Optimizer::TorchaoAdamW8bit, DType::U8, 1, 256, 256},
+     {Optimizer::TorchaoAdamW4bit, DType::U8, 2, 128, 16},
+     {Optimizer::TorchaoAdamWFp8, DType::F8E4M3, 1, 256, 0}}};
+
+std::vector<RoleType> torchao_roles(const TorchaoStates& of,
+                                    const TensorType& stored, int64_t held) {
+  const auto elements = element_count(stored.shape).value_or(0);
+  const int64_t own = held < 0 ? elements : held;
+  if (own < kLeastTorchao || own % of.block != 0) {
+    return {{"mu", stored}, {"nu", stored}};
+  }
+  std::vector<RoleType> roles;
+  const std::array<std::array<std::string_view, 3>, 2> names = {
+      {{"mu", "mu_scale", "mu_qmap"}, {"nu", "nu_scale", "nu_qmap"}}};
+  for (const auto& [codes, scales, values] : names) {
+    if (of.packed == 1) {
+      roles.push_back({codes, {of.codes, stored.shape}});
+    } else {
+      roles.push_back({codes,
+                       {of.codes, {ceil_div(elements, of.packed)}},
+                       -1,
+                       false,
+                       true});
+    }
+    roles.push_back({scales,
+                     {DType::F32, {ceil_div(elements, of.block)}},
+                     -1,
+                     false,
+                     true});
+    if (of.values > 0) {
+      roles.push_back({values, {DType::F32, {of.values}}, -1, true});
+    }
+  }
+  return roles;
+}
+
 RoleType without(std::string_view role, TensorType type, size_t dim) {
   type.shape.erase(type.shape.begin() + static_cast<std::ptrdiff_t>(dim));
   return {role, std::move(type), static_cast<int>(dim)};
@@ -74,8 +123,15 @@ DType moment_dtype(DType stored, const StateOptions& options) {
 
 }  // namespace
 
+bool has_block_moments(Optimizer optimizer) {
+  return optimizer == Optimizer::AdamW8bit ||
+         std::ranges::find(kTorchao, optimizer, &TorchaoStates::optimizer) !=
+             kTorchao.end();
+}
+
 std::vector<RoleType> optimizer_roles(const TensorType& stored,
-                                      const StateOptions& options) {
+                                      const StateOptions& options,
+                                      int64_t held) {
   if (!is_trainable(stored.dtype)) return {};
   const TensorType full = {moment_dtype(stored.dtype, options), stored.shape};
   switch (options.optimizer) {
@@ -95,6 +151,12 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
       return adafactor_roles(full);
     case Optimizer::AdamW8bit:
       return roles_of_8bit(stored.shape);
+    case Optimizer::TorchaoAdamW8bit:
+    case Optimizer::TorchaoAdamW4bit:
+    case Optimizer::TorchaoAdamWFp8:
+      return torchao_roles(*std::ranges::find(kTorchao, options.optimizer,
+                                              &TorchaoStates::optimizer),
+                           stored, held);
   }
   return {};
 }
@@ -115,6 +177,9 @@ std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
     case Optimizer::None:
     case Optimizer::Sgd:
     case Optimizer::SgdMomentum:
+    case Optimizer::TorchaoAdamW8bit:  // steps are counted in host memory
+    case Optimizer::TorchaoAdamW4bit:
+    case Optimizer::TorchaoAdamWFp8:
       break;
     case Optimizer::AdamW8bit:  // it counts steps in Python
       add("qmap", {DType::F32, {kValues8bit}});

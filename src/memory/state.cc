@@ -15,9 +15,17 @@ namespace shardplan {
 namespace {
 
 // In the order of the enumerations.
-constexpr std::array<std::string_view, 8> kOptimizers = {
-    "none", "adamw",        "adafactor", "lion",
-    "sgd",  "sgd-momentum", "muon",      "adamw8bit"};
+constexpr std::array<std::string_view, 11> kOptimizers = {"none",
+                                                          "adamw",
+                                                          "adafactor",
+                                                          "lion",
+                                                          "sgd",
+                                                          "sgd-momentum",
+                                                          "muon",
+                                                          "adamw8bit",
+                                                          "torchao-adamw8bit",
+                                                          "torchao-adamw4bit",
+                                                          "torchao-adamwfp8"};
 constexpr std::array<std::string_view, 4> kZeroStyles = {"jax", "deepspeed",
                                                          "fsdp2", "megatron"};
 
@@ -220,7 +228,19 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     const DType master = options.master_dtype.value_or(DType::F32);
     add(StateKind::Master, {"master", {master, shape}}, spec);
   }
-  for (RoleType& role : optimizer_roles(stored, options)) {
+  int64_t held = -1;
+  if (has_block_moments(options.optimizer)) {
+    StateLeaf probe;
+    probe.kind = StateKind::Optimizer;
+    probe.type = {DType::U8, shape};
+    probe.spec = spec;
+    probe.dealt = placement.dealt;
+    probe.view = view_of_leaf(probe, placement.view, mesh);
+    apply_zero(probe, mesh, policy, options, trained);
+    measure_leaf(probe, mesh, policy);
+    held = probe.bytes_per_device;
+  }
+  for (RoleType& role : optimizer_roles(stored, options, held)) {
     PartitionSpec own = spec_for(role, spec);
     if (specs != nullptr && !role.placeholder) {
       const auto found = specs->find(role.role);

@@ -45,7 +45,13 @@ enum class Optimizer : uint8_t {
   SgdMomentum,
   Muon,
   AdamW8bit,  // bitsandbytes': moments of 8 bits, in blocks
+  // torchao's: the same in blocks of each rank's own shard
+  TorchaoAdamW8bit,
+  TorchaoAdamW4bit,
+  TorchaoAdamWFp8,
 };
+// Whether its moments have a dtype of their own, and are blocks.
+bool has_block_moments(Optimizer optimizer);
 std::string_view optimizer_name(Optimizer optimizer);  // "sgd-momentum"
 std::optional<Optimizer> find_optimizer(std::string_view name);
 std::span<const std::string_view> optimizer_names();
@@ -209,8 +215,10 @@ struct RoleType {
   // pieces as the parameter is.
   bool of_blocks = false;
 };
+// `held`: elements of the parameter on the rank that has most; -1: all.
 std::vector<RoleType> optimizer_roles(const TensorType& stored,
-                                      const StateOptions& options);
+                                      const StateOptions& options,
+                                      int64_t held = -1);
 
 // State rules: specs of optimizer leaves from rules of their own, as EasyDeL
 // shards its optimizer's tree.

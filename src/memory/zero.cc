@@ -88,10 +88,32 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
   }
   const bool is_flat = options.zero_style == ZeroStyle::DeepSpeed ||
                        options.zero_style == ZeroStyle::Megatron;
-  if (is_flat && uses(options, Optimizer::AdamW8bit)) {
-    diags.error(Code::Usage, {}, style + " has no optimizer `adamw8bit`")
+  const auto with_blocks = [&]() -> std::optional<Optimizer> {
+    if (has_block_moments(options.optimizer)) return options.optimizer;
+    for (const OptimizerGroup& group : options.groups) {
+      if (has_block_moments(group.optimizer)) return group.optimizer;
+    }
+    return std::nullopt;
+  }();
+  if (is_flat && with_blocks) {
+    diags
+        .error(Code::Usage, {},
+               style + " has no optimizer " +
+                   in_backticks(optimizer_name(*with_blocks)))
         .fact("its flat buffers are of floating-point numbers")
-        .help("use `--zero-style fsdp2`");
+        .help("use `--zero-style fsdp2`, with `torchao-adamw8bit`");
+    return false;
+  }
+  if (options.zero_style == ZeroStyle::Fsdp2 &&
+      uses(options, Optimizer::AdamW8bit)) {
+    diags
+        .error(Code::Usage, {},
+               "bitsandbytes' `adamw8bit` cannot update what `fully_shard` "
+               "cuts")
+        .fact("its step fails on a DTensor (bitsandbytes 0.50)")
+        .help(
+            "use `--optimizer torchao-adamw8bit`, which keeps the states of "
+            "each shard by itself");
     return false;
   }
   return true;

@@ -21,16 +21,20 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
     profile = load_hardware(*memory.hardware, host, diags);
     if (!profile) return std::nullopt;
   }
+  // The card stays what it is, whatever of its memory there is.
+  const auto limit_of = [&](const char* name, int64_t bytes,
+                            std::vector<int64_t> of_stages) {
+    DeviceLimit limit = {name, bytes, bytes, false};
+    limit.of_stages = std::move(of_stages);
+    if (profile) limit.vendor = profile->vendor;
+    if (profile) limit.generation = profile->generation;
+    return limit;
+  };
   if (!memory.stage_limits.empty()) {
     const int64_t most = std::ranges::max(memory.stage_limits);
-    return DeviceLimit{
-        "--memory",         most, most, false, profile ? profile->vendor : "",
-        memory.stage_limits};
+    return limit_of("--memory", most, memory.stage_limits);
   }
-  if (memory.limit) {
-    return DeviceLimit{"--memory", *memory.limit, *memory.limit, false,
-                       profile ? profile->vendor : ""};
-  }
+  if (memory.limit) return limit_of("--memory", *memory.limit, {});
   if (!profile) return std::nullopt;
   if (!profile->hbm_bytes) {
     return diags
@@ -41,8 +45,13 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
   }
   const int64_t nominal = profile->hbm_bytes->value;
   const auto& usable = profile->hbm_usable_bytes;
-  return DeviceLimit{profile->name, nominal, usable ? usable->value : nominal,
-                     !usable || usable->estimated, profile->vendor};
+  return DeviceLimit{profile->name,
+                     nominal,
+                     usable ? usable->value : nominal,
+                     !usable || usable->estimated,
+                     profile->vendor,
+                     {},
+                     profile->generation};
 }
 
 std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,
@@ -95,12 +104,12 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
 
 bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   bool good = true;
-  if (memory.state.optimizer == Optimizer::AdamW8bit &&
-      memory.state.moment_dtype) {
+  if (has_block_moments(memory.state.optimizer) && memory.state.moment_dtype) {
     diags
         .error(Code::Usage, {},
-               "`--moment-dtype` is given, and the moments of `adamw8bit` have "
-               "8 bits")
+               "`--moment-dtype` is given, and the moments of " +
+                   in_backticks(optimizer_name(memory.state.optimizer)) +
+                   " have a type of their own")
         .help("leave out one of them");
     return false;
   }

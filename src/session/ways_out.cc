@@ -196,7 +196,7 @@ AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
 }
 
 void add_optimizers(const StateOptions& state, std::vector<Change>& changes) {
-  if (!state.moment_dtype && state.optimizer != Optimizer::AdamW8bit) {
+  if (!state.moment_dtype && !has_block_moments(state.optimizer)) {
     changes.push_back(
         {ChangeKind::Optimizer, "--moment-dtype bf16",
          [](Candidate& c) { c.state->moment_dtype = DType::BF16; }});

@@ -541,6 +541,70 @@ TEST_CASE("adamw8bit: moments in blocks, and small ones whole") {
   CHECK(rows == 10);
 }
 
+// What torchao keeps (tests/data/optimizers_torchao.jsonl, record_torchao.py).
+TEST_CASE("torchao: a table for each state, and whole blocks alone") {
+  const std::map<std::string, std::string> names = {
+      {"exp_avg", "mu"},
+      {"exp_avg.codes", "mu"},
+      {"exp_avg.scale", "mu_scale"},
+      {"exp_avg.qmap", "mu_qmap"},
+      {"exp_avg_sq", "nu"},
+      {"exp_avg_sq.codes", "nu"},
+      {"exp_avg_sq.scale", "nu_scale"},
+      {"exp_avg_sq.qmap", "nu_qmap"}};
+  const Mesh one = mesh("a=1");
+  std::ifstream lines(testing::data_path("optimizers_torchao.jsonl"));
+  REQUIRE(lines.good());
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    CAPTURE(line);
+    const auto optimizer = find_optimizer(row["optimizer"].get<std::string>());
+    REQUIRE(optimizer);
+    std::map<std::string, int64_t> theirs;
+    for (const auto& tensor : row["state"]) {
+      theirs[names.at(tensor[0].get<std::string>())] = tensor[2].get<int64_t>();
+    }
+    Placement placed;
+    placed.type = {row["dtype"] == "bfloat16" ? DType::BF16 : DType::F32,
+                   row["shape"].get<Shape>()};
+    std::map<std::string, int64_t> ours;
+    for (const StateLeaf& leaf :
+         state_leaves(placed, one, OnIndivisible::Drop, with(*optimizer))) {
+      if (leaf.kind != StateKind::Optimizer) continue;
+      ours[std::string(leaf.role)] = leaf.bytes_per_device;
+    }
+    CHECK(ours == theirs);
+    CHECK(optimizer_counters(one, with(*optimizer)).empty());
+    ++rows;
+  }
+  CHECK(rows == 72);
+}
+
+// As it did on three processes with fully_shard: each rank looks at its own.
+TEST_CASE("torchao: what a rank holds decides whether it is quantised") {
+  const Mesh three = mesh("fsdp=3");
+  const auto held = [&](const char* type) {
+    std::map<std::string, int64_t> bytes;
+    for (const StateLeaf& leaf : state_leaves(
+             placement(type, "fsdp", three), three, OnIndivisible::Chunk,
+             with(Optimizer::TorchaoAdamW8bit), nullptr, true)) {
+      if (leaf.kind == StateKind::Optimizer) {
+        bytes[std::string(leaf.role)] = leaf.bytes_per_device;
+      }
+    }
+    return bytes;
+  };
+  // 22 rows of 128 are fewer than 4,096.
+  CHECK(held("bf16[64, 128]") ==
+        std::map<std::string, int64_t>{{"mu", 22 * 128 * 2},
+                                       {"nu", 22 * 128 * 2}});
+  const auto quantised = held("bf16[96, 256]");
+  CHECK(quantised.at("mu") == 32 * 256);
+  CHECK(quantised.at("mu_scale") == 32 * 4);
+  CHECK(quantised.at("nu_qmap") == 1024);
+}
+
 TEST_CASE("adamw8bit: scales are cut as their parameter is") {
   const Mesh devices = mesh("fsdp=4,tp=2");
   const StateOptions options = with(Optimizer::AdamW8bit);
