@@ -17,6 +17,8 @@ namespace {
 constexpr std::string_view kServing = "check analyze sweep plan";
 // More tokens or sequences than one step has; keeps products within 63 bits.
 constexpr int64_t kMaxStep = int64_t{1} << 32;
+// More adapters than an engine runs, and a larger rank than they have.
+constexpr int64_t kMaxSlots = int64_t{1} << 16;
 
 std::vector<std::string> engine_choices() { return all_names(engines()); }
 
@@ -33,9 +35,28 @@ void set_share(const Setting& s, Options& o, Diagnostics& d) {
   o.engine.share_flag = s.flag->name;
 }
 
-template <std::optional<int64_t> EngineRequest::*Count>
+template <std::optional<int64_t> EngineRequest::*Count, int64_t Most = kMaxStep>
 void set_count(const Setting& s, Options& o, Diagnostics& d) {
-  o.engine.*Count = integer_of(s, 1, kMaxStep, d);
+  o.engine.*Count = integer_of(s, 1, Most, d);
+}
+
+// "q_proj+v_proj"
+std::vector<std::string> modules_of(const Setting& s, Diagnostics& d) {
+  std::vector<std::string> modules;
+  std::string_view text = s.value;
+  while (true) {
+    const size_t end = std::min(text.find('+'), text.size());
+    modules.emplace_back(text.substr(0, end));
+    if (modules.back().empty()) {
+      d.error(Code::Usage, s.where,
+              title_of(s) +
+                  " is names of modules with `+` between, e.g. "
+                  "q_proj+v_proj");
+      return {};
+    }
+    if (end == text.size()) return modules;
+    text.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace
@@ -66,6 +87,21 @@ const std::vector<Flag>& engine_flags() {
       {"dp-attention", Takes::Nothing, "", "Memory",
        "SGLang's data-parallel groups share all but attention", kServing,
        [](auto&, auto& o, auto&) { o.engine.dp_attention = true; }},
+      {"max-loras", Takes::Text, "N", "Memory",
+       "adapters that an engine has room for (SGLang: max-loras-per-batch)",
+       kServing, set_count<&EngineRequest::max_loras, kMaxSlots>},
+      {"max-lora-rank", Takes::Text, "N", "Memory",
+       "rank of the room for each (vLLM: default 16)", kServing,
+       set_count<&EngineRequest::max_lora_rank, kMaxSlots>},
+      {"lora-target-modules", Takes::Text, "A+B", "Memory",
+       "layers with such room, or all-linear (vLLM: default by model)",
+       kServing,
+       [](auto& s, auto& o, auto& d) {
+         o.engine.lora_targets = modules_of(s, d);
+       }},
+      {"fully-sharded-loras", Takes::Nothing, "", "Memory",
+       "vLLM's ranks share both matrices of each adapter", kServing,
+       [](auto&, auto& o, auto&) { o.engine.fully_sharded_loras = true; }},
       {"input-tokens", Takes::Text, "N", "Memory",
        "tokens of each prompt that an engine gets", kServing,
        set_count<&EngineRequest::input_tokens>},

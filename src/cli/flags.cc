@@ -52,7 +52,8 @@ constexpr std::string_view kOrder[] = {
     "loss-tiles", "expert-factor", "kv-dtype", "kv-block", "kv-axes",
     "batch-axes", "sequence-axes", "ulysses-axes", "engine",
     "gpu-memory-utilization", "mem-fraction-static", "max-batched-tokens",
-    "max-seqs", "expert-parallel", "dp-attention", "input-tokens",
+    "max-seqs", "expert-parallel", "dp-attention", "max-loras", "max-lora-rank",
+    "lora-target-modules", "fully-sharded-loras", "input-tokens",
     "output-tokens", "concurrency", "draft",
     // Output
     "to", "format", "json", "output", "plot", "top", "write-rules",

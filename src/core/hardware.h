@@ -128,10 +128,28 @@ struct MeasuredTables {
   std::optional<Sourced<double>> network_bytes_per_second;
 };
 
+// Cards that run the same kernels: an engine chooses them by it.
+enum class CardGeneration : uint8_t {
+  Unknown,  // nobody says it
+  Ampere,   // compute capability 8.0, 8.6
+  Ada,
+  Hopper,
+  Blackwell,     // 10.0, 10.3
+  BlackwellRtx,  // 12.0
+  Cdna2,         // gfx90a
+  Cdna3,         // gfx942
+  Cdna4,         // gfx950
+};
+// As profiles spell them; "" of Unknown.
+inline constexpr std::array<std::string_view, 9> kGenerationNames = {
+    "",      "ampere", "ada",  "hopper", "blackwell", "blackwell-rtx",
+    "cdna2", "cdna3",  "cdna4"};
+
 struct HardwareProfile {
   std::string name;   // "h100-sxm", as --hardware takes it
   std::string title;  // "NVIDIA H100 SXM5 80GB"
   std::string vendor;
+  CardGeneration generation = CardGeneration::Unknown;
   std::vector<Citation> sources;
   Sourced<int64_t> devices_per_chip;
   std::optional<Sourced<int64_t>> devices_per_host;

@@ -176,6 +176,7 @@ class Reader {
     static const std::vector<std::string> kKeys = {"name",
                                                    "title",
                                                    "vendor",
+                                                   "generation",
                                                    "sources",
                                                    "devices_per_chip",
                                                    "devices_per_host",
@@ -191,6 +192,7 @@ class Reader {
     profile_.name = read_name(root);
     profile_.title = read_text(root, "title");
     profile_.vendor = read_text(root, "vendor");
+    read_generation(root);
     read_sources(root);
     if (!good_) return std::nullopt;  // numbers refer to sources
     read_numbers(root);
@@ -242,6 +244,22 @@ class Reader {
   std::string read_optional_text(const Node& map, std::string_view key) {
     const auto node = map.find(key);
     return node ? text_of(*node, key) : "";
+  }
+
+  void read_generation(const Node& map) {
+    const std::string name = read_optional_text(map, "generation");
+    const auto found = std::ranges::find(kGenerationNames, name);
+    if (found == kGenerationNames.end()) {
+      fail(map.find("generation")->span(),
+           in_backticks(name) + " is no generation of cards")
+          .help("it is one of " +
+                joined_of(std::span(kGenerationNames).subspan(1), ", ",
+                          in_backticks) +
+                "; leave it out for others");
+      return;
+    }
+    profile_.generation =
+        static_cast<CardGeneration>(found - kGenerationNames.begin());
   }
 
   std::string read_name(const Node& map) {

@@ -19,6 +19,7 @@
 
 #include "base/checked.h"
 #include "base/diagnostic.h"
+#include "core/hardware.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "memory/kv_cache.h"
@@ -55,6 +56,7 @@ struct DeviceLimit {
   // largest. The difference to it counts as the reserve of a stage. Empty: all
   // cards are alike.
   std::vector<int64_t> of_stages = {};
+  CardGeneration generation = CardGeneration::Unknown;
 };
 // "stage 0 has 16.0 GiB, stage 1 has 32.0 GiB: what one has less than 32.0 GiB
 // counts as reserve"; empty where all are alike.

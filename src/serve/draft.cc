@@ -93,6 +93,8 @@ std::optional<ServedDraft> served_draft(const ServedWeights& model,
   WeightsInput how;
   how.layout = layout_of(*input.engine, draft_mesh(input));
   how.vocab_multiple = input.engine->vocab_multiple;
+  how.engine = input.engine;
+  how.card = input.device.generation;
   const std::vector<bool> all(input.draft->groups.groups.size(), true);
   const auto weights = rank_weights(*input.draft, all, how);
   if (!weights) {

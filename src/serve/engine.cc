@@ -111,11 +111,11 @@ EngineDefaults sglang_defaults(const DefaultsInput& in) {
 
 constexpr std::array<Engine, 2> kEngines = {{
     {"vllm", "vLLM", "0.33.0", "gpu-memory-utilization", MemoryShare::OfTotal,
-     PoolKind::Blocks, 16, 64, true, true, false, true, vllm_defaults, true,
-     8e-4},
+     PoolKind::Blocks, 16, 64, true, true, false, true, vllm_defaults, true, 1,
+     true, true, false, 8e-4},
     {"sglang", "SGLang", "0.5.23", "mem-fraction-static", MemoryShare::OfFree,
      PoolKind::Tokens, 1, 64, false, false, true, false, sglang_defaults, false,
-     5e-4},
+     8, false, false, true, 5e-4},
 }};
 
 }  // namespace

@@ -90,6 +90,15 @@ struct Engine {
   // Prompts are processed in passes that also generate; else in passes of their
   // own, for which those that generate wait.
   bool mixes_prompts = false;
+  int64_t default_loras = 1;  // slots, where it runs adapters
+  // Knows `--fully-sharded-loras`, and adapts all linear layers, routers among
+  // them, unless targets are given; else targets are those of its adapters.
+  bool shares_loras = false;
+  // MLA: what is absorbed are views of the up-projection, unless that is
+  // quantised; else always a second copy.
+  bool views_latents = false;
+  // Every stage has slots for the layers of all.
+  bool slots_of_all_stages = false;
   // Seconds between two passes: what is scheduled, sampled and sent to users
   // while the device waits. Fitted to servers (docs/time.md).
   double pass_overhead = 0;

@@ -141,6 +141,48 @@ double stage_sequences(const Serving& serving, const ServedStage& stage,
   return pool ? pool->sequences : INFINITY;
 }
 
+// What kernels make of the weights, of all stages.
+void add_kernel_remarks(const ServedWeights& model, const ServingInput& input,
+                        Serving& answer) {
+  std::vector<RankWeights::KernelUse> uses;
+  for (const ServedStage& stage : answer.stages) {
+    for (const RankWeights::KernelUse& use : stage.weights.kernels) {
+      const auto found =
+          std::ranges::find(uses, use.row, &RankWeights::KernelUse::row);
+      if (found == uses.end()) {
+        uses.push_back(use);
+      } else if (std::abs(use.bytes) > std::abs(found->bytes)) {
+        found->bytes = use.bytes;
+      }
+    }
+  }
+  for (const RankWeights::KernelUse& use : uses) {
+    const std::string of = std::string(packing_title(use.packing)) +
+                           (use.experts ? " experts" : " layers");
+    if (is_refused(*use.row)) {
+      const std::string problem = "it has no kernel for " + of + " on " +
+                                  in_backticks(input.device.name);
+      answer.problems.push_back(problem);
+      for (DegreeVerdict& verdict : answer.verdicts) {
+        verdict.legal = false;
+        verdict.reasons = {problem};
+      }
+      continue;
+    }
+    if (use.bytes == 0) continue;
+    answer.remarks.push_back(std::string(kernel_name(*use.row)) + " keeps " +
+                             of + " in " + bytes_text(std::abs(use.bytes)) +
+                             (use.bytes < 0 ? " less" : " more") +
+                             " than they have as stored, on each device");
+  }
+  if (input.device.generation == CardGeneration::Unknown &&
+      kernels_may_change(model, *input.engine)) {
+    answer.remarks.push_back(
+        "which kernels run on " + in_backticks(input.device.name) +
+        " is not known: quantised weights count as they are stored");
+  }
+}
+
 }  // namespace
 
 double Serving::group_sequences(size_t end) const {
@@ -227,6 +269,9 @@ std::optional<Serving> serve(const ServedWeights& model,
   weights_input.whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1;
   weights_input.dtype = input.weight_dtype;
   weights_input.whole_tower_heads = engine.whole_tower_heads;
+  weights_input.engine = &engine;
+  weights_input.card = input.device.generation;
+  weights_input.slots = input.slots;
   PoolRequest request;
   request.seq = input.seq;
   request.block = input.block.value_or(engine.block);
@@ -280,9 +325,15 @@ std::optional<Serving> serve(const ServedWeights& model,
         return stage.pools[1].has_value();
       });
   answer.problems = cut_problems(model, engine, input.mesh);
+  for (std::string& problem :
+       slot_problems(input.slots, engine, input.mesh,
+                     model.manifest->facts.experts.value_or(0) > 0)) {
+    answer.problems.push_back(std::move(problem));
+  }
   for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
     answer.remarks.push_back(std::move(remark));
   }
+  add_kernel_remarks(model, input, answer);
   if (input.all_degrees) {
     answer.verdicts = degree_verdicts(model, engine, input.mesh);
   }

@@ -54,6 +54,7 @@ struct ServingInput {
   std::optional<DType> weight_dtype;
   // A smaller model that proposes tokens (serve/draft.h); null: none.
   const ServedWeights* draft = nullptr;
+  LoraSlots slots = {};
   // Whether every degree is judged, or the one that is asked for alone.
   bool all_degrees = true;
   // What its times are of; empty: a token at `seq` of `batch` sequences.

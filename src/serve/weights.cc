@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -51,6 +53,8 @@ constexpr std::array<PartNames, kWeightParts> kPartNames = {{
     {"whole", "whole on every rank"},
     {"scales", "scales and buffers"},
     {"absorbed", "absorbed projections"},
+    {"kernels", "as kernels keep them"},
+    {"slots", "slots of adapters"},
 }};
 
 bool is_floating(DType dtype) {
@@ -90,6 +94,9 @@ struct Held {
   int64_t vocab_padding = 0;
   int64_t kv_copies = 0;
   int64_t absorbed = 0;
+  const KernelRow* kernel = nullptr;
+  int64_t kernels = 0;  // what it adds
+  int64_t slots = 0;
   WeightPart part = WeightPart::Whole;
 };
 
@@ -101,6 +108,7 @@ struct Local {
   int64_t padded_dim = -1;        // is a vocabulary
   int64_t unpadded = 0;           // elements of it without padding
   bool of_latent = false;         // takes a latent
+  int64_t cut_dim = -1;           // the first that is cut
 };
 
 Local local_shape(const ServedWeights& model, const ParameterClass& c,
@@ -133,6 +141,7 @@ Local local_shape(const ServedWeights& model, const ParameterClass& c,
           part.role == DimRole::Vocabulary ? ceil_div(part.size, degree) : 0;
       if (part.role != DimRole::Whole && local.role == DimRole::Whole) {
         local.role = part.role;
+        local.cut_dim = static_cast<int64_t>(i);
       }
       if (part.role == DimRole::Vocabulary) {
         local.padded_dim = static_cast<int64_t>(i);
@@ -155,9 +164,90 @@ std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
   return elements ? byte_count(*elements, dtype) : std::nullopt;
 }
 
-std::optional<Held> held_of(const ServedWeights& model, const ParameterClass& c,
-                            const ParameterKind& kind, const WeightsInput& in,
-                            bool whole) {
+// The form in which a kernel keeps the tensor.
+bool add_kernel(const ServedWeights& model, const StoredMatrix& matrix,
+                const Local& local, const WeightsInput& in, Held& held) {
+  const MatrixSize size = matrix_size(matrix, local.shape);
+  KernelQuestion question;
+  question.engine = in.engine->name;
+  question.card = in.card;
+  question.model_type = model.manifest->model_type;
+  question.dealt = degree_of(DimRole::Experts, in.layout) > 1;
+  held.kernel = kernel_for(question, matrix, size);
+  if (held.kernel == nullptr || is_refused(*held.kernel)) return true;
+  const auto added = added_bytes(*held.kernel, matrix, size);
+  held.kernels = added.value_or(0);
+  return added.has_value();
+}
+
+// Adapters are kept in 16 bits beside weights of 16 bits or fewer.
+int64_t slot_element(const WeightsInput& in, DType dtype) {
+  constexpr int64_t kNarrow = 2;
+  const DType kept = in.dtype.value_or(dtype);
+  return kept == DType::F32 || kept == DType::F64 ? 2 * kNarrow : kNarrow;
+}
+
+Int128 vocabulary_bytes(const ServedWeights& model, const ParameterClass& c,
+                        bool is_embedding, const WeightsInput& in) {
+  const VocabularySlots which =
+      vocabulary_slots(in.slots, *in.engine, model.manifest->model_type);
+  const TensorType& type = model.manifest->type(c.first);
+  if (type.shape.size() != 2) return 0;
+  const Int128 both = Int128{type.shape[0]} + type.shape[1];
+  const Int128 one =
+      both * in.slots.count * in.slots.rank * slot_element(in, type.dtype);
+  const bool head = which.head && (!is_embedding || !model.has_head);
+  const bool embedding = which.embedding && is_embedding;
+  Int128 bytes = (embedding ? one : 0) + (head ? one : 0);
+  const int64_t tp = degree_of(DimRole::Vocabulary, in.layout);
+  if (head && tp > 1 && in.engine->shares_loras) {
+    // Where the logits of all ranks are gathered: a number for each.
+    constexpr int64_t kPosition = 8;
+    bytes += Int128{kPosition} * type.shape[0];
+  }
+  if (head && !in.engine->shares_loras) {
+    // SGLang shares the head's rows, and with both has all four buffers twice
+    // (init_embedding_buffer).
+    bytes -= one - (Int128{ceil_div(type.shape[0], tp)} + type.shape[1]) *
+                       in.slots.count * in.slots.rank *
+                       slot_element(in, type.dtype);
+  }
+  if (!in.engine->shares_loras && which.embedding && which.head) bytes *= 2;
+  return bytes;
+}
+
+bool add_slots(const ServedWeights& model, const ParameterClass& c,
+               const StoredMatrix* matrix, const Local& local,
+               bool is_embedding, const WeightsInput& in, Held& held) {
+  const std::string& name = model.folding->folded_names[c.folded];
+  const DType dtype = model.manifest->type(c.first).dtype;
+  Int128 bytes = 0;
+  if (is_embedding || local.role == DimRole::Vocabulary) {
+    if (!in_other_tower(name)) {
+      bytes = vocabulary_bytes(model, c, is_embedding, in);
+    }
+  } else if (matrix != nullptr && !matrix->bias &&
+             has_slots(in.slots, *in.engine, name,
+                       local.role != DimRole::Whole)) {
+    const bool alone = local.role == DimRole::Experts;
+    bytes =
+        slot_bytes(in.slots, matrix_size(*matrix, local.shape),
+                   alone ? degree_of(DimRole::Width, in.layout)
+                         : degree_of(local.role, in.layout),
+                   matrix->width_in_rows ||
+                       local.cut_dim == static_cast<int64_t>(matrix->rows_at),
+                   slot_element(in, dtype));
+  }
+  if (bytes > INT64_MAX) return false;
+  held.slots = static_cast<int64_t>(bytes);
+  return true;
+}
+
+std::optional<Held> held_of(const ServedWeights& model, size_t number,
+                            const WeightsInput& in, bool whole,
+                            bool is_embedding) {
+  const ParameterClass& c = model.folding->classes[number];
+  const ParameterKind& kind = *model.kinds[number];
   const TensorType& type = model.manifest->type(c.first);
   const DType dtype =
       in.dtype && is_floating(type.dtype) ? *in.dtype : type.dtype;
@@ -180,13 +270,68 @@ std::optional<Held> held_of(const ServedWeights& model, const ParameterClass& c,
         bytes_of(local.shape, local.padded_dim, local.unpadded, dtype);
     held.vocab_padding = *bytes - plain.value_or(*bytes);
   }
-  if (local.of_latent && local.shape.size() == 2 &&
+  const StoredMatrix* const matrix =
+      model.matrices[number] ? &*model.matrices[number] : nullptr;
+  if (in.engine != nullptr && matrix != nullptr &&
+      !add_kernel(model, *matrix, local, in, held)) {
+    return std::nullopt;
+  }
+  if (in.engine != nullptr && in.slots.count > 0 &&
+      !add_slots(model, c, matrix, local, is_embedding, in, held)) {
+    return std::nullopt;
+  }
+  // vLLM's are views of a weight that is not quantised.
+  const bool is_view = in.engine != nullptr && in.engine->views_latents &&
+                       is_floating(type.dtype);
+  if (local.of_latent && local.shape.size() == 2 && !is_view &&
       held.part == WeightPart::Attention) {
     const auto elements = element_count(local.shape);
     if (!elements) return std::nullopt;
     held.absorbed = byte_count(*elements, DType::BF16).value_or(0);
   }
   return held;
+}
+
+// "model.layers.*.mlp.up_proj" of "model.layers.*.mlp.up_proj.qzeros".
+std::string_view stem_of(std::string_view name) {
+  return name.substr(0, std::min(name.find_last_of("./"), name.size()));
+}
+
+std::optional<StoredMatrix> matrix_of(const ParameterClass& c,
+                                      const ServedWeights& model,
+                                      const std::set<std::string_view>& zeros) {
+  const std::string& name = model.folding->folded_names[c.folded];
+  const TensorType& type = model.manifest->type(c.first);
+  const ParameterKind& kind = *model.kinds.back();
+  const bool expert = is_expert_name(name);
+  auto matrix =
+      stored_matrix(name, type, kind, expert, zeros.contains(stem_of(name)));
+  if (!matrix || !expert) return matrix;
+  const auto dims =
+      served_parameter(kind, type.shape, expert, model.grouped_experts);
+  const auto is_width = [&](size_t at) {
+    return std::ranges::any_of(dims[at], [](const ServedDim& dim) {
+      return dim.role == DimRole::Width;
+    });
+  };
+  matrix->width_in_rows = is_width(matrix->rows_at);
+  matrix->width_in_columns = !matrix->bias && is_width(matrix->columns_at);
+  return matrix;
+}
+
+void add_use(std::vector<RankWeights::KernelUse>& uses,
+             const std::optional<StoredMatrix>& matrix, const Held& held,
+             int64_t count) {
+  if (held.kernel == nullptr || !matrix) return;
+  const auto same = [&](const RankWeights::KernelUse& use) {
+    return use.row == held.kernel;
+  };
+  auto found = std::ranges::find_if(uses, same);
+  if (found == uses.end()) {
+    uses.push_back({held.kernel, matrix->packing, matrix->expert, 0});
+    found = uses.end() - 1;
+  }
+  found->bytes += held.kernels * count;
 }
 
 }  // namespace
@@ -322,6 +467,13 @@ bool is_expert_name(std::string_view folded) {
   return false;
 }
 
+bool kernels_may_change(const ServedWeights& model, const Engine& engine) {
+  return std::ranges::any_of(model.matrices, [&](const auto& matrix) {
+    return matrix && matrix->packing != Packing::Plain &&
+           may_change(engine.name, matrix->packing, matrix->expert);
+  });
+}
+
 bool is_single_expert(std::string_view folded) {
   return contains(folded, "experts.*.") || contains(folded, "experts/*/");
 }
@@ -332,6 +484,10 @@ std::optional<ServedWeights> served_weights(const Model& of) {
   ServedWeights model;
   model.manifest = &manifest;
   model.folding = &of.folding();
+  std::set<std::string_view> zeros;
+  for (const std::string& name : model.folding->folded_names) {
+    if (contains(name, "zero")) zeros.insert(stem_of(name));
+  }
   for (const ParameterClass& c : model.folding->classes) {
     const auto found = manifest.kinds->find(
         {model.folding->folded_names[c.folded], manifest.type(c.first).shape});
@@ -347,6 +503,13 @@ std::optional<ServedWeights> served_weights(const Model& of) {
         (type.dtype == DType::U8 && type.shape.size() == 4 &&
          type.shape.back() == kGroup / 2 &&
          is_expert_name(model.folding->folded_names[c.folded]));
+    model.matrices.push_back(matrix_of(c, model, zeros));
+  }
+  for (size_t i = 0; i < model.matrices.size(); ++i) {
+    auto& matrix = model.matrices[i];
+    if (matrix && matrix->bias && model.grouped_experts) {
+      matrix->packing = Packing::Mxfp4;
+    }
   }
   model.groups = layer_groups(manifest, model.folding->class_of);
   const std::optional<int64_t>& layers = manifest.facts.layers;
@@ -356,6 +519,14 @@ std::optional<ServedWeights> served_weights(const Model& of) {
         layers && group.stack >= 0 && group.number >= *layers &&
         model.groups.stacks[static_cast<size_t>(group.stack)].layers > *layers;
     model.loaded.push_back(!further);
+    if (group.is_token_embedding) continue;
+    for (const auto& member : model.groups.forms[group.form].members) {
+      const ParameterKind& kind = *model.kinds[member.kind];
+      model.has_head =
+          model.has_head || std::ranges::any_of(kind, [](const DimKind& dim) {
+            return role_of_label(dim.axis, false) == DimRole::Vocabulary;
+          });
+    }
   }
   return model;
 }
@@ -367,15 +538,18 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
   RankWeights weights;
   Int128 total = 0;
   Int128 logical = 0;
-  std::map<std::pair<uint32_t, bool>, Held> known;
-  const auto held_by = [&](uint32_t number, bool whole) -> const Held* {
-    const auto found = known.find({number, whole});
+  std::map<std::tuple<uint32_t, bool, bool>, Held> known;
+  const auto held_by = [&](uint32_t number, bool whole,
+                           bool is_embedding) -> const Held* {
+    const auto found = known.find({number, whole, is_embedding});
     if (found != known.end()) return &found->second;
-    const auto one = held_of(model, model.folding->classes[number],
-                             *model.kinds[number], input, whole);
+    const auto one = held_of(model, number, input, whole, is_embedding);
     if (!one) return nullptr;
-    return &known.emplace(std::pair(number, whole), *one).first->second;
+    return &known.emplace(std::tuple(number, whole, is_embedding), *one)
+                .first->second;
   };
+  const bool slots_everywhere =
+      input.engine != nullptr && input.engine->slots_of_all_stages;
   for (size_t g = 0; g < model.groups.groups.size(); ++g) {
     const LayerGroup& group = model.groups.groups[g];
     for (const auto& member : model.groups.forms[group.form].members) {
@@ -386,9 +560,9 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
         weights.not_loaded += static_cast<int64_t>(stored);
         continue;
       }
-      if (!held[g]) continue;
+      if (!held[g] && !slots_everywhere) continue;
       const bool whole = input.whole_embedding && group.is_token_embedding;
-      const Held* one = held_by(member.kind, whole);
+      const Held* one = held_by(member.kind, whole, group.is_token_embedding);
       if (one == nullptr) return std::nullopt;
       const bool dealt =
           is_single_expert(model.folding->folded_names[c.folded]);
@@ -397,6 +571,17 @@ std::optional<RankWeights> rank_weights(const ServedWeights& model,
                               member.count},
                              member.count)
                 : member.count;
+      const auto add = [&](WeightPart part, int64_t each) {
+        const auto all = checked_mul(each, count);
+        int64_t& sum = weights.bytes[static_cast<size_t>(part)];
+        const auto more = all ? checked_add(sum, *all) : std::nullopt;
+        if (more) sum = *more;
+        return more.has_value();
+      };
+      if (!add(WeightPart::Slots, one->slots)) return std::nullopt;
+      if (!held[g]) continue;
+      if (!add(WeightPart::Kernels, one->kernels)) return std::nullopt;
+      add_use(weights.kernels, model.matrices[member.kind], *one, count);
       const Int128 bytes = Int128{one->bytes} * count;
       total += bytes;
       logical += stored;

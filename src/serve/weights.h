@@ -23,6 +23,8 @@
 #include "memory/stages.h"
 #include "model/model.h"
 #include "serve/engine.h"
+#include "serve/kernels.h"
+#include "serve/lora_slots.h"
 
 namespace shardplan {
 
@@ -87,8 +89,10 @@ enum class WeightPart : uint8_t {
   Whole,     // on every rank
   Scales,    // of quantised weights, and other buffers
   Absorbed,  // MLA: the up-projection of latents, kept a second time in 16 bits
+  Kernels,   // what kernels' own forms take beyond the stored ones; may be < 0
+  Slots,     // of adapters
 };
-inline constexpr size_t kWeightParts = 7;
+inline constexpr size_t kWeightParts = 9;
 std::string_view weight_part_name(WeightPart part);   // "vocabulary"
 std::string_view weight_part_title(WeightPart part);  // "embedding and head"
 
@@ -103,6 +107,15 @@ struct RankWeights {
   // Layers that predict further tokens, which only a draft would load; not in
   // the total. Over all devices.
   int64_t not_loaded = 0;
+  // Kernels whose forms differ from the stored ones, each with what it adds;
+  // those that the engine does not have for the card are refused.
+  struct KernelUse {
+    const KernelRow* row = nullptr;
+    Packing packing = Packing::Plain;
+    bool experts = false;
+    int64_t bytes = 0;
+  };
+  std::vector<KernelUse> kernels;
 };
 
 // A view of a model for engines, made once for all degrees: the labels of its
@@ -114,11 +127,20 @@ struct ServedWeights {
   std::vector<const ParameterKind*> kinds;  // per class
   std::vector<bool> loaded;                 // per group
   bool grouped_experts = false;             // stacked ones, in groups of 4 bits
+  // Per class: matrices of linear layers, and biases of stacked experts.
+  std::vector<std::optional<StoredMatrix>> matrices;
+  bool has_head = false;  // beside the embedding
 };
+// Whether some card's kernels change what is stored of quantised weights
+// (serve/kernels.h).
+bool kernels_may_change(const ServedWeights& model, const Engine& engine);
 // Empty where a parameter's dimensions have no labels.
 std::optional<ServedWeights> served_weights(const Model& of);
 
 struct WeightsInput {
+  const Engine* engine = nullptr;  // null: neither kernels nor slots count
+  CardGeneration card = CardGeneration::Unknown;
+  LoraSlots slots = {};
   Mesh layout = Mesh({{"tp", 1}});
   int64_t vocab_multiple = 1;
   // The token embedding is whole on every rank (SGLang's dp attention).

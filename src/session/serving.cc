@@ -45,7 +45,7 @@ bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
 }
 
 bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
-  const std::array<GivenFlag, 9> flags = {
+  const std::array<GivenFlag, 13> flags = {
       {{engine.share_flag, engine.share.has_value()},
        {"max-batched-tokens", engine.batched_tokens.has_value()},
        {"max-seqs", engine.sequences.has_value()},
@@ -54,7 +54,11 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
        {"draft", engine.draft.has_value()},
        {"input-tokens", engine.input_tokens.has_value()},
        {"output-tokens", engine.output_tokens.has_value()},
-       {"concurrency", engine.concurrency.has_value()}}};
+       {"concurrency", engine.concurrency.has_value()},
+       {"max-loras", engine.max_loras.has_value()},
+       {"max-lora-rank", engine.max_lora_rank.has_value()},
+       {"fully-sharded-loras", engine.fully_sharded_loras},
+       {"lora-target-modules", !engine.lora_targets.empty()}}};
   bool good = true;
   for (const GivenFlag& flag : flags) {
     if (!flag.given) continue;
@@ -133,6 +137,21 @@ bool check_engine_request(const EngineRequest& engine,
         "its data-parallel groups share experts with "
         "`--expert-parallel`");
   }
+  if (engine.fully_sharded_loras && !row.shares_loras) {
+    good = refuse(diags,
+                  "`--fully-sharded-loras` is nothing that " +
+                      std::string(row.title) + " has",
+                  "leave it out");
+  }
+  if (engine.has_loras() && !row.shares_loras &&
+      (!engine.max_lora_rank || engine.lora_targets.empty())) {
+    good = refuse(diags,
+                  std::string(row.title) +
+                      " takes the rank of its slots and the layers that have "
+                      "some from the adapters that it is given",
+                  "say them: `--max-lora-rank 16 --lora-target-modules "
+                  "all-linear`");
+  }
   if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
       !memory.batch_axes.empty()) {
     good = refuse(diags, given + " shares out the cache itself",
@@ -201,6 +220,12 @@ ServingInput asked_serving(const EngineRequest& engine,
   input.weight_dtype = memory.state.param_dtype;
   if (models.draft) input.draft = &*models.draft;
   input.workload = engine.workload();
+  if (engine.has_loras()) {
+    const int64_t most = input.engine->default_loras;
+    input.slots = {engine.max_loras.value_or(most),
+                   engine.max_lora_rank.value_or(LoraSlots().rank),
+                   engine.fully_sharded_loras, engine.lora_targets};
+  }
   return input;
 }
 

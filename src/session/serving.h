@@ -26,11 +26,20 @@ struct EngineRequest {
   bool expert_parallel = false;           // --expert-parallel
   bool dp_attention = false;              // --dp-attention
   std::optional<std::string> draft;       // --draft, a model
+  // Slots of adapters; any of them asks for some.
+  std::optional<int64_t> max_loras;       // --max-loras
+  std::optional<int64_t> max_lora_rank;   // --max-lora-rank
+  bool fully_sharded_loras = false;       // --fully-sharded-loras
+  std::vector<std::string> lora_targets;  // --lora-target-modules
   // --input-tokens, --output-tokens, --concurrency
   std::optional<int64_t> input_tokens;
   std::optional<int64_t> output_tokens;
   std::optional<int64_t> concurrency;
 
+  bool has_loras() const {
+    return max_loras || max_lora_rank || fully_sharded_loras ||
+           !lora_targets.empty();
+  }
   // All of them, or none.
   std::optional<ServedWorkload> workload() const {
     if (!input_tokens || !output_tokens) return std::nullopt;

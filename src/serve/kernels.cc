@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/checked.h"
+#include "base/words.h"
+
+namespace shardplan {
+
+// Multiples to which sizes are padded: rows and columns of a matrix; of an
+// expert those of the hidden size, and its width, in place of the dimension
+// that it is.
+struct TileMultiples {
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t width = 1;
+};
+
+enum class ScaleForm : uint8_t {
+  Stored,
+  Rows16,   // of FP8 blocks: 16 bits for each row and 128 columns
+  Words32,  // of FP8 blocks: a byte for each row and 128 columns, 4 in a word
+};
+
+enum class Dealing : uint8_t { Any, Cut, Dealt };
+
+struct KernelRow {
+  std::string_view engine;
+  Packing packing;
+  bool experts;
+  uint32_t cards;         // bits of CardGeneration
+  std::string_view name;  // "": the engine has none for these cards
+  TileMultiples weights = {};
+  TileMultiples scales = {};
+  TileMultiples biases = {};
+  bool wide_biases = false;  // in f32 in place of 16 bits
+  ScaleForm form = ScaleForm::Stored;
+  // A further copy of the scales, padded so, that is never freed.
+  std::optional<TileMultiples> second_scales = std::nullopt;
+  Dealing dealing = Dealing::Any;
+  // Rows and columns must be multiples of these, or the next row applies.
+  int64_t whole_rows = 1;
+  int64_t whole_columns = 1;
+  bool width_by_group = false;  // the width suits whole groups, too
+  bool wide_zeros = false;      // zero points in 16 bits
+  bool frees_zeros = false;     // those that nothing uses
+  int64_t row_gap = 0;          // bytes behind each row of a multiple of 512
+  bool as_bf16 = false;
+  std::string_view models = "";  // of these types alone
+};
+
+namespace {
+
+constexpr uint32_t bit(CardGeneration card) {
+  return uint32_t{1} << static_cast<uint32_t>(card);
+}
+constexpr uint32_t kAmpere = bit(CardGeneration::Ampere);
+constexpr uint32_t kAda = bit(CardGeneration::Ada);
+constexpr uint32_t kHopper = bit(CardGeneration::Hopper);
+constexpr uint32_t kBlackwell = bit(CardGeneration::Blackwell);
+constexpr uint32_t kRtx = bit(CardGeneration::BlackwellRtx);
+constexpr uint32_t kCdna3 = bit(CardGeneration::Cdna3);
+constexpr uint32_t kCdna4 = bit(CardGeneration::Cdna4);
+constexpr uint32_t kNvidia = kAmpere | kAda | kHopper | kBlackwell | kRtx;
+
+constexpr TileMultiples kMarlin256 = {256, 256, 128};
+constexpr TileMultiples kHumming = {256, 128, 128};
+constexpr TileMultiples kTriton64 = {1, 1, 64};
+constexpr TileMultiples kRocm = {256, 256, 256};
+constexpr TileMultiples kSwizzled = {128, 64, 64};
+
+// First match first.
+constexpr KernelRow kRows[] = {
+    {.engine = "vllm",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kAmpere | kAda | kRtx,
+     .name = "Marlin",
+     .weights = kMarlin256,
+     .scales = kMarlin256,
+     .biases = kMarlin256},
+    {.engine = "vllm",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kHopper,
+     .name = "Triton",
+     .weights = kTriton64,
+     .scales = {256, 128, 128},
+     .biases = kTriton64,
+     .wide_biases = true},
+    {.engine = "vllm",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = kMarlin256,
+     .scales = kMarlin256,
+     .biases = kMarlin256,
+     .wide_biases = true},
+    {.engine = "vllm",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kCdna3 | kCdna4,
+     .name = "Triton",
+     .weights = kRocm,
+     .scales = kRocm,
+     .biases = kRocm,
+     .wide_biases = true},
+    {.engine = "vllm",
+     .packing = Packing::Fp8Blocks,
+     .experts = false,
+     .cards = kAmpere | kAda,
+     .name = "Marlin",
+     .weights = {64, 128},
+     .form = ScaleForm::Rows16},
+    {.engine = "vllm",
+     .packing = Packing::Fp8Blocks,
+     .experts = false,
+     .cards = kBlackwell | kRtx,
+     .name = "DeepGEMM",
+     .form = ScaleForm::Words32,
+     .whole_rows = 64,
+     .whole_columns = 128},
+    {.engine = "vllm",
+     .packing = Packing::Fp8Blocks,
+     .experts = false,
+     .cards = kCdna3 | kCdna4,
+     .name = "Triton",
+     .row_gap = 256},
+    {.engine = "vllm",
+     .packing = Packing::Fp8Blocks,
+     .experts = true,
+     .cards = kAmpere,
+     .name = "Marlin",
+     .weights = {1, 1, 128},
+     .form = ScaleForm::Rows16},
+    {.engine = "vllm",
+     .packing = Packing::Fp8Blocks,
+     .experts = true,
+     .cards = kRtx,
+     .name = "DeepGEMM",
+     .form = ScaleForm::Words32},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = false,
+     .cards = kHopper,
+     .name = "Machete",
+     .whole_rows = 128,
+     .whole_columns = 64,
+     .wide_zeros = true},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = false,
+     .cards = kHopper,
+     .name = "Humming",
+     .weights = {256, 128},
+     .scales = {256, 128},
+     .frees_zeros = true},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = false,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .weights = {64, 128},
+     .scales = {64, 128},
+     .whole_columns = 128,
+     .frees_zeros = true},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = false,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .weights = {128, 64},
+     .scales = {128, 64},
+     .frees_zeros = true},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = true,
+     .cards = kHopper,
+     .name = "Humming",
+     .weights = kHumming,
+     .scales = kHumming,
+     .frees_zeros = true},
+    {.engine = "vllm",
+     .packing = Packing::Ints,
+     .experts = true,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .weights = kTriton64,
+     .scales = kTriton64,
+     .width_by_group = true},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kBlackwell | kRtx,
+     .name = "FlashInfer",
+     .weights = {32, 32},
+     .scales = {128, 64}},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kHopper,
+     .name = "Humming",
+     .weights = {256, 128},
+     .scales = {256, 128}},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kAmpere | kAda,
+     .name = "Marlin",
+     .weights = {64, 128},
+     .scales = {64, 128},
+     .whole_columns = 128},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kAmpere | kAda,
+     .name = "Marlin",
+     .weights = {128, 64},
+     .scales = {128, 64}},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = {256, 256, 64},
+     .scales = {256, 256, 64}},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kRtx,
+     .name = "CUTLASS",
+     .scales = kSwizzled},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kHopper,
+     .name = "Humming",
+     .weights = kHumming,
+     .scales = kHumming},
+    {.engine = "vllm",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kAmpere | kAda,
+     .name = "Marlin",
+     .weights = kTriton64,
+     .scales = kTriton64},
+    {.engine = "vllm",
+     .packing = Packing::Plain,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = {1, 1, 128}},
+
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kCdna3,
+     .name = ""},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kAmpere | kAda | kHopper,
+     .name = "products in BF16",
+     .dealing = Dealing::Dealt,
+     .as_bf16 = true},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kAmpere | kAda,
+     .name = "Triton",
+     .weights = kTriton64,
+     .scales = kTriton64,
+     .biases = kTriton64,
+     .wide_biases = true},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kHopper,
+     .name = "Triton",
+     .weights = kHumming,
+     .scales = kHumming,
+     .biases = kTriton64,
+     .wide_biases = true,
+     .second_scales = kTriton64},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = kMarlin256,
+     .scales = kMarlin256,
+     .biases = kMarlin256,
+     .wide_biases = true},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kRtx,
+     .name = "CUTLASS",
+     .weights = kMarlin256,
+     .scales = kMarlin256,
+     .biases = kMarlin256},
+    {.engine = "sglang",
+     .packing = Packing::Mxfp4,
+     .experts = true,
+     .cards = kCdna4,
+     .name = "AITER",
+     .weights = kRocm,
+     .scales = kRocm,
+     .biases = kRocm,
+     .wide_biases = true},
+    {.engine = "sglang",
+     .packing = Packing::Fp8Blocks,
+     .experts = false,
+     .cards = kAmpere,
+     .name = "Marlin",
+     .form = ScaleForm::Rows16},
+    {.engine = "sglang",
+     .packing = Packing::Fp8Blocks,
+     .experts = false,
+     .cards = kBlackwell,
+     .name = "DeepGEMM",
+     .form = ScaleForm::Words32,
+     .whole_rows = 64,
+     .whole_columns = 128},
+    {.engine = "sglang",
+     .packing = Packing::Ints,
+     .experts = false,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .frees_zeros = true},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kBlackwell | kRtx,
+     .name = "FlashInfer",
+     .weights = {32, 32},
+     .whole_rows = 128,
+     .whole_columns = 64},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kBlackwell | kRtx,
+     .name = "FlashInfer",
+     .weights = {32, 32},
+     .second_scales = TileMultiples{128, 64}},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .weights = {64, 128},
+     .scales = {64, 128},
+     .whole_columns = 128},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = false,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .weights = {128, 64},
+     .scales = {128, 64}},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = kTriton64,
+     .scales = kTriton64},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kRtx,
+     .name = "CUTLASS",
+     .scales = kSwizzled},
+    {.engine = "sglang",
+     .packing = Packing::Nvfp4,
+     .experts = true,
+     .cards = kNvidia,
+     .name = "Marlin",
+     .second_scales = kSwizzled},
+    {.engine = "sglang",
+     .packing = Packing::Plain,
+     .experts = true,
+     .cards = kBlackwell,
+     .name = "TensorRT-LLM",
+     .weights = {1, 1, 128},
+     .models = "deepseek_v3 deepseek_v32 glm4_moe qwen3_moe"},
+};
+
+constexpr int64_t kByteBits = 8;
+constexpr int64_t kFp8Block = 128;
+constexpr int64_t kNvfp4Group = 16;
+constexpr int64_t kMxfp4Group = 32;
+
+// Of words with a space between.
+bool is_word_of(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
+Int128 rounded(int64_t size, int64_t multiple) {
+  return Int128{ceil_div(size, multiple)} * multiple;
+}
+
+struct Padded {
+  Int128 rows;
+  Int128 columns;
+};
+
+Padded padded(const StoredMatrix& of, const MatrixSize& size,
+              TileMultiples to) {
+  Padded result = {rounded(size.rows, to.rows),
+                   rounded(size.columns, to.columns)};
+  if (of.width_in_rows) {
+    result.rows = of.halves * rounded(ceil_div(size.rows, of.halves), to.width);
+  }
+  if (of.width_in_columns) result.columns = rounded(size.columns, to.width);
+  return result;
+}
+
+Int128 per(Int128 numbers, int64_t group) {
+  return (numbers + group - 1) / group;
+}
+
+Int128 scale_bytes(const StoredMatrix& of, const Padded& size, ScaleForm form) {
+  switch (of.packing) {
+    case Packing::Plain:
+      return 0;
+    case Packing::Mxfp4:
+      return size.rows * per(size.columns, kMxfp4Group);
+    case Packing::Nvfp4:
+      return size.rows * per(size.columns, kNvfp4Group);
+    case Packing::Ints:
+      return 2 * size.rows * (of.group == 0 ? 1 : per(size.columns, of.group));
+    case Packing::Fp8Blocks:
+      break;
+  }
+  const Int128 along = per(size.columns, kFp8Block);
+  switch (form) {
+    case ScaleForm::Rows16:
+      return 2 * size.rows * along;
+    case ScaleForm::Words32:
+      return 4 * (4 * per(size.rows, 4)) * per(along, 4);
+    case ScaleForm::Stored:
+      break;
+  }
+  return 4 * per(size.rows, kFp8Block) * along;
+}
+
+Int128 zero_bits(const StoredMatrix& of, const Padded& size, int64_t bits) {
+  return size.rows * (of.group == 0 ? 1 : per(size.columns, of.group)) * bits;
+}
+
+Int128 added_to_bias(const KernelRow& row, const StoredMatrix& of,
+                     const MatrixSize& size) {
+  constexpr int64_t kNarrow = 2;
+  const int64_t bytes = row.wide_biases ? 2 * kNarrow : kNarrow;
+  return padded(of, size, row.biases).rows * bytes -
+         Int128{size.rows} * kNarrow;
+}
+
+Int128 added_to_one(const KernelRow& row, const StoredMatrix& of,
+                    const MatrixSize& size) {
+  if (of.bias) return added_to_bias(row, of, size);
+  const Padded plain = {size.rows, size.columns};
+  const Int128 stored = plain.rows * plain.columns * of.bits / kByteBits +
+                        scale_bytes(of, plain, ScaleForm::Stored);
+  if (row.as_bf16) return 2 * plain.rows * plain.columns - stored;
+  TileMultiples weights = row.weights;
+  TileMultiples scales =
+      of.packing == Packing::Fp8Blocks ? row.weights : row.scales;
+  if (row.width_by_group && of.group > 0) {
+    weights.width = std::lcm(weights.width, of.group);
+    scales.width = weights.width;
+  }
+  const Padded kept = padded(of, size, weights);
+  Int128 bytes = kept.rows * kept.columns * of.bits / kByteBits +
+                 scale_bytes(of, padded(of, size, scales), row.form);
+  constexpr int64_t kGapMultiple = 512;
+  if (kept.columns % kGapMultiple == 0) bytes += kept.rows * row.row_gap;
+  if (row.second_scales) {
+    bytes += scale_bytes(of, padded(of, size, *row.second_scales),
+                         ScaleForm::Stored);
+  }
+  if (of.zeros == ZeroPoints::Unused && row.frees_zeros) {
+    bytes -= zero_bits(of, plain, of.bits) / kByteBits;
+  }
+  if (of.zeros == ZeroPoints::Used) {
+    constexpr int64_t kWide = 16;
+    bytes += (zero_bits(of, kept, row.wide_zeros ? kWide : of.bits) -
+              zero_bits(of, plain, of.bits)) /
+             kByteBits;
+  }
+  return bytes - stored;
+}
+
+}  // namespace
+
+std::optional<StoredMatrix> stored_matrix(std::string_view folded,
+                                          const TensorType& type,
+                                          const ParameterKind& kind,
+                                          bool expert, bool has_zeros) {
+  const std::string_view leaf = folded.substr(folded.find_last_of("./") + 1);
+  const size_t rank = type.shape.size();
+  StoredMatrix of;
+  of.expert = expert;
+  of.halves = contains(folded, "gate_up") ? 2 : 1;
+  if (rank < 2 || contains(folded, "conv")) return std::nullopt;
+  if (of.expert && leaf.ends_with("_bias") && rank == 2) {
+    of.bias = true;
+    of.rows_at = 1;
+    return of;
+  }
+  const bool stacked = of.expert && rank >= 3;
+  const bool named = leaf == "weight" || leaf == "qweight" ||
+                     leaf == "weight_packed" || leaf.ends_with("_blocks");
+  if (!named && (!stacked || contains(leaf, "scale") ||
+                 contains(leaf, "zero") || contains(leaf, "bias"))) {
+    return std::nullopt;
+  }
+  of.rows_at = rank - 2;
+  of.columns_at = rank - 1;
+  constexpr int64_t kMxfp4Bytes = 16;
+  if (leaf.ends_with("_blocks")) {
+    if (rank != 4 || type.shape.back() != kMxfp4Bytes) return std::nullopt;
+    of.rows_at = 1;
+    of.columns_at = 2;
+  }
+  // AWQ and GPTQ store what goes in first.
+  if (leaf == "qweight") std::swap(of.rows_at, of.columns_at);
+  of.rows_unit = kind[of.rows_at].unit;
+  of.columns_unit = kind[of.columns_at].unit;
+  const int64_t block = kind[of.columns_at].block;
+  if (block > 1) of.group = block * of.columns_unit;
+  constexpr int64_t kWordBits = 32;
+  switch (type.dtype) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return of;
+    case DType::F8E4M3:
+    case DType::F8E5M2:
+      if (of.group != kFp8Block || kind[of.rows_at].block != kFp8Block) {
+        return std::nullopt;
+      }
+      of.packing = Packing::Fp8Blocks;
+      of.bits = kByteBits;
+      return of;
+    case DType::I32:
+    case DType::U32: {
+      const int64_t packed = std::max(of.rows_unit, of.columns_unit);
+      if (packed <= 1) return std::nullopt;
+      of.packing = Packing::Ints;
+      of.bits = kWordBits / packed;
+      // AWQ alone packs what comes out; GPTQ is nearly always symmetric.
+      if (has_zeros) {
+        of.zeros = leaf == "qweight" && of.rows_unit == 1 ? ZeroPoints::Unused
+                                                          : ZeroPoints::Used;
+      }
+      return of;
+    }
+    case DType::U8:
+      of.bits = 4;
+      if (leaf.ends_with("_blocks")) {
+        of.packing = Packing::Mxfp4;
+        return of;
+      }
+      if (of.columns_unit != 2 || of.group != kNvfp4Group) return std::nullopt;
+      of.packing = Packing::Nvfp4;
+      return of;
+    default:
+      return std::nullopt;
+  }
+}
+
+MatrixSize matrix_size(const StoredMatrix& matrix, const Shape& local) {
+  MatrixSize size;
+  size.rows = local[matrix.rows_at] * matrix.rows_unit;
+  size.columns =
+      matrix.bias ? 1 : local[matrix.columns_at] * matrix.columns_unit;
+  const size_t first = std::min(
+      matrix.rows_at, matrix.bias ? matrix.rows_at : matrix.columns_at);
+  for (size_t i = 0; i < first; ++i) size.matrices *= local[i];
+  return size;
+}
+
+std::string_view packing_title(Packing packing) {
+  switch (packing) {
+    case Packing::Plain:
+      return "unquantised";
+    case Packing::Fp8Blocks:
+      return "FP8";
+    case Packing::Ints:
+      return "integer";
+    case Packing::Nvfp4:
+      return "NVFP4";
+    case Packing::Mxfp4:
+      return "MXFP4";
+  }
+  return "";
+}
+
+std::optional<int64_t> added_bytes(const KernelRow& row,
+                                   const StoredMatrix& matrix,
+                                   const MatrixSize& size) {
+  // Beyond this, products of padded sizes might exceed 127 bits.
+  constexpr int64_t kLargest = int64_t{1} << 40;
+  if (size.rows > kLargest || size.columns > kLargest) return std::nullopt;
+  const Int128 one = added_to_one(row, matrix, size);
+  if (one > INT64_MAX / 4 || one < INT64_MIN / 4) return std::nullopt;
+  const Int128 all = one * size.matrices;
+  if (all > INT64_MAX || all < INT64_MIN) return std::nullopt;
+  return static_cast<int64_t>(all);
+}
+
+const KernelRow* kernel_for(const KernelQuestion& question,
+                            const StoredMatrix& matrix,
+                            const MatrixSize& size) {
+  if (question.card == CardGeneration::Unknown) return nullptr;
+  const auto applies = [&](const KernelRow& row) {
+    const Dealing dealing = question.dealt ? Dealing::Dealt : Dealing::Cut;
+    return row.engine == question.engine && row.packing == matrix.packing &&
+           row.experts == matrix.expert &&
+           (row.cards & bit(question.card)) != 0 &&
+           (row.dealing == Dealing::Any || row.dealing == dealing) &&
+           size.rows % row.whole_rows == 0 &&
+           size.columns % row.whole_columns == 0 &&
+           (row.models.empty() || is_word_of(row.models, question.model_type));
+  };
+  const auto found = std::ranges::find_if(kRows, applies);
+  return found == std::end(kRows) ? nullptr : &*found;
+}
+
+std::string_view kernel_name(const KernelRow& row) { return row.name; }
+
+bool is_refused(const KernelRow& row) { return row.name.empty(); }
+
+bool may_change(std::string_view engine, Packing packing, bool expert) {
+  return std::ranges::any_of(kRows, [&](const KernelRow& row) {
+    return row.engine == engine && row.packing == packing &&
+           row.experts == expert;
+  });
+}
+
+}  // namespace shardplan

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/lora_slots.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "model/tensor_name.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kAllLinear = "all-linear";
+
+// Ranks that vLLM takes (config/lora.py).
+constexpr std::array<int64_t, 9> kRanks = {1,   8,   16,  32, 64,
+                                           128, 256, 320, 512};
+
+// Models whose class in vLLM names `embed_tokens` and `lm_head` among its
+// `embedding_modules`: both have slots unless targets are given.
+constexpr std::array<std::string_view, 29> kWithVocabulary = {
+    "apertus",
+    "cwm",
+    "ernie4_5",
+    "exaone4",
+    "exaone_moe",
+    "falcon_h1",
+    "granite",
+    "granitemoe",
+    "granitemoehybrid",
+    "granitemoeshared",
+    "hyperclovax",
+    "jamba",
+    "lfm2",
+    "lfm2_moe",
+    "llama",
+    "llama4",
+    "llama4_text",
+    "mixtral",
+    "nemotron",
+    "nemotron_h",
+    "phi3",
+    "phimoe",
+    "qwen3",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_5_moe_text",
+    "qwen3_5_text",
+    "qwen3_moe",
+    "solar_open"};
+constexpr std::array<std::string_view, 2> kWithEmbedding = {"cohere",
+                                                            "cohere2"};
+
+// Layers that engines join, and adapt together.
+constexpr std::array<std::array<std::string_view, 4>, 3> kJoined = {
+    {{"q_proj", "k_proj", "v_proj", "qkv_proj"},
+     {"gate_proj", "up_proj", "gate_up_proj", ""},
+     {"w1", "w3", "", ""}}};
+
+// "q_proj" of "model.layers.*.self_attn.q_proj.weight", "gate_up_proj" of
+// "model.layers.*.mlp.experts.gate_up_proj_blocks".
+std::string_view adapted_module(std::string_view folded) {
+  size_t cut = folded.find_last_of("./");
+  std::string_view leaf = folded.substr(cut + 1);
+  if (leaf.ends_with("_blocks")) return leaf.substr(0, leaf.size() - 7);
+  if (leaf.ends_with("_proj") || cut == std::string_view::npos) return leaf;
+  folded = folded.substr(0, cut);
+  return folded.substr(folded.find_last_of("./") + 1);
+}
+
+bool is_target(const LoraSlots& slots, std::string_view module) {
+  if (contains(slots.targets, module)) return true;
+  return std::ranges::any_of(kJoined, [&](const auto& joined) {
+    return contains(joined, module) &&
+           std::ranges::any_of(joined, [&](std::string_view other) {
+             return !other.empty() && contains(slots.targets, other);
+           });
+  });
+}
+
+bool is_router(std::string_view module) {
+  return module.ends_with("gate") || module.ends_with("router");
+}
+
+}  // namespace
+
+std::vector<std::string> slot_problems(const LoraSlots& slots,
+                                       const Engine& engine,
+                                       const EngineMesh& mesh,
+                                       bool has_experts) {
+  std::vector<std::string> problems;
+  if (slots.count == 0 || !engine.shares_loras) return problems;
+  if (!contains(kRanks, slots.rank)) {
+    problems.push_back("adapters have a rank of " + list_text(kRanks) +
+                       ", not " + count_text(slots.rank));
+  }
+  if (!slots.fully_sharded) return problems;
+  if (slots.rank % mesh.tp != 0) {
+    problems.push_back("`--fully-sharded-loras` shares a rank of " +
+                       count_text(slots.rank) + ", which is not divisible by " +
+                       count_text(mesh.tp));
+  }
+  if (has_experts && mesh.expert_parallel) {
+    problems.emplace_back(
+        "`--fully-sharded-loras` does not go with experts that are dealt out");
+  }
+  return problems;
+}
+
+bool has_slots(const LoraSlots& slots, const Engine& engine,
+               std::string_view folded, bool cut) {
+  if (in_other_tower(folded)) return false;
+  const std::string_view module = adapted_module(folded);
+  if (!slots.targets.empty() && !contains(slots.targets, kAllLinear)) {
+    return is_target(slots, module);
+  }
+  if (is_router(module)) return engine.shares_loras;
+  return cut || contains(module, "proj");
+}
+
+VocabularySlots vocabulary_slots(const LoraSlots& slots, const Engine& engine,
+                                 std::string_view model_type) {
+  if (!slots.targets.empty()) {
+    return {contains(slots.targets, std::string_view("embed_tokens")),
+            contains(slots.targets, std::string_view("lm_head"))};
+  }
+  if (!engine.shares_loras) return {};
+  const bool both = contains(kWithVocabulary, model_type);
+  return {both || contains(kWithEmbedding, model_type), both};
+}
+
+Int128 slot_bytes(const LoraSlots& slots, const MatrixSize& size,
+                  int64_t cut_over, bool rows_are_cut, int64_t element_bytes) {
+  int64_t rows = size.rows;
+  int64_t columns = size.columns;
+  if (slots.fully_sharded && cut_over > 1) {
+    int64_t& other = rows_are_cut ? columns : rows;
+    other = ceil_div(other, cut_over);
+  }
+  return Int128{slots.count} * slots.rank * element_bytes *
+         (Int128{rows} + columns) * size.matrices;
+}
+
+}  // namespace shardplan
