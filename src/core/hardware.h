@@ -140,10 +140,10 @@ enum class CardGeneration : uint8_t {
   Cdna3,         // gfx942
   Cdna4,         // gfx950
 };
-// As profiles spell them; "" of Unknown.
-inline constexpr std::array<std::string_view, 9> kGenerationNames = {
-    "",      "ampere", "ada",  "hopper", "blackwell", "blackwell-rtx",
-    "cdna2", "cdna3",  "cdna4"};
+// As profiles spell them, in their order without Unknown.
+inline constexpr std::array<std::string_view, 8> kGenerationNames = {
+    "ampere",        "ada",   "hopper", "blackwell",
+    "blackwell-rtx", "cdna2", "cdna3",  "cdna4"};
 
 struct HardwareProfile {
   std::string name;   // "h100-sxm", as --hardware takes it

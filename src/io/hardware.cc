@@ -168,31 +168,27 @@ std::optional<std::vector<int64_t>> to_extents(const Node& node,
                      "`" + std::string(key) + "` is empty");
 }
 
+const std::array<std::string, 14> kProfileKeys = {
+    {"name", "title", "vendor", "generation", "sources", "devices_per_chip",
+     "devices_per_host", "hbm_bytes", "hbm_usable_bytes",
+     "hbm_bytes_per_second", "cache_bytes", "flops_per_second", "links",
+     "measured"}};
+
 class Reader {
  public:
   Reader(Diagnostics& diags, Tables tables) : diags_(diags), tables_(tables) {}
 
   std::optional<HardwareProfile> read(const Node& root) {
-    static const std::vector<std::string> kKeys = {"name",
-                                                   "title",
-                                                   "vendor",
-                                                   "generation",
-                                                   "sources",
-                                                   "devices_per_chip",
-                                                   "devices_per_host",
-                                                   "hbm_bytes",
-                                                   "hbm_usable_bytes",
-                                                   "hbm_bytes_per_second",
-                                                   "cache_bytes",
-                                                   "flops_per_second",
-                                                   "links",
-                                                   "measured"};
-    if (!check_map(root, "a hardware profile", kKeys)) return std::nullopt;
+    if (!check_map(root, "a hardware profile", kProfileKeys))
+      return std::nullopt;
     // An unknown key may be a misspelt one that is then missing, too.
     profile_.name = read_name(root);
     profile_.title = read_text(root, "title");
     profile_.vendor = read_text(root, "vendor");
-    read_generation(root);
+    const auto card = root.find("generation");
+    const auto known = card ? read_choice(*card, "generation", kGenerationNames)
+                            : std::nullopt;
+    if (known) profile_.generation = static_cast<CardGeneration>(*known + 1);
     read_sources(root);
     if (!good_) return std::nullopt;  // numbers refer to sources
     read_numbers(root);
@@ -244,22 +240,6 @@ class Reader {
   std::string read_optional_text(const Node& map, std::string_view key) {
     const auto node = map.find(key);
     return node ? text_of(*node, key) : "";
-  }
-
-  void read_generation(const Node& map) {
-    const std::string name = read_optional_text(map, "generation");
-    const auto found = std::ranges::find(kGenerationNames, name);
-    if (found == kGenerationNames.end()) {
-      fail(map.find("generation")->span(),
-           in_backticks(name) + " is no generation of cards")
-          .help("it is one of " +
-                joined_of(std::span(kGenerationNames).subspan(1), ", ",
-                          in_backticks) +
-                "; leave it out for others");
-      return;
-    }
-    profile_.generation =
-        static_cast<CardGeneration>(found - kGenerationNames.begin());
   }
 
   std::string read_name(const Node& map) {

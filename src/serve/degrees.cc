@@ -377,4 +377,17 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
   return verdicts;
 }
 
+void refuse_degrees(std::vector<DegreeVerdict>& verdicts, EngineMesh mesh,
+                    const ProblemsAt& problems_at) {
+  for (DegreeVerdict& verdict : verdicts) {
+    if (verdict.of != DegreeOf::Tensor) continue;
+    mesh.tp = verdict.degree;
+    for (std::string& problem : problems_at(mesh)) {
+      if (verdict.legal) verdict.reasons.clear();  // what it would cost
+      verdict.legal = false;
+      verdict.reasons.push_back(std::move(problem));
+    }
+  }
+}
+
 }  // namespace shardplan

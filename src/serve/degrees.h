@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,5 +48,12 @@ std::vector<std::string> cut_remarks(const ServedWeights& model,
 std::vector<DegreeVerdict> degree_verdicts(const ServedWeights& model,
                                            const Engine& engine,
                                            const EngineMesh& mesh);
+
+// Makes degrees of tensor parallelism illegal at which there are further
+// problems.
+using ProblemsAt =
+    std::function<std::vector<std::string>(const EngineMesh& mesh)>;
+void refuse_degrees(std::vector<DegreeVerdict>& verdicts, EngineMesh mesh,
+                    const ProblemsAt& problems_at);
 
 }  // namespace shardplan

@@ -131,16 +131,7 @@ void add_draft_problems(const ServedWeights& model, const ServingInput& input,
   for (std::string& problem : cut_at(draft_mesh(input))) {
     answer.problems.push_back(std::move(problem));
   }
-  for (DegreeVerdict& verdict : answer.verdicts) {
-    if (verdict.of != DegreeOf::Tensor) continue;
-    EngineMesh mesh = draft_mesh(input);
-    mesh.tp = verdict.degree;
-    for (std::string& problem : cut_at(mesh)) {
-      if (verdict.legal) verdict.reasons.clear();  // what it would cost
-      verdict.legal = false;
-      verdict.reasons.push_back(std::move(problem));
-    }
-  }
+  refuse_degrees(answer.verdicts, draft_mesh(input), cut_at);
   if (input.engine->pool == PoolKind::Blocks) {
     const int64_t own = vocabulary_of(*input.draft);
     const int64_t of_model = vocabulary_of(model);

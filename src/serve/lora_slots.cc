@@ -85,16 +85,18 @@ bool is_router(std::string_view module) {
 
 }  // namespace
 
+int64_t slot_rank(const Engine& engine, int64_t rank) {
+  if (!engine.shares_loras) return rank;
+  const auto* const found = std::ranges::lower_bound(kRanks, rank);
+  return found == kRanks.end() ? kRanks.back() : *found;
+}
+
 std::vector<std::string> slot_problems(const LoraSlots& slots,
                                        const Engine& engine,
                                        const EngineMesh& mesh,
                                        bool has_experts) {
   std::vector<std::string> problems;
   if (slots.count == 0 || !engine.shares_loras) return problems;
-  if (!contains(kRanks, slots.rank)) {
-    problems.push_back("adapters have a rank of " + list_text(kRanks) +
-                       ", not " + count_text(slots.rank));
-  }
   if (!slots.fully_sharded) return problems;
   if (slots.rank % mesh.tp != 0) {
     problems.push_back("`--fully-sharded-loras` shares a rank of " +

@@ -29,6 +29,10 @@ struct LoraSlots {
   std::vector<std::string> targets = {};
 };
 
+// The smallest rank of slots that the engine has for adapters of `rank`, or the
+// largest that it has.
+int64_t slot_rank(const Engine& engine, int64_t rank);
+
 // What an engine refuses of it; empty where it starts.
 std::vector<std::string> slot_problems(const LoraSlots& slots,
                                        const Engine& engine,

@@ -163,10 +163,8 @@ void add_kernel_remarks(const ServedWeights& model, const ServingInput& input,
       const std::string problem = "it has no kernel for " + of + " on " +
                                   in_backticks(input.device.name);
       answer.problems.push_back(problem);
-      for (DegreeVerdict& verdict : answer.verdicts) {
-        verdict.legal = false;
-        verdict.reasons = {problem};
-      }
+      refuse_degrees(answer.verdicts, input.mesh,
+                     [&](const EngineMesh&) { return std::vector{problem}; });
       continue;
     }
     if (use.bytes == 0) continue;
@@ -325,18 +323,21 @@ std::optional<Serving> serve(const ServedWeights& model,
         return stage.pools[1].has_value();
       });
   answer.problems = cut_problems(model, engine, input.mesh);
-  for (std::string& problem :
-       slot_problems(input.slots, engine, input.mesh,
-                     model.manifest->facts.experts.value_or(0) > 0)) {
+  const auto slots_at = [&](const EngineMesh& mesh) {
+    return slot_problems(input.slots, engine, mesh,
+                         manifest.facts.experts.value_or(0) > 0);
+  };
+  for (std::string& problem : slots_at(input.mesh)) {
     answer.problems.push_back(std::move(problem));
   }
   for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
     answer.remarks.push_back(std::move(remark));
   }
-  add_kernel_remarks(model, input, answer);
   if (input.all_degrees) {
     answer.verdicts = degree_verdicts(model, engine, input.mesh);
   }
+  refuse_degrees(answer.verdicts, input.mesh, slots_at);
+  add_kernel_remarks(model, input, answer);
   if (input.draft != nullptr) add_draft_problems(model, input, answer);
   return answer;
 }

@@ -152,6 +152,13 @@ bool check_engine_request(const EngineRequest& engine,
                   "say them: `--max-lora-rank 16 --lora-target-modules "
                   "all-linear`");
   }
+  const int64_t rank = engine.max_lora_rank.value_or(LoraSlots().rank);
+  if (slot_rank(row, rank) != rank) {
+    good = refuse(
+        diags,
+        std::string(row.title) + " has no slots of rank " + count_text(rank),
+        "use `--max-lora-rank " + std::to_string(slot_rank(row, rank)) + "`");
+  }
   if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
       !memory.batch_axes.empty()) {
     good = refuse(diags, given + " shares out the cache itself",

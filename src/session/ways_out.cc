@@ -426,6 +426,7 @@ class ServingTrial {
   std::vector<TriedServing> tried() {
     degrees();
     experts();
+    adapters();
     share();
     if (asked_.starts()) {
       cache_dtype();
@@ -462,7 +463,7 @@ class ServingTrial {
     // What is not enough either should at least be more.
     constexpr double kWorth = 1.05;
     if (started && !tried->fit.surely() &&
-        tried->group_sequences < kWorth * asked_.group_sequences(1)) {
+        tried->group_sequences <= kWorth * asked_.group_sequences(1)) {
       return;
     }
     kept_.push_back(*std::move(tried));
@@ -498,6 +499,22 @@ class ServingTrial {
     input.mesh.expert_parallel = true;
     const std::string views = view_flags(input.mesh);
     keep(one(input, views.empty() ? "--expert-parallel" : views.substr(1)));
+  }
+
+  // Adapters whose slots ranks share in both dimensions, or one at a time.
+  void adapters() {
+    if (input_.slots.count == 0) return;
+    if (input_.engine->shares_loras && input_.mesh.tp > 1 &&
+        !input_.slots.fully_sharded) {
+      ServingInput input = input_;
+      input.slots.fully_sharded = true;
+      keep(one(input, "--fully-sharded-loras"));
+    }
+    if (input_.slots.count > 1) {
+      ServingInput input = input_;
+      input.slots.count = 1;
+      keep(one(input, "--max-loras 1"));
+    }
   }
 
   // Flags for the views of the suggested mesh, if the user gave views.

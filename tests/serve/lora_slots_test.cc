@@ -124,13 +124,14 @@ TEST_CASE("slots of adapters: SGLang's stages have those of all layers") {
 TEST_CASE("slots of adapters: what vLLM refuses") {
   const Engine& vllm = *find_engine("vllm");
   CHECK(slot_problems({1, 16}, vllm, {.tp = 4}, false).empty());
-  CHECK(slot_problems({1, 24}, vllm, {}, false).size() == 1);
   CHECK(slot_problems({1, 8, true}, vllm, {.tp = 16}, false).size() == 1);
   const EngineMesh dealt = {.tp = 2, .expert_parallel = true};
   CHECK(slot_problems({1, 8, true}, vllm, dealt, true).size() == 1);
   CHECK(slot_problems({1, 8, false}, vllm, dealt, true).empty());
+  CHECK(slot_rank(vllm, 24) == 32);
+  CHECK(slot_rank(vllm, 1000) == 512);
   // SGLang takes any.
-  CHECK(slot_problems({1, 24}, *find_engine("sglang"), {}, false).empty());
+  CHECK(slot_rank(*find_engine("sglang"), 24) == 24);
   CHECK(slot_problems({}, vllm, {}, false).empty());
 }
 

@@ -299,6 +299,23 @@ std::string training_note(const Budget::Part& trained,
          "; the others are frozen, without gradient and state";
 }
 
+// Libraries that cast frozen weights, beside what is counted; "" of others.
+std::string_view frozen_note(ZeroStyle style) {
+  switch (style) {
+    case ZeroStyle::Fsdp2:
+      return "frozen weights count in their own dtype, as `fully_shard` keeps "
+             "them; Accelerate 1.6 to 1.12 makes all of them float32 under "
+             "mixed precision";
+    case ZeroStyle::DeepSpeed:
+      return "frozen weights count in their own dtype; DeepSpeed casts those "
+             "in float32 to its 16 bits where these are on";
+    case ZeroStyle::Jax:
+    case ZeroStyle::Megatron:
+      break;
+  }
+  return "";
+}
+
 Table training_table(const Budget& budget) {
   return {
       "training",
@@ -323,6 +340,10 @@ std::vector<std::string> budget_notes(const Context& context,
   const bool trains = state.optimizer != Optimizer::None;
   if (answer.names_trained) {
     lines.push_back(training_note(budget.trained, budget.frozen));
+    const std::string_view casts = frozen_note(state.zero_style);
+    if (budget.frozen.parameters > 0 && !casts.empty()) {
+      lines.emplace_back(casts);
+    }
   }
   if (trains && budget.untrained > 0) {
     lines.push_back(plural(budget.untrained, "parameter") + " of " +
