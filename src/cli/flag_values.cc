@@ -221,10 +221,17 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
   if (contains(choices, setting.value)) return true;
-  suggest(
+  auto problem =
       diags.error(Code::Usage, setting.where,
-                  must_be(setting, "one of " + quoted_names(choices, " or "))),
-      setting.value, choices);
+                  must_be(setting, "one of " + quoted_names(choices, " or ")));
+  const std::string meant = setting.flag->meant != nullptr
+                                ? setting.flag->meant(setting.value)
+                                : std::string();
+  if (!meant.empty()) {
+    problem.help(meant);
+  } else {
+    suggest(std::move(problem), setting.value, choices);
+  }
   return false;
 }
 

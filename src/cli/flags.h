@@ -45,6 +45,8 @@ struct Flag {
   bool configurable = true;  // may stand in shardplan.yaml
   std::vector<std::string> (*choices)() = nullptr;  // of Takes::Choice
   char letter = 0;                                  // "-r", or 0
+  // What a value of another program means here, as a help line; "": nothing.
+  std::string (*meant)(std::string_view) = nullptr;
 };
 
 std::span<const Flag> flags();

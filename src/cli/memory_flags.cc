@@ -88,6 +88,9 @@ void add_optimizer_group(const Setting& s, Options& o, Diagnostics& d) {
                                in_backticks(name));
     if (optimizer) {
       problem.help("`--trainable` says what is trained, and freezes the rest");
+    } else if (const std::string meant = trainers_optimizer(name);
+               !meant.empty()) {
+      problem.help(meant);
     } else if (const auto near = nearest(name, names)) {
       problem.help("did you mean `" + *near + "`?");
     }
@@ -208,7 +211,7 @@ const std::vector<Flag>& state_flags() {
          o.memory.state.optimizer =
              find_optimizer(s.value).value_or(Optimizer::None);
        },
-       false, true, optimizer_choices},
+       false, true, optimizer_choices, 0, trainers_optimizer},
       {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
        "another optimizer for what PATTERN is found in; may repeat", kBudgeting,
        add_optimizer_group, true},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/words.h"
 #include "memory/state.h"
 #include "memory/zero.h"
 
@@ -23,6 +24,26 @@ constexpr int64_t kLeastFactored = 128;
 constexpr int64_t kLeast8bit = 4096;
 constexpr int64_t kBlock8bit = 256;
 constexpr int64_t kValues8bit = 256;
+
+// transformers 5.24, training_args.py: OptimizerNames.
+struct TrainerName {
+  std::string_view name;
+  Optimizer optimizer;
+  bool paged = false;
+};
+constexpr std::array<TrainerName, 12> kTrainerNames = {
+    {{"adamw_torch", Optimizer::AdamW},
+     {"adamw_torch_fused", Optimizer::AdamW},
+     {"adamw_torch_xla", Optimizer::AdamW},
+     {"adamw_torch_npu_fused", Optimizer::AdamW},
+     {"adamw_torch_4bit", Optimizer::TorchaoAdamW4bit},
+     {"adamw_torch_8bit", Optimizer::TorchaoAdamW8bit},
+     {"adamw_8bit", Optimizer::AdamW8bit},
+     {"adamw_bnb_8bit", Optimizer::AdamW8bit},
+     {"paged_adamw_32bit", Optimizer::AdamW, true},
+     {"paged_adamw_8bit", Optimizer::AdamW8bit, true},
+     {"lion_32bit", Optimizer::Lion},
+     {"paged_lion_32bit", Optimizer::Lion, true}}};
 
 // The second largest and the largest dimension, as numpy.argsort orders them
 // (stable, so of equal ones the later counts as larger).
@@ -122,6 +143,17 @@ DType moment_dtype(DType stored, const StateOptions& options) {
 }
 
 }  // namespace
+
+std::string trainers_optimizer(std::string_view name) {
+  const auto* const found = find_named(kTrainerNames, name);
+  if (found == nullptr) return "";
+  const std::string flag =
+      "--optimizer " + std::string(optimizer_name(found->optimizer));
+  if (!found->paged) return "it is `" + flag + "`";
+  return "it keeps what `" + flag +
+         "` does: without `--offload optimizer` all of it counts on the "
+         "device, with it all in host memory, and its pages are between";
+}
 
 bool has_block_moments(Optimizer optimizer) {
   return optimizer == Optimizer::AdamW8bit ||

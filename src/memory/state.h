@@ -55,6 +55,9 @@ bool has_block_moments(Optimizer optimizer);
 std::string_view optimizer_name(Optimizer optimizer);  // "sgd-momentum"
 std::optional<Optimizer> find_optimizer(std::string_view name);
 std::span<const std::string_view> optimizer_names();
+// What transformers calls an optimizer (`optim`, "adamw_bnb_8bit"), as a help
+// line that says which of these it is; "" where none is.
+std::string trainers_optimizer(std::string_view name);
 
 // Who shards state over the ZeRO axes, and hence how it is padded.
 enum class ZeroStyle : uint8_t {
