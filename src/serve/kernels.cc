@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 
 #include "base/checked.h"
 #include "base/words.h"
@@ -25,14 +26,8 @@ enum class ScaleForm : uint8_t {
   Words32,  // of FP8 blocks: a byte for each row and 128 columns, 4 in a word
 };
 
-enum class Dealing : uint8_t { Any, Cut, Dealt };
-
-struct KernelRow {
-  std::string_view engine;
-  Packing packing;
-  bool experts;
-  uint32_t cards;         // bits of CardGeneration
-  std::string_view name;  // "": the engine has none for these cards
+// In which form a kernel keeps weights.
+struct KernelForm {
   TileMultiples weights = {};
   TileMultiples scales = {};
   TileMultiples biases = {};
@@ -40,15 +35,26 @@ struct KernelRow {
   ScaleForm form = ScaleForm::Stored;
   // A further copy of the scales, padded so, that is never freed.
   std::optional<TileMultiples> second_scales = std::nullopt;
-  Dealing dealing = Dealing::Any;
-  // Rows and columns must be multiples of these, or the next row applies.
-  int64_t whole_rows = 1;
-  int64_t whole_columns = 1;
   bool width_by_group = false;  // the width suits whole groups, too
   bool wide_zeros = false;      // zero points in 16 bits
   bool frees_zeros = false;     // those that nothing uses
   int64_t row_gap = 0;          // bytes behind each row of a multiple of 512
   bool as_bf16 = false;
+};
+
+enum class Dealing : uint8_t { Any, Cut, Dealt };
+
+// Which weights a kernel is chosen for.
+struct KernelRow {
+  Packing packing;
+  bool experts;
+  uint32_t cards;         // bits of CardGeneration
+  std::string_view name;  // "": the engine has none for these cards
+  KernelForm form;
+  // Rows and columns must be multiples of these, or the next row applies.
+  int64_t whole_rows = 1;
+  int64_t whole_columns = 1;
+  Dealing dealing = Dealing::Any;
   std::string_view models = "";  // of these types alone
 };
 
@@ -66,344 +72,116 @@ constexpr uint32_t kCdna3 = bit(CardGeneration::Cdna3);
 constexpr uint32_t kCdna4 = bit(CardGeneration::Cdna4);
 constexpr uint32_t kNvidia = kAmpere | kAda | kHopper | kBlackwell | kRtx;
 
-constexpr TileMultiples kMarlin256 = {256, 256, 128};
-constexpr TileMultiples kHumming = {256, 128, 128};
-constexpr TileMultiples kTriton64 = {1, 1, 64};
-constexpr TileMultiples kRocm = {256, 256, 256};
+constexpr TileMultiples kTo256 = {256, 256, 128};
+constexpr TileMultiples kTo256x128 = {256, 128, 128};
+constexpr TileMultiples kWidth64 = {1, 1, 64};
 constexpr TileMultiples kSwizzled = {128, 64, 64};
 
-// First match first.
-constexpr KernelRow kRows[] = {
-    {.engine = "vllm",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kAmpere | kAda | kRtx,
-     .name = "Marlin",
-     .weights = kMarlin256,
-     .scales = kMarlin256,
-     .biases = kMarlin256},
-    {.engine = "vllm",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kHopper,
-     .name = "Triton",
-     .weights = kTriton64,
-     .scales = {256, 128, 128},
-     .biases = kTriton64,
-     .wide_biases = true},
-    {.engine = "vllm",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = kMarlin256,
-     .scales = kMarlin256,
-     .biases = kMarlin256,
-     .wide_biases = true},
-    {.engine = "vllm",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kCdna3 | kCdna4,
-     .name = "Triton",
-     .weights = kRocm,
-     .scales = kRocm,
-     .biases = kRocm,
-     .wide_biases = true},
-    {.engine = "vllm",
-     .packing = Packing::Fp8Blocks,
-     .experts = false,
-     .cards = kAmpere | kAda,
-     .name = "Marlin",
-     .weights = {64, 128},
-     .form = ScaleForm::Rows16},
-    {.engine = "vllm",
-     .packing = Packing::Fp8Blocks,
-     .experts = false,
-     .cards = kBlackwell | kRtx,
-     .name = "DeepGEMM",
-     .form = ScaleForm::Words32,
-     .whole_rows = 64,
-     .whole_columns = 128},
-    {.engine = "vllm",
-     .packing = Packing::Fp8Blocks,
-     .experts = false,
-     .cards = kCdna3 | kCdna4,
-     .name = "Triton",
-     .row_gap = 256},
-    {.engine = "vllm",
-     .packing = Packing::Fp8Blocks,
-     .experts = true,
-     .cards = kAmpere,
-     .name = "Marlin",
-     .weights = {1, 1, 128},
-     .form = ScaleForm::Rows16},
-    {.engine = "vllm",
-     .packing = Packing::Fp8Blocks,
-     .experts = true,
-     .cards = kRtx,
-     .name = "DeepGEMM",
-     .form = ScaleForm::Words32},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = false,
-     .cards = kHopper,
-     .name = "Machete",
-     .whole_rows = 128,
-     .whole_columns = 64,
-     .wide_zeros = true},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = false,
-     .cards = kHopper,
-     .name = "Humming",
-     .weights = {256, 128},
-     .scales = {256, 128},
-     .frees_zeros = true},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = false,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .weights = {64, 128},
-     .scales = {64, 128},
-     .whole_columns = 128,
-     .frees_zeros = true},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = false,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .weights = {128, 64},
-     .scales = {128, 64},
-     .frees_zeros = true},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = true,
-     .cards = kHopper,
-     .name = "Humming",
-     .weights = kHumming,
-     .scales = kHumming,
-     .frees_zeros = true},
-    {.engine = "vllm",
-     .packing = Packing::Ints,
-     .experts = true,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .weights = kTriton64,
-     .scales = kTriton64,
-     .width_by_group = true},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kBlackwell | kRtx,
-     .name = "FlashInfer",
-     .weights = {32, 32},
-     .scales = {128, 64}},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kHopper,
-     .name = "Humming",
-     .weights = {256, 128},
-     .scales = {256, 128}},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kAmpere | kAda,
-     .name = "Marlin",
-     .weights = {64, 128},
-     .scales = {64, 128},
-     .whole_columns = 128},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kAmpere | kAda,
-     .name = "Marlin",
-     .weights = {128, 64},
-     .scales = {128, 64}},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = {256, 256, 64},
-     .scales = {256, 256, 64}},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kRtx,
-     .name = "CUTLASS",
-     .scales = kSwizzled},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kHopper,
-     .name = "Humming",
-     .weights = kHumming,
-     .scales = kHumming},
-    {.engine = "vllm",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kAmpere | kAda,
-     .name = "Marlin",
-     .weights = kTriton64,
-     .scales = kTriton64},
-    {.engine = "vllm",
-     .packing = Packing::Plain,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = {1, 1, 128}},
+constexpr KernelForm kStored = {};
+constexpr KernelForm kTiles256 = {kTo256, kTo256, kTo256};
+constexpr KernelForm kTiles256Wide = {kTo256, kTo256, kTo256, true};
+constexpr KernelForm kRocmTiles = {
+    {256, 256, 256}, {256, 256, 256}, {256, 256, 256}, true};
+constexpr KernelForm kWidthOf64 = {kWidth64, kWidth64, kWidth64};
+constexpr KernelForm kWidthOf64Wide = {kWidth64, kWidth64, kWidth64, true};
+constexpr KernelForm kWidthOfGroups = {
+    .weights = kWidth64, .scales = kWidth64, .width_by_group = true};
+constexpr KernelForm kWidthOf128 = {{1, 1, 128}};
+constexpr KernelForm kSwizzledByTriton = {kWidth64, kTo256x128, kWidth64, true};
+// The scales as loaded stay beside those that were rearranged.
+constexpr KernelForm kScalesTwice = {.weights = kTo256x128,
+                                     .scales = kTo256x128,
+                                     .biases = kWidth64,
+                                     .wide_biases = true,
+                                     .second_scales = kWidth64};
+constexpr KernelForm kInBf16 = {.as_bf16 = true};
+constexpr KernelForm kTiles64x128 = {
+    .weights = {64, 128}, .scales = {64, 128}, .frees_zeros = true};
+constexpr KernelForm kTiles128x64 = {
+    .weights = {128, 64}, .scales = {128, 64}, .frees_zeros = true};
+constexpr KernelForm kTiles256x128 = {
+    .weights = kTo256x128, .scales = kTo256x128, .frees_zeros = true};
+constexpr KernelForm kTiles256x64 = {{256, 256, 64}, {256, 256, 64}};
+constexpr KernelForm kWideZeros = {.wide_zeros = true};
+constexpr KernelForm kFreesZeros = {.frees_zeros = true};
+constexpr KernelForm kRowScales = {.form = ScaleForm::Rows16};
+constexpr KernelForm kRowScalesOfTiles = {.weights = {64, 128, 128},
+                                          .form = ScaleForm::Rows16};
+constexpr KernelForm kWordScales = {.form = ScaleForm::Words32};
+constexpr KernelForm kRowGaps = {.row_gap = 256};
+constexpr KernelForm kSwizzledScales = {.scales = kSwizzled};
+constexpr KernelForm kSwizzledBeside = {.second_scales = kSwizzled};
+constexpr KernelForm kTiles32 = {.weights = {32, 32}};
+constexpr KernelForm kTiles32Swizzled = {.weights = {32, 32},
+                                         .scales = kSwizzled};
+constexpr KernelForm kTiles32Beside = {.weights = {32, 32},
+                                       .second_scales = kSwizzled};
 
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kCdna3,
-     .name = ""},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kAmpere | kAda | kHopper,
-     .name = "products in BF16",
-     .dealing = Dealing::Dealt,
-     .as_bf16 = true},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kAmpere | kAda,
-     .name = "Triton",
-     .weights = kTriton64,
-     .scales = kTriton64,
-     .biases = kTriton64,
-     .wide_biases = true},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kHopper,
-     .name = "Triton",
-     .weights = kHumming,
-     .scales = kHumming,
-     .biases = kTriton64,
-     .wide_biases = true,
-     .second_scales = kTriton64},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = kMarlin256,
-     .scales = kMarlin256,
-     .biases = kMarlin256,
-     .wide_biases = true},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kRtx,
-     .name = "CUTLASS",
-     .weights = kMarlin256,
-     .scales = kMarlin256,
-     .biases = kMarlin256},
-    {.engine = "sglang",
-     .packing = Packing::Mxfp4,
-     .experts = true,
-     .cards = kCdna4,
-     .name = "AITER",
-     .weights = kRocm,
-     .scales = kRocm,
-     .biases = kRocm,
-     .wide_biases = true},
-    {.engine = "sglang",
-     .packing = Packing::Fp8Blocks,
-     .experts = false,
-     .cards = kAmpere,
-     .name = "Marlin",
-     .form = ScaleForm::Rows16},
-    {.engine = "sglang",
-     .packing = Packing::Fp8Blocks,
-     .experts = false,
-     .cards = kBlackwell,
-     .name = "DeepGEMM",
-     .form = ScaleForm::Words32,
-     .whole_rows = 64,
-     .whole_columns = 128},
-    {.engine = "sglang",
-     .packing = Packing::Ints,
-     .experts = false,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .frees_zeros = true},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kBlackwell | kRtx,
-     .name = "FlashInfer",
-     .weights = {32, 32},
-     .whole_rows = 128,
-     .whole_columns = 64},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kBlackwell | kRtx,
-     .name = "FlashInfer",
-     .weights = {32, 32},
-     .second_scales = TileMultiples{128, 64}},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .weights = {64, 128},
-     .scales = {64, 128},
-     .whole_columns = 128},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = false,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .weights = {128, 64},
-     .scales = {128, 64}},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = kTriton64,
-     .scales = kTriton64},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kRtx,
-     .name = "CUTLASS",
-     .scales = kSwizzled},
-    {.engine = "sglang",
-     .packing = Packing::Nvfp4,
-     .experts = true,
-     .cards = kNvidia,
-     .name = "Marlin",
-     .second_scales = kSwizzled},
-    {.engine = "sglang",
-     .packing = Packing::Plain,
-     .experts = true,
-     .cards = kBlackwell,
-     .name = "TensorRT-LLM",
-     .weights = {1, 1, 128},
-     .models = "deepseek_v3 deepseek_v32 glm4_moe qwen3_moe"},
+using P = Packing;
+constexpr bool kOfExperts = true;
+constexpr bool kOfLinear = false;
+
+// First match first.
+constexpr KernelRow kVllm[] = {
+    {P::Mxfp4, kOfExperts, kAmpere | kAda | kRtx, "Marlin", kTiles256},
+    {P::Mxfp4, kOfExperts, kHopper, "Triton", kSwizzledByTriton},
+    {P::Mxfp4, kOfExperts, kBlackwell, "TensorRT-LLM", kTiles256Wide},
+    {P::Mxfp4, kOfExperts, kCdna3 | kCdna4, "Triton", kRocmTiles},
+    {P::Fp8Blocks, kOfLinear, kAmpere | kAda, "Marlin", kRowScalesOfTiles},
+    {P::Fp8Blocks, kOfLinear, kBlackwell | kRtx, "DeepGEMM", kWordScales, 64,
+     128},
+    {P::Fp8Blocks, kOfLinear, kCdna3 | kCdna4, "Triton", kRowGaps},
+    {P::Fp8Blocks, kOfExperts, kAmpere, "Marlin", kRowScales},
+    {P::Fp8Blocks, kOfExperts, kRtx, "DeepGEMM", kWordScales},
+    {P::Ints, kOfLinear, kHopper, "Machete", kWideZeros, 128, 64},
+    {P::Ints, kOfLinear, kHopper, "Humming", kTiles256x128},
+    {P::Ints, kOfLinear, kNvidia, "Marlin", kTiles64x128, 1, 128},
+    {P::Ints, kOfLinear, kNvidia, "Marlin", kTiles128x64},
+    {P::Ints, kOfExperts, kHopper, "Humming", kTiles256x128},
+    {P::Ints, kOfExperts, kNvidia, "Marlin", kWidthOfGroups},
+    {P::Nvfp4, kOfLinear, kBlackwell | kRtx, "FlashInfer", kTiles32Swizzled},
+    {P::Nvfp4, kOfLinear, kHopper, "Humming", kTiles256x128},
+    {P::Nvfp4, kOfLinear, kAmpere | kAda, "Marlin", kTiles64x128, 1, 128},
+    {P::Nvfp4, kOfLinear, kAmpere | kAda, "Marlin", kTiles128x64},
+    {P::Nvfp4, kOfExperts, kBlackwell, "TensorRT-LLM", kTiles256x64},
+    {P::Nvfp4, kOfExperts, kRtx, "CUTLASS", kSwizzledScales},
+    {P::Nvfp4, kOfExperts, kHopper, "Humming", kTiles256x128},
+    {P::Nvfp4, kOfExperts, kAmpere | kAda, "Marlin", kWidthOf64},
+    {P::Plain, kOfExperts, kBlackwell, "TensorRT-LLM", kWidthOf128},
 };
+constexpr KernelRow kSglang[] = {
+    {P::Mxfp4, kOfExperts, kCdna3, "", kStored},
+    {P::Mxfp4, kOfExperts, kAmpere | kAda | kHopper, "BF16", kInBf16, 1, 1,
+     Dealing::Dealt},
+    {P::Mxfp4, kOfExperts, kAmpere | kAda, "Triton", kWidthOf64Wide},
+    {P::Mxfp4, kOfExperts, kHopper, "Triton", kScalesTwice},
+    {P::Mxfp4, kOfExperts, kBlackwell, "TensorRT-LLM", kTiles256Wide},
+    {P::Mxfp4, kOfExperts, kRtx, "CUTLASS", kTiles256},
+    {P::Mxfp4, kOfExperts, kCdna4, "AITER", kRocmTiles},
+    {P::Fp8Blocks, kOfLinear, kAmpere, "Marlin", kRowScales},
+    {P::Fp8Blocks, kOfLinear, kBlackwell, "DeepGEMM", kWordScales, 64, 128},
+    {P::Ints, kOfLinear, kNvidia, "Marlin", kFreesZeros},
+    {P::Nvfp4, kOfLinear, kBlackwell | kRtx, "FlashInfer", kTiles32, 128, 64},
+    {P::Nvfp4, kOfLinear, kBlackwell | kRtx, "FlashInfer", kTiles32Beside},
+    {P::Nvfp4, kOfLinear, kNvidia, "Marlin", kTiles64x128, 1, 128},
+    {P::Nvfp4, kOfLinear, kNvidia, "Marlin", kTiles128x64},
+    {P::Nvfp4, kOfExperts, kBlackwell, "TensorRT-LLM", kWidthOf64},
+    {P::Nvfp4, kOfExperts, kRtx, "CUTLASS", kSwizzledScales},
+    {P::Nvfp4, kOfExperts, kNvidia, "Marlin", kSwizzledBeside},
+    {P::Plain, kOfExperts, kBlackwell, "TensorRT-LLM", kWidthOf128, 1, 1,
+     Dealing::Any, "deepseek_v3 deepseek_v32 glm4_moe qwen3_moe"},
+};
+
+std::span<const KernelRow> rows_of(std::string_view engine) {
+  if (engine == "vllm") return kVllm;
+  if (engine == "sglang") return kSglang;
+  return {};
+}
 
 constexpr int64_t kByteBits = 8;
 constexpr int64_t kFp8Block = 128;
 constexpr int64_t kNvfp4Group = 16;
 constexpr int64_t kMxfp4Group = 32;
-
-// Of words with a space between.
-bool is_word_of(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const size_t end = std::min(words.find(' '), words.size());
-    if (words.substr(0, end) == word) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return false;
-}
 
 Int128 rounded(int64_t size, int64_t multiple) {
   return Int128{ceil_div(size, multiple)} * multiple;
@@ -461,40 +239,41 @@ Int128 zero_bits(const StoredMatrix& of, const Padded& size, int64_t bits) {
 Int128 added_to_bias(const KernelRow& row, const StoredMatrix& of,
                      const MatrixSize& size) {
   constexpr int64_t kNarrow = 2;
-  const int64_t bytes = row.wide_biases ? 2 * kNarrow : kNarrow;
-  return padded(of, size, row.biases).rows * bytes -
+  const int64_t bytes = row.form.wide_biases ? 2 * kNarrow : kNarrow;
+  return padded(of, size, row.form.biases).rows * bytes -
          Int128{size.rows} * kNarrow;
 }
 
 Int128 added_to_one(const KernelRow& row, const StoredMatrix& of,
                     const MatrixSize& size) {
   if (of.bias) return added_to_bias(row, of, size);
+  const KernelForm& form = row.form;
   const Padded plain = {size.rows, size.columns};
   const Int128 stored = plain.rows * plain.columns * of.bits / kByteBits +
                         scale_bytes(of, plain, ScaleForm::Stored);
-  if (row.as_bf16) return 2 * plain.rows * plain.columns - stored;
-  TileMultiples weights = row.weights;
+  if (form.as_bf16) return 2 * plain.rows * plain.columns - stored;
+  TileMultiples weights = form.weights;
   TileMultiples scales =
-      of.packing == Packing::Fp8Blocks ? row.weights : row.scales;
-  if (row.width_by_group && of.group > 0) {
+      of.packing == Packing::Fp8Blocks ? form.weights : form.scales;
+  if (form.width_by_group && of.group > 0) {
     weights.width = std::lcm(weights.width, of.group);
     scales.width = weights.width;
   }
   const Padded kept = padded(of, size, weights);
   Int128 bytes = kept.rows * kept.columns * of.bits / kByteBits +
-                 scale_bytes(of, padded(of, size, scales), row.form);
+                 scale_bytes(of, padded(of, size, scales), form.form);
   constexpr int64_t kGapMultiple = 512;
-  if (kept.columns % kGapMultiple == 0) bytes += kept.rows * row.row_gap;
-  if (row.second_scales) {
-    bytes += scale_bytes(of, padded(of, size, *row.second_scales),
+  if (kept.columns % kGapMultiple == 0) bytes += kept.rows * form.row_gap;
+  if (form.second_scales) {
+    bytes += scale_bytes(of, padded(of, size, *form.second_scales),
                          ScaleForm::Stored);
   }
-  if (of.zeros == ZeroPoints::Unused && row.frees_zeros) {
+  if (of.zeros == ZeroPoints::Unused && form.frees_zeros) {
     bytes -= zero_bits(of, plain, of.bits) / kByteBits;
   }
   if (of.zeros == ZeroPoints::Used) {
     constexpr int64_t kWide = 16;
-    bytes += (zero_bits(of, kept, row.wide_zeros ? kWide : of.bits) -
+    bytes += (zero_bits(of, kept, form.wide_zeros ? kWide : of.bits) -
               zero_bits(of, plain, of.bits)) /
              kByteBits;
   }
@@ -627,16 +406,16 @@ const KernelRow* kernel_for(const KernelQuestion& question,
   if (question.card == CardGeneration::Unknown) return nullptr;
   const auto applies = [&](const KernelRow& row) {
     const Dealing dealing = question.dealt ? Dealing::Dealt : Dealing::Cut;
-    return row.engine == question.engine && row.packing == matrix.packing &&
-           row.experts == matrix.expert &&
+    return row.packing == matrix.packing && row.experts == matrix.expert &&
            (row.cards & bit(question.card)) != 0 &&
            (row.dealing == Dealing::Any || row.dealing == dealing) &&
            size.rows % row.whole_rows == 0 &&
            size.columns % row.whole_columns == 0 &&
-           (row.models.empty() || is_word_of(row.models, question.model_type));
+           (row.models.empty() || has_word(row.models, question.model_type));
   };
-  const auto found = std::ranges::find_if(kRows, applies);
-  return found == std::end(kRows) ? nullptr : &*found;
+  const auto rows = rows_of(question.engine);
+  const auto found = std::ranges::find_if(rows, applies);
+  return found == rows.end() ? nullptr : &*found;
 }
 
 std::string_view kernel_name(const KernelRow& row) { return row.name; }
@@ -644,9 +423,8 @@ std::string_view kernel_name(const KernelRow& row) { return row.name; }
 bool is_refused(const KernelRow& row) { return row.name.empty(); }
 
 bool may_change(std::string_view engine, Packing packing, bool expert) {
-  return std::ranges::any_of(kRows, [&](const KernelRow& row) {
-    return row.engine == engine && row.packing == packing &&
-           row.experts == expert;
+  return std::ranges::any_of(rows_of(engine), [&](const KernelRow& row) {
+    return row.packing == packing && row.experts == expert;
   });
 }
 

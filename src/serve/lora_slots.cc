@@ -58,17 +58,6 @@ constexpr std::array<std::array<std::string_view, 4>, 3> kJoined = {
      {"gate_proj", "up_proj", "gate_up_proj", ""},
      {"w1", "w3", "", ""}}};
 
-// "q_proj" of "model.layers.*.self_attn.q_proj.weight", "gate_up_proj" of
-// "model.layers.*.mlp.experts.gate_up_proj_blocks".
-std::string_view adapted_module(std::string_view folded) {
-  size_t cut = folded.find_last_of("./");
-  std::string_view leaf = folded.substr(cut + 1);
-  if (leaf.ends_with("_blocks")) return leaf.substr(0, leaf.size() - 7);
-  if (leaf.ends_with("_proj") || cut == std::string_view::npos) return leaf;
-  folded = folded.substr(0, cut);
-  return folded.substr(folded.find_last_of("./") + 1);
-}
-
 bool is_target(const LoraSlots& slots, std::string_view module) {
   if (contains(slots.targets, module)) return true;
   return std::ranges::any_of(kJoined, [&](const auto& joined) {
@@ -84,6 +73,16 @@ bool is_router(std::string_view module) {
 }
 
 }  // namespace
+
+std::string_view slot_module(std::string_view folded) {
+  const size_t cut = folded.find_last_of("./");
+  std::string_view leaf = folded.substr(cut + 1);
+  // Stacked experts: "experts.gate_up_proj_blocks".
+  if (leaf.ends_with("_blocks")) return leaf.substr(0, leaf.size() - 7);
+  if (leaf.ends_with("_proj") || cut == std::string_view::npos) return leaf;
+  folded = folded.substr(0, cut);
+  return folded.substr(folded.find_last_of("./") + 1);
+}
 
 int64_t slot_rank(const Engine& engine, int64_t rank) {
   if (!engine.shares_loras) return rank;
@@ -113,7 +112,7 @@ std::vector<std::string> slot_problems(const LoraSlots& slots,
 bool has_slots(const LoraSlots& slots, const Engine& engine,
                std::string_view folded, bool cut) {
   if (in_other_tower(folded)) return false;
-  const std::string_view module = adapted_module(folded);
+  const std::string_view module = slot_module(folded);
   if (!slots.targets.empty() && !contains(slots.targets, kAllLinear)) {
     return is_target(slots, module);
   }

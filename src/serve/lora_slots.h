@@ -39,6 +39,10 @@ std::vector<std::string> slot_problems(const LoraSlots& slots,
                                        const EngineMesh& mesh,
                                        bool has_experts);
 
+// What targets call a linear layer: "gate_proj" of
+// "model.layers.*.mlp.gate_proj.weight".
+std::string_view slot_module(std::string_view folded);
+
 // Whether the linear layer has slots: "model.layers.*.mlp.gate_proj.weight".
 // `cut`: ranks share it.
 bool has_slots(const LoraSlots& slots, const Engine& engine,

@@ -338,6 +338,11 @@ std::optional<Serving> serve(const ServedWeights& model,
   }
   refuse_degrees(answer.verdicts, input.mesh, slots_at);
   add_kernel_remarks(model, input, answer);
+  if (input.slots.count > 0) {
+    answer.remarks.push_back(
+        "room for " + plural(input.slots.count, "adapter") + " of rank " +
+        count_text(input.slots.rank) + ", whose products no time has");
+  }
   if (input.draft != nullptr) add_draft_problems(model, input, answer);
   return answer;
 }

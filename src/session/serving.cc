@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/serving.h"
 
+#include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
+#include "base/text.h"
+#include "base/words.h"
 #include "core/types.h"
 #include "io/load.h"
 
@@ -168,6 +172,42 @@ bool check_engine_request(const EngineRequest& engine,
   return good;
 }
 
+namespace {
+
+// A target that no layer has would be room that nobody sets aside.
+bool targets_are_there(const std::vector<std::string>& targets,
+                       const ServedWeights& model, const Engine& row,
+                       Diagnostics& diags) {
+  std::set<std::string> names = {"all-linear", "embed_tokens", "lm_head"};
+  std::vector<std::string_view> layers;
+  for (size_t i = 0; i < model.matrices.size(); ++i) {
+    if (!model.matrices[i] || model.matrices[i]->bias) continue;
+    const ParameterClass& of = model.folding->classes[i];
+    layers.push_back(model.folding->folded_names[of.folded]);
+    names.insert(std::string(slot_module(layers.back())));
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  bool good = true;
+  for (const std::string& target : targets) {
+    const LoraSlots alone = {1, 1, false, {target}};
+    if (names.contains(target) ||
+        std::ranges::any_of(layers, [&](std::string_view layer) {
+          return has_slots(alone, row, layer, true);
+        })) {
+      continue;
+    }
+    good = false;
+    suggest(
+        diags.error(Code::Usage, {},
+                    "`--lora-target-modules` names " + in_backticks(target) +
+                        ", and no layer is called so"),
+        target, known);
+  }
+  return good;
+}
+
+}  // namespace
+
 void declare_for_engine(const EngineRequest& engine, PlanRequest& request) {
   if (!engine.name) return;
   const Engine& row = *find_engine(*engine.name);
@@ -197,6 +237,9 @@ std::optional<ServedModels> served_models(const EngineRequest& engine,
   const Engine& row = *find_engine(*engine.name);
   auto model = known_weights(of, row, diags);
   if (!model) return std::nullopt;
+  if (!targets_are_there(engine.lora_targets, *model, row, diags)) {
+    return std::nullopt;
+  }
   ServedModels models{*std::move(model), nullptr, std::nullopt};
   if (!engine.draft) return models;
   auto draft = load_manifest(*engine.draft, host, diags);
