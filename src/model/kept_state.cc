@@ -111,6 +111,8 @@ class KeptWalk {
   bool steps(const std::vector<ModuleStep>& list,
              const std::vector<KeptStep>& kept, const ValueScope& scope,
              const std::string& prefix) {
+    // A part beside the layers, with what it repeats.
+    if (layer_ == nullptr && keeps_nothing(kept)) return true;
     for (const KeptStep& one : kept) {
       if (++steps_ > kMaxKeptSteps) return false;
       const auto used = scope.flag(one.when);

@@ -165,8 +165,15 @@ std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
 }
 
 // The form in which a kernel keeps the tensor.
-bool add_kernel(const ServedWeights& model, const StoredMatrix& matrix,
-                const Local& local, const WeightsInput& in, Held& held) {
+bool add_kernel(const ServedWeights& model, const TensorType& type,
+                const StoredMatrix& matrix, const Local& local,
+                const WeightsInput& in, Held& held) {
+  // Kernels for plain weights are those for 16 bits.
+  constexpr int64_t kNarrow = 2;
+  if (matrix.packing == Packing::Plain &&
+      byte_count(1, in.dtype.value_or(type.dtype)) != kNarrow) {
+    return true;
+  }
   const MatrixSize size = matrix_size(matrix, local.shape);
   KernelQuestion question;
   question.engine = in.engine->name;
@@ -273,7 +280,7 @@ std::optional<Held> held_of(const ServedWeights& model, size_t number,
   const StoredMatrix* const matrix =
       model.matrices[number] ? &*model.matrices[number] : nullptr;
   if (in.engine != nullptr && matrix != nullptr &&
-      !add_kernel(model, *matrix, local, in, held)) {
+      !add_kernel(model, type, *matrix, local, in, held)) {
     return std::nullopt;
   }
   if (in.engine != nullptr && in.slots.count > 0 &&

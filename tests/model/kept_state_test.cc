@@ -139,6 +139,22 @@ TEST_CASE("a layer of which nothing is said is not known") {
                 .state) == "?");
 }
 
+// Layers behind the last, which only a draft would run (Qwen 3.5's `mtp`).
+TEST_CASE("a part beside the layers that keeps nothing has no layers") {
+  const std::string file =
+      kKeptHead +
+      std::string(
+          "blocks:\n  further:\n    - {keeps: nothing}\n"
+          "    - {repeat: 2, name: \"m.{i}\", steps: [{cache: kv, of: "
+          "hidden}]}\n"
+          "classes:\n  A:\n"
+          "    - {repeat: layers, name: \"l.{i}\", steps: [{cache: kv, of: "
+          "hidden}]}\n"
+          "    - {further: mtp}\n");
+  CHECK(text_of(kept_facts(file, R"({"d": 8, "n": 1, "num_hidden_layers": 1})")
+                    .state) == "kv 0x8");
+}
+
 TEST_CASE("names of what is kept, in order") {
   const auto result =
       testing::read_architecture_text(kKeptHead + std::string(R"(

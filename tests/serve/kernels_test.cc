@@ -180,6 +180,27 @@ TEST_CASE("kernels: matrices are told by name, type and shape") {
   CHECK(size.columns == 256);
 }
 
+TEST_CASE("kernels: experts in 32 bits are not padded") {
+  const auto made = testing::synthesize(testing::served_mixtral());
+  const Model model(made->good());
+  const auto served = served_weights(model);
+  REQUIRE(served);
+  const auto more = [&](std::optional<DType> dtype) {
+    WeightsInput input;
+    input.engine = find_engine("vllm");
+    input.layout = layout_of(*input.engine, {.tp = 8});
+    input.card = CardGeneration::Blackwell;
+    input.dtype = dtype;
+    const auto weights = rank_weights(
+        *served, std::vector<bool>(served->groups.groups.size(), true), input);
+    REQUIRE(weights);
+    return weights->bytes[static_cast<size_t>(WeightPart::Kernels)];
+  };
+  // An eighth of 512 is padded to 128: gate, up and down of four experts.
+  CHECK(more(std::nullopt) == 2 * 4 * 3 * 64 * 256 * 2);
+  CHECK(more(DType::F32) == 0);
+}
+
 // MLA: vLLM's absorbed matrices are views of weights in 16 bits.
 TEST_CASE("kernels: latents that are views take nothing") {
   const Json config = Json::parse(R"({"model_type": "deepseek_v3",
