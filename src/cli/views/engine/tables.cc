@@ -34,6 +34,16 @@ struct MemoryRow {
   std::string source;
 };
 
+// "Marlin, Humming": those that keep weights in a form of their own.
+std::string kernels_text(const RankWeights& weights) {
+  std::vector<std::string> names;
+  for (const RankWeights::KernelUse& use : weights.kernels) {
+    const std::string name(kernel_name(*use.row));
+    if (use.bytes != 0 && !contains(names, name)) names.push_back(name);
+  }
+  return joined_of(names, ", ", [](const std::string& name) { return name; });
+}
+
 std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
   std::vector<MemoryRow> rows;
   rows.push_back({"share", "share",
@@ -44,11 +54,12 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
     const int64_t bytes = stage.weights.bytes[i];
     if (bytes == 0) continue;
     const auto part = static_cast<WeightPart>(i);
-    rows.push_back({std::string(weight_part_name(part)),
-                    "weights",
-                    "weights: " + std::string(weight_part_title(part)),
-                    {bytes, bytes, bytes},
-                    ""});
+    rows.push_back(
+        {std::string(weight_part_name(part)),
+         "weights",
+         "weights: " + std::string(weight_part_title(part)),
+         {bytes, bytes, bytes},
+         part == WeightPart::Kernels ? kernels_text(stage.weights) : ""});
   }
   if (stage.weights.draft > 0) {
     const int64_t bytes = stage.weights.draft;
