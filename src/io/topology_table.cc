@@ -269,10 +269,11 @@ std::span<const PlainAccelerator> plain_accelerators() {
       {{"RTX-6000-Ada", "rtx6000-ada", "6000-ada"}, "rtx-6000-ada"},
       {{"RTX-PRO-6000", "rtx-pro-6000-blackwell"}, "rtx-pro-6000-blackwell"},
       {{"MI250X"}, "mi250x"},
-      {{"MI300A"}, "mi300a"},
       {{"MI300X"}, "mi300x"},
       {{"MI325X"}, "mi325x"},
       {{"MI355X"}, "mi355x"},
+      // Behind MI300X, which `MI300` mostly means.
+      {{"MI300A"}, "mi300a"},
   };
   return kAccelerators;
 }

@@ -109,8 +109,9 @@ TEST_CASE("shipped accelerators have memory, bandwidth, bf16 and a link") {
     // Observations lose some percent.
     const double usable = static_cast<double>(profile.hbm_usable_bytes->value);
     const double nominal = static_cast<double>(profile.hbm_bytes->value);
-    // Error correction takes a sixteenth of GDDR6, and CUDA some more.
-    CHECK(usable / nominal > 0.91);
+    // Error correction takes a sixteenth of GDDR6, and CUDA some more. HIP
+    // leaves a quarter of an MI300A's memory to its CPU cores.
+    CHECK(usable / nominal > (name == "mi300a" ? 0.74 : 0.91));
     CHECK(usable / nominal <= 1.0);
     CHECK(profile.hbm_bytes_per_second);
     CHECK_FALSE(profile.links.empty());
