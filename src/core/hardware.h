@@ -140,7 +140,7 @@ enum class CardGeneration : uint8_t {
   Cdna3,         // gfx942
   Cdna4,         // gfx950
 };
-// As profiles spell them, in their order without Unknown.
+// The names that profiles use, in the same order but for Unknown.
 inline constexpr std::array<std::string_view, 8> kGenerationNames = {
     "ampere",        "ada",   "hopper", "blackwell",
     "blackwell-rtx", "cdna2", "cdna3",  "cdna4"};

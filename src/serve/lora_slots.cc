@@ -95,8 +95,9 @@ std::vector<std::string> slot_problems(const LoraSlots& slots,
                                        const EngineMesh& mesh,
                                        bool has_experts) {
   std::vector<std::string> problems;
-  if (slots.count == 0 || !engine.shares_loras) return problems;
-  if (!slots.fully_sharded) return problems;
+  if (slots.count == 0 || !engine.shares_loras || !slots.fully_sharded) {
+    return problems;
+  }
   if (slots.rank % mesh.tp != 0) {
     problems.push_back("`--fully-sharded-loras` shares a rank of " +
                        count_text(slots.rank) + ", which is not divisible by " +

@@ -208,7 +208,7 @@ Int128 vocabulary_bytes(const ServedWeights& model, const ParameterClass& c,
   Int128 bytes = (embedding ? one : 0) + (head ? one : 0);
   const int64_t tp = degree_of(DimRole::Vocabulary, in.layout);
   if (head && tp > 1 && in.engine->shares_loras) {
-    // Where the logits of all ranks are gathered: a number for each.
+    // A table of where each token's logit is among those of all ranks.
     constexpr int64_t kPosition = 8;
     bytes += Int128{kPosition} * type.shape[0];
   }

@@ -203,15 +203,7 @@ TEST_CASE("kernels: experts in 32 bits are not padded") {
 
 // MLA: vLLM's absorbed matrices are views of weights in 16 bits.
 TEST_CASE("kernels: latents that are views take nothing") {
-  const Json config = Json::parse(R"({"model_type": "deepseek_v3",
-    "architectures": ["DeepseekV3ForCausalLM"], "dtype": "bfloat16",
-    "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,
-    "num_hidden_layers": 3, "first_k_dense_replace": 1,
-    "num_attention_heads": 8, "num_key_value_heads": 8, "q_lora_rank": 64,
-    "kv_lora_rank": 128, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
-    "v_head_dim": 32, "n_routed_experts": 8, "n_shared_experts": 1,
-    "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
-    "vocab_size": 1024, "tie_word_embeddings": false})");
+  const Json config = testing::served_deepseek();
   const auto absorbed = [](const Json& of_config, std::string_view engine) {
     const auto made = testing::synthesize(of_config);
     const Model model(made->good());

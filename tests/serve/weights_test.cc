@@ -14,6 +14,7 @@ namespace {
 
 using testing::changed;
 using testing::Json;
+using testing::served_deepseek;
 using testing::served_llama;
 using testing::served_mixtral;
 using testing::synthesize;
@@ -94,20 +95,10 @@ TEST_CASE("a tied head is there once, and another dtype counts") {
 }
 
 TEST_CASE("latents are whole on every rank, and their projection twice") {
-  const Json config = Json::parse(R"({"model_type": "deepseek_v3",
-    "architectures": ["DeepseekV3ForCausalLM"], "dtype": "bfloat16",
-    "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,
-    "num_hidden_layers": 3, "first_k_dense_replace": 1,
-    "num_attention_heads": 8, "num_key_value_heads": 8, "q_lora_rank": 64,
-    "kv_lora_rank": 128, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
-    "v_head_dim": 32, "n_routed_experts": 8, "n_shared_experts": 1,
-    "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
-    "vocab_size": 1024, "tie_word_embeddings": false,
-    "num_nextn_predict_layers": 1})");
-  const RankWeights w = weights_of(config, {.tp = 4});
+  const RankWeights w = weights_of(served_deepseek(), {.tp = 4});
   // kv_b of two heads: 2 * (32 + 32) rows of 128, in each of three layers.
   CHECK(part(w, WeightPart::Absorbed) == 3 * 2 * 64 * 128 * 2);
-  CHECK(weights_of(config, {}).kv_copies == 0);
+  CHECK(weights_of(served_deepseek(), {}).kv_copies == 0);
 }
 
 TEST_CASE("without labels nothing is said") {
