@@ -173,6 +173,16 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
   return std::max(all * receives, received) + all * sends + input.stream;
 }
 
+Int128 state_of_one(const std::vector<OptimizerInput>& groups) {
+  Int128 most = 0;
+  for (const OptimizerInput& group : groups) {
+    if (group.numbers == 0) continue;
+    most = std::max(most, (group.state * group.largest + group.numbers - 1) /
+                              group.numbers);
+  }
+  return most;
+}
+
 bool is_elementwise(Optimizer optimizer) {
   return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
 }

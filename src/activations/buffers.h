@@ -163,6 +163,9 @@ struct OptimizerInput {
   Int128 rows = 0;
   Int128 columns = 0;
 };
+// State of the parameter that has most: what lies on a device at once where the
+// rest is in pages elsewhere.
+Int128 state_of_one(const std::vector<OptimizerInput>& groups);
 // Whether it updates one number after the other.
 bool is_elementwise(Optimizer optimizer);
 // The largest parameter and the largest matrix that are trained; the rest is

@@ -163,6 +163,7 @@ class Reading {
     if (view_.node(i).part == OpPart::AdapterInput) {
       keep_adapter_input(i, found);
     }
+    if (keeping_ != Keeping::Least) keep_merged(i, found);
   }
 
   // Of a product with a weight of a layer that is computed in 8 bits and keeps
@@ -229,6 +230,16 @@ class Reading {
                         (unit + (drops ? mask_bytes(unit) : 0)),
                     view_.reg(operands[0]));
     std::erase(found.registers, operands[0]);
+  }
+
+  // Kernels with adapters in them, and the adapters in the dtype of these.
+  void keep_merged(InstructionId i, BackwardReads& found) {
+    const bool is_factor = view_.node(i).part == OpPart::MergedFactor;
+    if (!is_factor && !view_.merges(i)) return;
+    const RegisterId weight = view_.reg(view_.at(i).operands[1]).root;
+    if (is_factor && !factors_.insert(weight).second) return;
+    found.extra.add(local_elements(view_, weight) * options_.element_bytes,
+                    view_.reg(weight));
   }
 
   // Whether the gradient of another operand is asked for: of a product with a
@@ -421,6 +432,7 @@ class Reading {
   std::vector<std::vector<RegisterId>> inputs_;
   std::vector<Int128> rows_;
   std::set<RegisterId> quantised_;  // of which a copy in 8 bits is kept
+  std::set<RegisterId> factors_;    // adapters that were converted
 };
 
 // From what is read back to what is kept.

@@ -56,7 +56,7 @@ struct HeldRegister {
   // Of these, what a moment holds that does not keep it: of values of experts
   // that run one at a time, one expert's.
   std::array<Int128, kKeepings> moment{};
-  double filled = 1;  // of the places of experts, what tokens take
+  double filled = 1;        // of the places of experts, what tokens take
   InstructionId last_read;  // of all that share its storage
 };
 
@@ -93,6 +93,11 @@ struct ProgramView {
   const HeldRegister& reg(RegisterId number) const { return registers[number]; }
   const HeldRegister& root(RegisterId number) const {
     return reg(reg(number).root);
+  }
+  // A product with kernels that adapters are added to before it.
+  bool merges(InstructionId i) const {
+    return computes(i) && (node(i).part == OpPart::MergedProduct ||
+                           node(i).part == OpPart::MergedHalf);
   }
   bool skips_cast(InstructionId i) const {
     return !uncast.empty() && uncast[at(i).node];

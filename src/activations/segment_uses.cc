@@ -88,6 +88,10 @@ std::vector<std::vector<SegmentUse>> uses_of_stages(
           step.saves = number % remat.together == remat.together - 1;
           step.more_layers = remat.together - 1;
         }
+        const auto layer = static_cast<size_t>(step.layer);
+        if (layer < input.kept_made.size()) {
+          step.made = input.kept_made[layer] * (1 + step.more_layers);
+        }
         ++number;
       }
       step.chunk =  // before layers, of layers, behind layers

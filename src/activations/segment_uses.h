@@ -25,6 +25,7 @@ struct SegmentUse {
   int64_t chunk = 0;    // of its stage, where these are interleaved
   Int128 weights = 0;   // bytes of its parameters on a device, for gradients
   Int128 matrices = 0;  // numbers that its products multiply with, on a device
+  Int128 made = 0;      // bytes of its weights that are made and kept
 };
 
 // In the order of the program; of one stage where nothing is cut into stages.

@@ -176,8 +176,18 @@ class Sweep {
   }
 
   // A weight that is not as it is stored: its gradient is whole for a moment.
+  // So it is of kernels with adapters in them, of both halves at once; older
+  // versions of PEFT made it in float32 as well, and scaled that.
   Int128 gathered_gradient(InstructionId i) const {
     Int128 most = 0;
+    if (view_.merges(i) && k_ != static_cast<size_t>(Keeping::Least)) {
+      const RegisterId kernel = view_.at(i).operands[1];
+      const int halves = view_.node(i).part == OpPart::MergedHalf ? 2 : 1;
+      most = bytes(kernel) * halves;
+      if (k_ == static_cast<size_t>(Keeping::Eager) && !runs_in_order_) {
+        most += 2 * halves * kFloatBytes * local_elements(view_, kernel);
+      }
+    }
     for (const RegisterId operand : view_.at(i).operands) {
       const HeldRegister& of = view_.root(operand);
       if (view_.computes(i) && of.weight && view_.has_gradient(operand) &&

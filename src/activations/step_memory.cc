@@ -18,8 +18,7 @@ namespace {
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
-constexpr int64_t kTokenBytes = 8;  // of what names one
-
+constexpr int64_t kTokenBytes = 8;   // of what names one
 constexpr int64_t kUpdate = -1;      // the optimizer's step
 constexpr int64_t kForwardEnd = -2;  // before backward begins
 
@@ -213,6 +212,12 @@ class StepMaker {
   void fetch_state(const BudgetClass& device, size_t answer,
                    Parts& parts) const {
     if (!offload().optimizer) return;
+    if (offload().pages) {
+      parts[index_of(Category::OptimizerState)] =
+          answer > 0 ? state_of_one(optimizers_) : Int128{0};
+      parts[kTemporaries] = 0;  // it is one kernel
+      return;
+    }
     const bool fetches = framework().fetches_state.at(answer);
     for (const Category category :
          {Category::Parameters, Category::MasterWeights,
@@ -425,6 +430,7 @@ class StepMaker {
     Int128 others = 0;  // what other micro-batches have saved
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
+    Int128 made = 0;            // of quantised weights, and kept
     Int128 weights = weights_.others;
     // Whether PyTorch's autograd makes gradients, or may.
     const bool sees_autograd = framework().runs_classes
@@ -442,7 +448,9 @@ class StepMaker {
       }
       weights += step.weights;
       if (!step.saves) continue;
-      others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
+      const int64_t more = more_in_flight(flying, step.chunk);
+      others += memory_of(step, k).saved * more;
+      if (!step.repeated) made += step.made * more;
       offloaded += memory_of(step, k).offloaded;
       most_offloaded = std::max(most_offloaded, memory_of(step, k).offloaded);
     }
@@ -513,6 +521,14 @@ class StepMaker {
       // To host memory and back, of a layer while another one runs.
       parts[kBuffers] += most_offloaded * static_cast<int64_t>(k);
       parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
+      if (k > 0) {
+        parts[kDequantised] += made + step.made;
+        // FP8 becomes float32 first.
+        if (k == 2 && step.made > 0) {
+          parts[kDequantised] += 2 * input_.dequantised;
+        }
+        if (!step.repeated) made += step.made;
+      }
       parts[kFp8] = copies;
       if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
         parts[kFp8] +=
@@ -632,6 +648,12 @@ class StepMaker {
       result.total[k] = static_cast<int64_t>(sum_of(moments[k].parts));
       result.host[k] = static_cast<int64_t>(host_[k]);
       if (k > 0) result.host[k] = std::max(result.host[k], result.host[k - 1]);
+    }
+    if (offload().pages) {  // which may all lie on the device
+      const auto& limit = input_.budget.limit;
+      const int64_t room = limit ? limit->usable - result.total[1] : 0;
+      result.host[0] = 0;
+      result.host[1] -= std::clamp<int64_t>(room, 0, result.host[1]);
     }
     const bool fetches_ahead =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);

@@ -10,7 +10,8 @@
 //             the beginning, what frameworks hold beside these at the most
 //             (activations/buffers.h)
 // A frozen weight that is quantised is multiplied with in the kernel at least,
-// made whole by the estimate, and converted beside that at the most.
+// made whole by the estimate, and converted beside that at the most. Where
+// autograd keeps what is made, the estimate has that of all layers.
 //
 // Moments that are looked at: the backward of every segment of every stage,
 // with all that earlier segments and other micro-batches in flight have saved;
@@ -71,6 +72,9 @@ struct StepInput {
   Int128 tokens = 0;  // of those
   // Bytes of the largest weight that is made of quantised values for a moment.
   Int128 dequantised = 0;
+  // Per layer, bytes of all that are made of such, where these stay until its
+  // backward has run; empty: they do not.
+  std::vector<Int128> kept_made = {};
 };
 
 // Empty, with the reason reported (SP017), beyond 63 bits.

@@ -52,6 +52,12 @@ enum class OpPart : uint8_t {
   RowNumbers,    // one per row: roots of a norm, maxima of a softmax
   AdapterInput,  // the first product of an adapter
   Adapter,       // of that, on the way to what is added to a result
+  // A product with kernels that adapters may be added to before it, so that the
+  // sums are kept for backward; the same of a half of such kernels; and with
+  // these adapters, which are then converted for that, and kept, too.
+  MergedProduct,
+  MergedHalf,
+  MergedFactor,
 };
 
 struct DescribedValue {

@@ -170,6 +170,11 @@ class PassPricer {
     cast_operands(i, time);
     if (op.is_product) {
       multiply(i, local_product(view_, i).shape, time);
+      if (merges(i)) {
+        add_unbound(time, [&](PassTime& own) {
+          pass_over(3 * bytes(made.operands[1]), 1, own);
+        });
+      }
       return;
     }
     if (adds_bias(i)) return;
@@ -481,15 +486,40 @@ class PassPricer {
     return weights;
   }
 
+  // Adds adapters to its kernel first, and makes that sum's whole gradient.
+  bool merges(InstructionId i) const {
+    return view_.merges(i) && way_ != Keeping::Least;
+  }
+  // What PEFT does and others need not: no bound of a step.
+  template <typename Price>
+  static void add_unbound(PassTime& time, Price price) {
+    PassTime own;
+    price(own);
+    own.products.seconds.lower = 0;
+    own.memory.seconds.lower = 0;
+    add(time.products, own.products);
+    add(time.memory, own.memory);
+    time.kernels += own.kernels;
+  }
+
+  static ProductShape of_weight(const ProductShape& shape) {
+    return {shape.groups, shape.n, shape.k, shape.m, true};
+  }
+
   void multiply_backward(InstructionId i, PassTime& time) {
     const ProductShape shape = local_product(view_, i).shape;
     const auto& operands = view_.at(i).operands;
+    if (merges(i)) {
+      add_unbound(time, [&](PassTime& own) {
+        multiply(i, of_weight(shape), own);
+        pass_over(2 * bytes(operands[1]), 1, own);
+      });
+    }
     for (const RegisterId operand : kept_.differentiates[i]) {
       const bool is_first = operand == operands[0];
       multiply(i,
                is_first ? ProductShape{shape.groups, shape.m, shape.k, shape.n}
-                        : ProductShape{shape.groups, shape.n, shape.k, shape.m,
-                                       true},
+                        : of_weight(shape),
                time);
       // In autocast, gradients are converted to what they are gradients of.
       if (is_eager() && view_.reads_cast(i, operand)) {

@@ -310,11 +310,26 @@ class StageTimer {
     return static_cast<double>(std::min(here, input_.program.mesh.devices()));
   }
 
+  // Pages that found no room come, and go again: none at least, and all of them
+  // by the estimate if they do not fit beside what stays.
+  void move_pages(size_t s, StageTime& stage) const {
+    const double state = held(s, Category::OptimizerState);
+    const auto copied = host_copy_time(input_.card, 2 * state);
+    if (!copied) return;
+    stage.state_copies = *copied;
+    stage.state_copies.seconds.lower = 0;
+    const Budget& budget = input_.memory.budget;
+    const bool have_room =
+        budget.limit && static_cast<double>(budget.headroom) >= state;
+    if (have_room) stage.state_copies.seconds.estimate = 0;
+  }
+
   // State that lies in host memory is updated there, from gradients that go
   // there for weights that come back; or it is fetched, and sent back.
   void update_on_host(size_t s, size_t k, StageTime& stage) const {
     const StateOptions& state = input_.memory.options.state;
     if (!state.offload.optimizer) return;
+    if (state.offload.pages) return move_pages(s, stage);
     double bytes = 0;
     if (options_.framework->fetches_state.at(kEstimate)) {
       bytes = 2 * (held(s, Category::MasterWeights) +

@@ -11,7 +11,9 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
+#include "model/architecture/quantisation.h"
 #include "model/forward/parameter_names.h"
+#include "model/quantised_weight.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -43,7 +45,7 @@ bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
 
 // How the packed values of `layers.0.mlp.up_proj.weight` are called, by method
 // (model/architecture/quantised_tensors.cc): GPTQ and AWQ, compressed-tensors,
-// MXFP4; others keep the name.
+// torchao, MXFP4; others keep the name.
 constexpr std::string_view kInputsFirst = "qweight";
 
 std::vector<std::string> packed_names(const std::string& weight) {
@@ -53,6 +55,7 @@ std::vector<std::string> packed_names(const std::string& weight) {
     const std::string module = weight.substr(0, weight.size() - kWeight.size());
     names.push_back(module + std::string(kInputsFirst));
     names.push_back(module + "weight_packed");
+    names.push_back(module + "_weight_qdata");
   }
   return names;
 }
@@ -92,6 +95,25 @@ std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
       .help(
           "a model that is trained as it was before has the config without the "
           "quantisation");
+}
+
+// Products whose inputs are quantised, too, are none that PyTorch's autograd
+// knows: torchao 0.18 (quantize_/workflows/int8/int8_tensor.py), run with
+// PEFT.
+std::nullopt_t refuse_without_gradient(const Manifest& manifest,
+                                       std::string_view form,
+                                       Diagnostics& diags) {
+  return diags
+      .error(Code::UnsupportedConfig,
+             manifest.where(static_cast<size_t>(quantised_weight(manifest))),
+             "no gradient flows through products with weights of " +
+                 in_backticks(form))
+      .fact(
+          "adapters of earlier layers would be trained with what flows through "
+          "adapters alone")
+      .help(
+          "quantise the weights alone: `Int8WeightOnlyConfig` or "
+          "`Float8WeightOnlyConfig`");
 }
 
 // Per dimension of a matrix, that of what it is made of; -1: none is.
@@ -165,6 +187,13 @@ std::optional<DequantisedModel> dequantised_model(
   const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
   const ParameterNames names(manifest);
   DequantisedModel model;
+  if (manifest.config != nullptr) {
+    const std::string_view form = torchao_form(manifest.config->root());
+    if (contains(form, "DynamicActivation")) {
+      return refuse_without_gradient(manifest, form, diags);
+    }
+    model.keeps_made = !form.empty();
+  }
   model.manifest = Manifest(manifest.head());
   model.manifest.kinds = plain.kinds;
   const auto add = [&](std::string_view name, const TensorType& type,
@@ -226,13 +255,14 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
                                                 const Manifest& manifest,
                                                 const Plan& plan,
                                                 Diagnostics& diags) {
-  DequantisedPlan result = {plan};
+  DequantisedPlan result = {plan, {}, 0};
   Plan& made = result.plan;
   made.placements.clear();
   made.placement_of.clear();
   made.declarations = {};
   using Key = std::tuple<uint32_t, uint32_t, std::vector<int>>;
   std::map<Key, uint32_t> known;
+  std::vector<Int128> used;  // per placement
   for (size_t i = 0; i < model.manifest.size(); ++i) {
     const size_t from = model.stored[i];
     const Placement& stored = plan.of(from);
@@ -247,6 +277,7 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
         known.emplace(key, static_cast<uint32_t>(made.placements.size()));
     made.placement_of.push_back(at->second);
     if (!is_new) continue;
+    used.emplace_back(0);
     Placement placement = stored;
     if (model.made[i]) {
       placement = Placement{};
@@ -266,10 +297,13 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
       }
       placement.spec = *std::move(spec);
       measure(placement, plan.mesh, plan.on_indivisible);
-      result.largest =
-          std::max(result.largest, numbers_in_use(plan.mesh, placement));
+      used.back() = numbers_in_use(plan.mesh, placement);
+      result.largest = std::max(result.largest, used.back());
     }
     made.placements.push_back(std::move(placement));
+  }
+  for (const uint32_t placement : made.placement_of) {
+    result.numbers.push_back(used[placement]);
   }
   return result;
 }

@@ -6,9 +6,11 @@
 // stored. Products read the numbers that they stand for: made for a moment of
 // one weight (bitsandbytes' MatMul4Bit dequantises in forward and once more in
 // backward, and converts that where gradients have another dtype), or within
-// the kernel. Here each quantised weight has a stand-in with the name and shape
-// that the config gives it without its quantisation; adapters, and what is not
-// quantised, are themselves.
+// the kernel; or made for a layer's forward pass and kept for its backward
+// (torchao's weights of 8 bits, whose product PyTorch's autograd sees). Here
+// each quantised weight has a stand-in with the name and shape that the config
+// gives it without its quantisation; adapters, and what is not quantised, are
+// themselves.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +27,7 @@ namespace shardplan {
 
 // A model, and what of the stored one its parameters are or are made of.
 struct DequantisedModel : Model {
+  bool keeps_made = false;  // from forward to backward
   // Per parameter of it: the one of the stored model that it is, or is made of.
   std::vector<size_t> stored;
   std::vector<bool> made;
@@ -33,15 +36,18 @@ struct DequantisedModel : Model {
 
 // `plain` is the model before (Model::unquantised); `frozen` is per parameter
 // of `manifest`. Empty, with the reason reported (SP009): a quantised weight is
-// trained, or nothing in `manifest` is what a weight of `plain` could be made
-// of, or its shape says that it is of another.
+// trained, or no gradient flows through products with it, or nothing in
+// `manifest` is what a weight of `plain` could be made of, or its shape says
+// that it is of another.
 std::optional<DequantisedModel> dequantised_model(
     const Manifest& manifest, const Manifest& plain,
     const std::vector<bool>& frozen, Diagnostics& diags);
 
 struct DequantisedPlan {
-  Plan plan;           // of DequantisedModel::manifest
-  Int128 largest = 0;  // numbers of the largest that is made, as it is used
+  Plan plan;  // of DequantisedModel::manifest
+  // Per parameter, the numbers that are made of it as it is used; 0 of others.
+  std::vector<Int128> numbers;
+  Int128 largest = 0;  // of these
 };
 
 // Cut as what is stored. Empty, with the reason reported (SP009): packed values

@@ -56,7 +56,7 @@ std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
   for (size_t i = 0; i < manifest.size(); ++i) {
     OfExpert of = of_expert(manifest.name(i));
     if (of.expert < 0) continue;
-    // Nothing computes adapters of a stack.
+    // Adapters of single experts have no stack.
     if (!adapter_part(manifest.name(i)).empty()) return std::nullopt;
     Stack& stack = stacks[of.name];
     stack.is_alike = stack.is_alike && of.expert == std::ssize(stack.parts) &&

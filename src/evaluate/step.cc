@@ -111,6 +111,13 @@ std::vector<std::pair<TensorType, bool>> adapters_of(
   return adapters;
 }
 
+bool has_stack_adapters(const Manifest& manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (is_stack_adapter(manifest.name(i))) return true;
+  }
+  return false;
+}
+
 // Whether there is no forward pass, or none of what the config asks for; what
 // is wrong with a config is wrong for shapes, too.
 bool may_go_by_shapes(const Diagnostics& recognised) {
@@ -264,15 +271,19 @@ std::optional<StepModel> step_model(const Model& of,
     model.dequantised = dequantised(of, model.frozen, diags);
     if (!model.dequantised) return std::nullopt;
   }
+  model.adapters = adapters_of(of.manifest, trained);
   const Model& computed = model.dequantised ? *model.dequantised : of;
   model.runnable = computed.forward();
   model.recognised = &computed.recognised();
   if (model.runnable != nullptr) {
+    // Adapters of stacks tell of all experts at once.
+    const bool has_stacks =
+        !model.adapters.empty() && has_stack_adapters(computed.manifest);
     model.stacked = stacked_experts(
         computed.manifest,
-        model.dequantised ? model.dequantised->frozen : model.frozen);
+        model.dequantised ? model.dequantised->frozen : model.frozen,
+        has_stacks ? 2 : kFewestStacked);
   }
-  model.adapters = adapters_of(of.manifest, trained);
   // Shapes say nothing of what adapters read.
   const bool unknown =
       model.runnable == nullptr &&
@@ -453,6 +464,16 @@ std::optional<JudgedStep> Steps::answer(
     layers = std::move(shaped.layers);
   }
   layers->frozen = model_.frozen;
+  std::vector<Int128> kept_made;
+  if (dequantised_ && model_.dequantised->keeps_made) {
+    for (size_t i = 0; i < layers->layer_of.size(); ++i) {
+      const auto layer = static_cast<size_t>(layers->layer_of[i]);
+      if (layers->layer_of[i] < 0) continue;
+      if (layer >= kept_made.size()) kept_made.resize(layer + 1);
+      kept_made[layer] +=
+          dequantised_->numbers[i] * step.segments.element_bytes;
+    }
+  }
   if (model_.dequantised) {
     layers->layer_of =
         stored_layers(*model_.dequantised, manifest_, layers->layer_of);
@@ -464,6 +485,7 @@ std::optional<JudgedStep> Steps::answer(
   input.token_pairs = input.tokens * pass.pass.length;
   if (dequantised_) {
     input.dequantised = dequantised_->largest * step.segments.element_bytes;
+    input.kept_made = std::move(kept_made);
   }
   auto bracket = step_memory(input, step, diags);
   if (!bracket) return std::nullopt;

@@ -458,6 +458,7 @@ class Maker {
       case Category::Gradients:
         return offload.gradients;
       case Category::MasterWeights:
+        return offload.optimizer && !offload.pages;
       case Category::OptimizerState:
         return offload.optimizer;
       default:

@@ -149,10 +149,8 @@ std::string trainers_optimizer(std::string_view name) {
   if (found == nullptr) return "";
   const std::string flag =
       "--optimizer " + std::string(optimizer_name(found->optimizer));
-  if (!found->paged) return "it is `" + flag + "`";
-  return "it keeps what `" + flag +
-         "` does: without `--offload optimizer` all of it counts on the "
-         "device, with it all in host memory, and its pages are between";
+  return "it is `" + flag +
+         (found->paged ? " --offload optimizer:paged`" : "`");
 }
 
 bool has_block_moments(Optimizer optimizer) {

@@ -95,6 +95,9 @@ struct OptimizerGroup {
 struct Offload {
   bool weights = false;
   bool optimizer = false;  // its state, and master weights
+  // Of `optimizer`: its state alone, in pages that leave the device only where
+  // there is no room, and are updated there (bitsandbytes' paged optimizers).
+  bool pages = false;
   bool gradients = false;  // they go there as they are made
 
   bool any() const { return weights || optimizer || gradients; }

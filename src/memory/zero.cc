@@ -104,6 +104,16 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
         .help("use `--zero-style fsdp2`, with `torchao-adamw8bit`");
     return false;
   }
+  if (options.offload.pages &&
+      (is_flat || options.zero_style == ZeroStyle::Fsdp2)) {
+    diags
+        .error(Code::Usage, {},
+               "`--offload optimizer:paged` is of bitsandbytes' optimizers, "
+               "which update no shards of " +
+                   style)
+        .help("`--offload optimizer` keeps the state in host memory");
+    return false;
+  }
   if (options.zero_style == ZeroStyle::Fsdp2 &&
       uses(options, Optimizer::AdamW8bit)) {
     diags

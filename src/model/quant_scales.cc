@@ -101,6 +101,7 @@ ReadName read_name(std::string_view name, DType dtype) {
     names.push_back({leaf.size(), "scale"});
   }
   if (leaf == "weight_packed") names.push_back({leaf.size(), "weight_scale"});
+  if (leaf == "_weight_qdata") names.push_back({leaf.size(), "_weight_scale"});
   return read;
 }
 
@@ -285,6 +286,7 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
       {"fp8", {"weight_scale_inv"}},
       {"fp8", {".scale"}, DType::F8E4M3},
       {"bitsandbytes", {".SCB"}},
+      {"torchao", {"._weight_qdata", "._weight_scale"}},
       {"bitsandbytes", {".weight.absmax"}},
       {"mxfp4", {"_proj_blocks", "_proj_scales"}},
       {"mlx", {".scales", ".biases"}},

@@ -239,6 +239,25 @@ bool asks_for_budget(const MemoryRequest& m, Mode mode) {
          s.zero > 0 || !s.zero_axes.empty() || m.seq || mode != Mode::Train;
 }
 
+// bitsandbytes 0.50 (optim): Adam, AdamW and Lion have paged forms.
+bool check_pages(const StateOptions& state, Diagnostics& diags) {
+  for (size_t group = 0; group <= state.groups.size(); ++group) {
+    const Optimizer optimizer = optimizer_of(state, group);
+    if (optimizer == Optimizer::AdamW || optimizer == Optimizer::AdamW8bit ||
+        optimizer == Optimizer::Lion) {
+      continue;
+    }
+    diags
+        .error(Code::Usage, {},
+               "`--offload optimizer:paged` is of bitsandbytes' optimizers, "
+               "and " +
+                   in_backticks(optimizer_name(optimizer)) + " is none")
+        .help("use `--optimizer adamw`, `adamw8bit` or `lion`");
+    return false;
+  }
+  return true;
+}
+
 bool check_memory_request(const MemoryRequest& memory, Mode mode,
                           Diagnostics& diags) {
   bool good = true;
@@ -271,6 +290,8 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
         .error(Code::Usage, {},
                "`--offload optimizer` is given, and no optimizer")
         .help("add `--optimizer`, e.g. `--optimizer adamw`");
+  } else if (memory.state.offload.pages) {
+    good = check_pages(memory.state, diags) && good;
   }
   good = check_calibration(memory, diags) && good;
   good = check_training(memory, diags) && good;
@@ -348,7 +369,8 @@ std::optional<AskedMemory> asked_memory(const MemoryRequest& memory,
   BudgetOptions& options = asked.options;
   options.state = memory.state;
   std::vector<std::string> trainable = memory.trainable;
-  const bool trains = memory.state.optimizer != Optimizer::None;
+  const bool trains = memory.state.optimizer != Optimizer::None ||
+                      asks_for_step(request, memory);
   if (trainable.empty() && request.reading.lora && trains) {
     trainable = {"lora_"};
   }

@@ -31,6 +31,8 @@ LLAMA = ["all-linear", "q_proj+v_proj", "q_proj+k_proj+v_proj+o_proj",
 HEAD = LLAMA + ["q_proj+lm_head"]
 MOE = dict(num_experts=4, num_local_experts=4, num_experts_per_tok=2,
            moe_intermediate_size=16)
+EXPERTS = ["all-linear", "gate_proj+up_proj+down_proj", "q_proj+gate_proj",
+           "w1+w2+w3+o_proj", "mlp.down_proj+k_proj", "gate+q_proj", "shared_expert_gate+q_proj"]
 CASES = {
     "llama": (dict(KV, attention_bias=True, tie_word_embeddings=False), HEAD),
     "mistral": (KV, HEAD),
@@ -68,6 +70,16 @@ CASES = {
                     ["all-linear", "q_a_proj+q_b_proj",
                      "kv_a_proj_with_mqa+kv_b_proj", "o_proj",
                      "gate_proj+up_proj+down_proj", "shared_experts.down_proj"]),
+    # Judges of what was written of stacks of experts.
+    **{kind: (dict(KV, **MOE, pad_token_id=0, n_routed_experts=4, first_k_dense_replace=1,
+                   n_group=1, topk_group=1, **more), EXPERTS)
+       for kind, more in {
+           "olmoe": {}, "glm4_moe": {}, "flex_olmo": {}, "minimax_m2": {}, "cohere2_moe": {},
+           "ernie4_5_moe": dict(moe_num_experts=4, moe_k=2), "afmoe": {}, "exaone_moe": {},
+           "hunyuan_v1_moe": dict(moe_topk=2), "solar_open": {}, "qwen2_moe": {},
+           "granitemoe": {}, "jamba": {}, "phimoe": {}, "qwen3_5_moe_text": {},
+           "mimo_v2_flash": {}, "laguna": {}, "llama4_text": {}, "minimax": {}}.items()},
+    "gpt_oss": (dict(KV, **MOE), ["all-linear", "q_proj+v_proj", "gate_up_proj", "router"]),
     "mamba": (dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=4),
               ["all-linear", "in_proj", "out_proj", "x_proj+dt_proj",
                "in_proj+out_proj", "layers.1.mixer.in_proj"]),

@@ -9,7 +9,8 @@
 and the two files one after the other are quantised.jsonl. Models have random weights
 and are made on the CPU; nothing is downloaded. By method:
 
-  fp8, bnb   from_pretrained with the quantisation, and save_pretrained
+  fp8, bnb, torchao (0.18)
+             from_pretrained with the quantisation, and save_pretrained
   ct         compressed-tensors 0.20: its config applied, the model compressed
   awq        transformers 4's replacement, with the layer of autoawq 0.2.9
   gptq       optimum 2.3's replacement, with the layer of auto-gptq 0.7.1
@@ -384,7 +385,31 @@ def mlx_cases():
     yield "llama, a layer", lambda: mlx("llama", 4, 64, lambda path, _: {"group_size": 128, "bits": 8} if "layers.1." in path else True)
 
 
-METHODS = {"fp8": fp8_cases, "bnb": bnb_cases, "ct": ct_cases, "awq": awq_cases, "gptq": gptq_cases, "modelopt": modelopt_cases, "mlx": mlx_cases}
+def torchao_cases():
+    from torchao.quantization import (Float8DynamicActivationFloat8WeightConfig, Float8WeightOnlyConfig, Int8DynamicActivationInt8WeightConfig,
+                                      Int8WeightOnlyConfig, PerGroup, PerRow, PerTensor, quant_api)
+    from transformers import TorchAoConfig
+
+    quant_api._check_hardware_support = lambda *_, **__: None
+    forms = {
+        "int8": Int8WeightOnlyConfig(),
+        "int8 tensor": Int8WeightOnlyConfig(granularity=PerTensor()),
+        "int8 group": Int8WeightOnlyConfig(granularity=PerGroup(32)),
+        "int8 dynamic": Int8DynamicActivationInt8WeightConfig(),
+        "float8": Float8WeightOnlyConfig(),
+        "float8 tensor": Float8DynamicActivationFloat8WeightConfig(granularity=PerTensor()),
+        "float8 row": Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()),
+    }
+    for title in TEXT + ["qwen2_vl"]:
+        dtype = "float32" if title == "deepseek_v3" else "bfloat16"  # as it is loaded
+        for name in forms if title in ("llama", "llama odd") else ["int8", "float8"]:
+            yield f"{title}, {name}", lambda t=title, f=forms[name], d=dtype: loaded(t, TorchAoConfig(quant_type=f), d)
+    for title in ("llama", "qwen3_moe", "gpt_neox"):
+        for name, kept in {"head": ["lm_head"], "attention": ["self_attn", "lm_head"], "a layer": ["model.layers.1", "lm_head"], "some": ["o_proj"]}.items():
+            yield f"{title}, {name}", lambda t=title, k=kept: loaded(t, TorchAoConfig(quant_type=Int8WeightOnlyConfig(), modules_to_not_convert=k))
+
+
+METHODS = {"torchao": torchao_cases, "fp8": fp8_cases, "bnb": bnb_cases, "ct": ct_cases, "awq": awq_cases, "gptq": gptq_cases, "modelopt": modelopt_cases, "mlx": mlx_cases}
 
 
 def main():

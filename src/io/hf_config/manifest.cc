@@ -252,7 +252,8 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
     cut_last(name);
     return cut_last(name) != "experts";
   }
-  if (leaf == "weight_scale" || leaf == "input_scale") {
+  if (leaf == "weight_scale" || leaf == "_weight_scale" ||
+      leaf == "input_scale") {
     return shape.size() <= 2 && is_float(type.dtype);
   }
   // Of one number: of a whole tensor, of activations, or how bytes are packed.

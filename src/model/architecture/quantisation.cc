@@ -30,6 +30,7 @@ constexpr std::pair<std::string_view, QuantMethod> kMethodNames[] = {
     {"bitsandbytes", QuantMethod::Bitsandbytes},
     {"mxfp4", QuantMethod::Mxfp4},
     {"mlx", QuantMethod::Mlx},
+    {"torchao", QuantMethod::Torchao},
 };
 
 Quantisation of_scheme(QuantMethod method, WeightScheme scheme) {
@@ -491,6 +492,8 @@ std::optional<Quantisation> read_section(const Architecture& architecture,
       return read_bitsandbytes(section);
     case QuantMethod::Mxfp4:
       return read_mxfp4(section);
+    case QuantMethod::Torchao:
+      return read_torchao(section);
     default:
       return read_mlx(section);
   }

@@ -35,7 +35,7 @@ inline constexpr std::string_view kUseTensors =
 
 enum class WeightFormat : uint8_t {
   Fp8,           // `weight`, `weight_scale_inv` (DeepSeek, transformers)
-  Scaled,        // `weight` of one byte, `weight_scale`
+  Scaled,        // `weight` of one byte, `weight_scale`; torchao's
   PackedInts,    // `weight_packed` of i32 (compressed-tensors)
   PackedFloats,  // two values of 4 bits in a byte: NVFP4, MXFP4
   Awq,
@@ -81,6 +81,7 @@ enum class QuantMethod : uint8_t {
   Bitsandbytes,
   Mxfp4,
   Mlx,
+  Torchao,
 };
 // As a config and an architecture file spell it; "" for none.
 std::string_view method_name(QuantMethod method);
@@ -124,6 +125,12 @@ struct Quantisation {
            !block.empty() || groups.size() > (experts ? 2U : 1U) ||
            (!groups.empty() && groups.front().targets);
   }
+  // Converted as transformers loads a model: linear layers alone, which stacks
+  // of experts are not.
+  bool while_loading() const {
+    return method == QuantMethod::Bitsandbytes ||
+           method == QuantMethod::Torchao;
+  }
   // How many entries of its lists modules were compared with so far.
   int64_t compared() const {
     int64_t all = (kept ? kept->compared() : 0) + (only ? only->compared() : 0);
@@ -152,11 +159,15 @@ std::optional<Quantisation> read_part_quantisation(
 // Reports the quantisation that a part of a config has of its own.
 void refuse_quantisation(ConfigReader& config);
 
-// compressed-tensors and ModelOpt: schemes for groups of modules
+// compressed-tensors, ModelOpt and torchao: schemes in sections of their own
 // (scheme_groups.cc). `section` is the quantisation's.
 std::optional<Quantisation> read_compressed_tensors(ConfigReader& section);
 std::optional<Quantisation> read_modelopt(ConfigReader& section);
 std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization);
+std::optional<Quantisation> read_torchao(ConfigReader& section);
+// "Int8WeightOnlyConfig", where a config says that torchao made its weights;
+// else "".
+std::string_view torchao_form(const Node& config);
 // Adds the groups of `quantized_layers` of ModelOpt, and the names of their
 // modules; false when something was reported.
 bool read_quantized_layers(ConfigReader& section, Quantisation& result);

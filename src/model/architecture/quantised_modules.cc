@@ -53,7 +53,7 @@ class Chooser {
     }
     if (is_stacked()) {
       // They are no linear layers, of which alone transformers converts some.
-      if (all_.method == QuantMethod::Bitsandbytes) return kPlainWeight;
+      if (all_.while_loading()) return kPlainWeight;
       if (layers_.stacked.empty()) layers_.stacked = place_.path;
       if (all_.method == QuantMethod::CompressedTensors) return by_targets();
       if (all_.method == QuantMethod::ModelOpt) return by_name();
@@ -135,6 +135,13 @@ class Chooser {
     return experts == path.npos ? path : path.substr(0, experts + 8);
   }
 
+  // As transformers 5 reads lists against it: for torchao the name of the
+  // parameter, so that `o_proj` ends no name.
+  std::string name_in_list(std::string_view module) const {
+    std::string name(around_experts(module));
+    return all_.method == QuantMethod::Torchao ? name + ".weight" : name;
+  }
+
   // Whether a list names the module.
   std::optional<bool> is_kept() {
     if (!all_.kept) return false;
@@ -182,7 +189,7 @@ class Chooser {
           last == all.npos ? "" : all.substr(0, last + 1);
       const std::string part =
           at == 0 ? all.substr(0, end) : around + all.substr(at, end - at);
-      if (kept.matches(around_experts(part), PatternStyle::Modules)) ++named;
+      if (kept.matches(name_in_list(part), PatternStyle::Modules)) ++named;
       at = end + 1;
     }
     if (named == parts) return true;
@@ -224,12 +231,16 @@ class Chooser {
 
   // Whether it is a linear layer to the library.
   std::optional<bool> is_linear() {
+    // GPT-2's are modules of another class.
+    if (linear_.inputs_first && all_.method == QuantMethod::Torchao) {
+      return false;
+    }
     if (linear_.inputs_first && all_.method != QuantMethod::Bitsandbytes) {
       refuse("is stored [in, out], of which the quantised form is not known");
       return std::nullopt;
     }
     if (place_.role == LinearRole::Grouped) {
-      return all_.method != QuantMethod::Bitsandbytes;
+      return !all_.while_loading();
     }
     if (place_.role != LinearRole::Router || is_old()) return true;
     if (is_new()) return false;
@@ -237,7 +248,7 @@ class Chooser {
     return std::nullopt;
   }
 
-  // FP8, AWQ and bitsandbytes.
+  // FP8, AWQ, bitsandbytes and torchao.
   Choice by_transformers() {
     const bool awq = all_.method == QuantMethod::Awq;
     const bool fp8 = all_.method == QuantMethod::Fp8;
@@ -255,10 +266,10 @@ class Chooser {
       }
     }
     if (place_.expert && !fp8 && !is_old()) {
-      if (is_new() && all_.method == QuantMethod::Bitsandbytes) {
+      if (is_new() && all_.while_loading()) {
         return kPlainWeight;  // stacked in memory, and no linear layers
       }
-      if (all_.method == QuantMethod::Bitsandbytes) {
+      if (all_.while_loading()) {
         refuse_version("experts are linear layers in transformers 4, not in 5");
         return std::nullopt;
       }

@@ -4,7 +4,8 @@
 // are packed into one word.
 //
 //   Fp8           weight [out, in], weight_scale_inv (or `scale`) per block
-//   Scaled        weight [out, in], weight_scale, weight_zero_point
+//   Scaled        weight [out, in], weight_scale, weight_zero_point; torchao's
+//                 _weight_qdata, _weight_scale, _weight_zero_point
 //   PackedInts    weight_packed i32 [out, in / n], n inputs in a word;
 //                 weight_scale; weight_zero_point i32 [out / n, groups];
 //                 weight_shape
@@ -251,11 +252,13 @@ class Writer {
         !divides(scheme_.block_columns, linear_.in, "blocks")) {
       return false;
     }
-    add("weight", scheme_.weight_dtype, {linear_.out, linear_.in},
+    add(scheme_.weight_name, scheme_.weight_dtype, {linear_.out, linear_.in},
         plain_kind());
-    add_scale("weight_scale", scheme_.scale_dtype.value_or(linear_.dtype));
+    add_scale(scheme_.scale_name, scheme_.scale_dtype.value_or(linear_.dtype));
     if (scheme_.zero_points) {
-      add("weight_zero_point", scheme_.weight_dtype, scale_shape(),
+      std::string points = scheme_.scale_name;
+      points.replace(points.rfind("scale"), std::string::npos, "zero_point");
+      add(points, scheme_.weight_dtype, scale_shape(),
           ParameterKind(scale_shape().size()));
     }
     add_scalars();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // compressed-tensors and ModelOpt: configs that give groups of modules a scheme
-// each.
+// each; torchao: the scheme of all in sections within sections.
+#include <array>
 #include <utility>
 
 #include "base/text.h"
+#include "base/words.h"
 #include "model/architecture/quantisation.h"
 
 namespace shardplan {
@@ -408,6 +410,113 @@ std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization) {
   }
   auto result = read_algorithms(quantization);
   if (result) note_cache(quantization, "kv_cache_quant_algo", *result);
+  return result;
+}
+
+namespace {
+
+// torchao 0.18 (quantization/quant_api.py): what it makes of a weight in 8
+// bits. Others hold values in layouts of one kernel each.
+struct TorchaoForm {
+  std::string_view name;
+  DType dtype;
+  std::string_view granularity;  // where the config says none
+};
+constexpr std::array<TorchaoForm, 4> kTorchaoForms = {
+    {{"Int8WeightOnlyConfig", DType::I8, "PerRow"},
+     {"Int8DynamicActivationInt8WeightConfig", DType::I8, "PerRow"},
+     {"Float8WeightOnlyConfig", DType::F8E4M3, "PerRow"},
+     {"Float8DynamicActivationFloat8WeightConfig", DType::F8E4M3,
+      "PerTensor"}}};
+
+// The numbers of a weight that share a scale; of a list, the second is that of
+// weights.
+bool read_granularity(ConfigReader& form, std::string_view otherwise,
+                      WeightScheme& scheme) {
+  const auto said = form.find("granularity");
+  const Node& of = said && said->is_list() && said->size() == 2
+                       ? said->item(1)
+                       : said.value_or(form.map());
+  const auto type = of.is_map() ? of.find("_type") : std::nullopt;
+  const std::string_view name = !said ? otherwise : type ? type->text() : "";
+  if (name == "PerRow") {
+    scheme.scales = Scales::Channel;
+    return true;
+  }
+  if (name == "PerTensor") {
+    scheme.scalar = {1, 1};
+    return true;
+  }
+  const auto data = of.is_map() ? of.find("_data") : std::nullopt;
+  const auto group =
+      data && data->is_map() ? data->find("group_size") : std::nullopt;
+  const auto size = group ? group->integer() : std::nullopt;
+  if (name == "PerGroup" && size && *size > 0 && *size <= kMaxGroupSize) {
+    scheme.scales = Scales::Group;
+    scheme.group = *size;
+    return true;
+  }
+  form.refuse("granularity",
+              "which numbers of a weight share a scale is not known");
+  return false;
+}
+
+}  // namespace
+
+std::string_view torchao_form(const Node& config) {
+  std::optional<Node> at = config;
+  for (const char* key : {"quantization_config", "quant_type", "default"}) {
+    at = at->is_map() ? at->find(key) : std::nullopt;
+    if (!at) return "";
+  }
+  const auto type = at->is_map() ? at->find("_type") : std::nullopt;
+  return type ? type->text() : "";
+}
+
+std::optional<Quantisation> read_torchao(ConfigReader& section) {
+  if (!knows_keys(section,
+                  {"quant_method", "quant_type", "modules_to_not_convert"})) {
+    return std::nullopt;
+  }
+  const auto type = section.find("quant_type");
+  if (!type || !type->is_map()) {
+    return section
+        .refuse("quant_type",
+                "`quant_type` is known as a map, as transformers 5 writes it")
+        .help(std::string(kUseTensors));
+  }
+  auto all = section.section("quant_type");
+  if (!all || !knows_keys(*all, {"default"})) return std::nullopt;
+  auto form = all->section("default");
+  if (!form || !knows_keys(*form, {"_type", "_version", "_data"})) {
+    return std::nullopt;
+  }
+  const auto name = form->find("_type");
+  const auto* const known = find_named(kTorchaoForms, name ? name->text() : "");
+  if (known == nullptr) {
+    return form
+        ->refuse("_type", "weights of " +
+                              in_backticks(name ? name->text() : "no type") +
+                              " are not known")
+        .fact("their values lie in a layout of the kernel that reads them")
+        .help(std::string(kUseTensors));
+  }
+  auto data = form->section("_data");
+  WeightScheme scheme;
+  scheme.format = WeightFormat::Scaled;
+  scheme.weight_dtype = known->dtype;
+  scheme.weight_name = "_weight_qdata";
+  scheme.scale_name = "_weight_scale";
+  scheme.scale_dtype = DType::F32;
+  scheme.zero_points = known->dtype == DType::I8;
+  if (!data || !read_granularity(*data, known->granularity, scheme))
+    return std::nullopt;
+  Quantisation result;
+  result.method = QuantMethod::Torchao;
+  result.groups.push_back({std::move(scheme), {}});
+  if (!read_kept(section, "modules_to_not_convert", result)) {
+    return std::nullopt;
+  }
   return result;
 }
 

@@ -17,7 +17,7 @@
 #include "core/fold.h"
 #include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
-#include "model/naming/lora.h"
+#include "model/naming/lora_targets.h"
 
 namespace shardplan {
 namespace {
@@ -26,12 +26,6 @@ namespace {
 constexpr int64_t kMaxSteps = 1'000'000;
 // Tensors of layers that differ from one another, which are held at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
-
-// Models whose kernels read this weight themselves, so that PEFT refuses to
-// adapt it (0.21, tuners_utils.py).
-constexpr std::string_view kScans =
-    "falcon_h1 mamba mamba2 falcon_mamba nemotron_h";
-constexpr std::string_view kUnadaptable = "out_proj";
 
 // Dimensions in front of the tensors of a repeated part that is stacked.
 struct Stack {
@@ -46,9 +40,12 @@ class Walk {
       : config_(values.config()),
         dtype_(dtype),
         quantisation_(quantisation),
-        lora_(lora),
         manifest_(manifest),
-        steps_of_(written) {}
+        steps_of_(written) {
+    if (lora == nullptr) return;
+    const auto type = config_.find("model_type");
+    lora_.emplace(*lora, type ? type->text() : "");
+  }
 
   ExplainedTensors& explained() { return explained_; }
   std::vector<std::string>& remarks() { return remarks_; }
@@ -95,7 +92,7 @@ class Walk {
 
   // All names of an adapted model begin alike. `own` keeps the name.
   std::string_view full_name(std::string_view name, std::string& own) const {
-    if (lora_ == nullptr) return name;
+    if (!lora_) return name;
     own = std::string(kLoraPrefix).append(name);
     return own;
   }
@@ -195,7 +192,7 @@ class Walk {
                          rest_kinds.end());
       return result;
     };
-    if (lora_ != nullptr) note_module(one, name);
+    if (lora_) note_module(one, name);
     switch (one.kind) {
       case ModuleStep::Kind::Parameter:
       case ModuleStep::Kind::Buffer: {
@@ -215,12 +212,13 @@ class Walk {
         place.role = one.role;
         place.embedding = one.kind == ModuleStep::Kind::Embedding;
         place.bias = *biased;
-        const bool adapted = is_adapted(place, !stack.sizes.empty());
-        const std::string base = adapted ? name + ".base_layer" : name;
-        const LinearWeight linear{base,     one.weight_name, stack.sizes,
-                                  shape[0], shape[1],        one.inputs_first,
-                                  dtype,    stack.kinds,     kinds[0],
-                                  kinds[1]};
+        LinearWeight linear{name,     one.weight_name, stack.sizes,
+                            shape[0], shape[1],        one.inputs_first,
+                            dtype,    stack.kinds,     kinds[0],
+                            kinds[1]};
+        const bool adapted = is_adapted(place, linear);
+        if (adapted) linear.name += ".base_layer";
+        const std::string& base = linear.name;
         const int64_t compared = quantisation_.compared();
         const auto scheme = scheme_of(quantisation_, place, linear, layers_);
         const int64_t patterns = quantisation_.compared() - compared;
@@ -246,18 +244,15 @@ class Walk {
           bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
           if (!add(std::move(bias))) return false;
         }
-        return !adapted || adapters(name, one, shape, kinds);
+        return !adapted ||
+               adapters(name, lora_->lora().rank,
+                        {shape[0], shape[1], kinds[0], kinds[1]}, one.kind);
       }
       default:
         label_vector(one, kinds[0]);
         return add(tensor(one.weight_name, shape, kinds)) &&
                (!*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]})));
     }
-  }
-
-  // "q_proj" of "model.layers.3.self_attn.q_proj".
-  static std::string end_of(const std::string& module) {
-    return module.substr(module.rfind('.') + 1);
   }
 
   // What is there and gets no adapters here, though PEFT may have some for it.
@@ -268,114 +263,79 @@ class Walk {
     const bool is_parameter = one.kind == ModuleStep::Kind::Parameter ||
                               one.kind == ModuleStep::Kind::Buffer;
     if (is_parameter) path.resize(std::min(path.rfind('.'), path.size()));
-    adapted_.others.insert(end_of(path));
+    lora_->pass_by(path);
   }
 
-  // Marks what names it.
-  bool is_adapted(const LinearPlace& place, bool stacked) {
-    if (lora_ == nullptr) return false;
-    const bool is_expert =
-        stacked || place.expert || place.role == LinearRole::Experts;
-    if (is_expert || place.role == LinearRole::Router) {
-      adapted_.of_experts.insert(end_of(place.in_memory));
-      return false;
+  bool is_adapted(const LinearPlace& place, const LinearWeight& linear) {
+    if (!lora_ || place.embedding) return false;
+    const bool is_expert = !linear.stack.empty() || place.expert ||
+                           place.role == LinearRole::Experts;
+    const bool is_output =
+        place.role == LinearRole::Head || place.role == LinearRole::Last;
+    using Kind = LoraSite::Kind;
+    const LoraSite site = {is_expert                          ? Kind::Expert
+                           : place.role == LinearRole::Router ? Kind::Router
+                           : place.role == LinearRole::Parameter
+                               ? Kind::Parameter
+                           : is_output ? Kind::Output
+                                       : Kind::Layer,
+                           place.path, place.in_memory};
+    if (is_expert) {
+      lora_->meet_expert(
+          site, {linear.out, linear.in, linear.out_kind, linear.in_kind});
     }
-    if (place.embedding || place.role == LinearRole::Parameter) return false;
-    adapted_.linear.insert(end_of(place.in_memory));
-    bool adapted = lora_->targets.empty() && place.role != LinearRole::Head &&
-                   place.role != LinearRole::Last;
-    for (const std::string& target : lora_->targets) {
-      if (!is_named_by(place.in_memory, target)) continue;
-      adapted_.found.insert(target);
-      adapted = true;
-    }
-    adapted_.any = adapted_.any || adapted;
-    // Several modules in memory have adapters of their own.
-    if (adapted && place.in_memory.find('|') != std::string::npos) {
-      adapted_.joined = place.path;
-    }
-    if (adapted && is_named_by(place.in_memory, kUnadaptable)) {
-      adapted_.unadaptable = true;
-    }
-    return adapted;
+    return lora_->adapts(site);
   }
 
-  bool adapters(const std::string& name, const ModuleStep& one,
-                const Shape& shape, const ParameterKind& kinds) {
-    CheckpointTensor down{name + ".lora_A.default.weight",
-                          {lora_->dtype, {lora_->rank, shape[1]}},
+  bool adapters(const std::string& module, int64_t rank,
+                const ExpertWeight& weight, ModuleStep::Kind kind) {
+    const DType dtype = lora_->lora().dtype;
+    CheckpointTensor down{module + ".lora_A.default.weight",
+                          {dtype, {rank, weight.in}},
                           false,
                           false,
-                          {DimKind(), kinds[1]},
-                          one.kind};
-    CheckpointTensor up{name + ".lora_B.default.weight",
-                        {lora_->dtype, {shape[0], lora_->rank}},
+                          {DimKind(), weight.in_kind},
+                          kind};
+    CheckpointTensor up{module + ".lora_B.default.weight",
+                        {dtype, {weight.out, rank}},
                         false,
                         false,
-                        {kinds[0], DimKind()},
-                        one.kind};
+                        {weight.out_kind, DimKind()},
+                        kind};
     return add(std::move(down)) && add(std::move(up));
   }
 
+  // Those of the stacks of experts that were read. `name` may end with their
+  // number.
+  bool stack_adapters(const ModuleStep& one, const ValueScope& scope,
+                      const std::string& prefix) {
+    if (!lora_) return true;
+    const auto count = scope.integer(*one.count, 0, kMaxCount);
+    if (!count) return false;
+    std::string name = joined_name(prefix, one.name);
+    const std::string number = ".{" + one.index + "}";
+    if (name.ends_with(number)) name.resize(name.size() - number.size());
+    const std::string path =
+        name_in_memory(module_names_, joined_name(around_, name));
+    for (const StackAdapters& each : lora_->leave_experts(path, *count)) {
+      if (!adapters(name + each.at, each.rank, each.weight,
+                    ModuleStep::Kind::Linear)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   bool check_adapted() {
-    if (lora_ == nullptr) return true;
-    const std::vector<std::string> known(adapted_.linear.begin(),
-                                         adapted_.linear.end());
-    const std::string layers = "`" + joined(known, "`, `") + "`";
-    const auto& targets = lora_->targets;
-    const bool to_experts =
-        std::ranges::any_of(targets, [&](const std::string& target) {
-          return adapted_.of_experts.contains(end_of(target));
-        });
-    if (to_experts || (targets.empty() && !adapted_.of_experts.empty())) {
-      config_
-          .refuse("",
-                  "`--lora` reaches experts or their router, and what PEFT "
-                  "adds to these is not known")
-          .fact(
-              "since transformers 5 they are stacks, which PEFT adapts as a "
-              "whole, with a rank for every expert")
-          .help(
-              "name layers that are not of experts, e.g. "
-              "`targets=q_proj+k_proj+v_proj+o_proj`, of " +
-              layers);
+    if (!lora_) return true;
+    if (const auto problem = lora_->problem()) {
+      auto report = config_.refuse(problem->key, problem->message);
+      if (!problem->fact.empty()) report.fact(problem->fact);
+      if (!problem->help.empty()) report.help(problem->help);
       return false;
     }
-    const auto other =
-        std::ranges::find_if(targets, [&](const std::string& target) {
-          return !adapted_.found.contains(target) &&
-                 adapted_.others.contains(end_of(target));
-        });
-    if (other != targets.end() || !adapted_.joined.empty()) {
-      config_
-          .refuse("", other != targets.end()
-                          ? "`--lora` adapts " + in_backticks(*other) +
-                                ", which is no linear layer: what PEFT adds "
-                                "to it is not known"
-                          : "`--lora` adapts " + in_backticks(adapted_.joined) +
-                                ", which is several modules in memory")
-          .help("name other layers in `targets`, of " + layers);
-      return false;
-    }
-    if (!adapted_.any) {
-      config_
-          .refuse("", "`--lora` adapts nothing: no linear layer is named `" +
-                          joined(targets, "` or `") + "`")
-          .fact("the model's linear layers: " + layers);
-      return false;
-    }
-    const auto type = config_.find("model_type");
-    if (adapted_.unadaptable && type && has_word(kScans, type->text())) {
-      config_
-          .refuse("model_type", "PEFT adapts no `out_proj` of a " +
-                                    in_backticks(type->text()))
-          .help("name other layers in `targets`, of " + layers);
-      return false;
-    }
-    for (const std::string& target : targets) {
-      if (adapted_.found.contains(target)) continue;
-      remarks_.push_back("no linear layer is named " + in_backticks(target) +
-                         ", which PEFT passes over; there are " + layers);
+    for (std::string& each : lora_->remarks()) {
+      remarks_.push_back(std::move(each));
     }
     return true;
   }
@@ -439,7 +399,8 @@ class Walk {
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
     stack.kinds.back().axis = stack.kinds.back().label;
     ValueScope inner = scope;
-    return steps(one.steps, inner, joined_name(prefix, one.name), stack);
+    return steps(one.steps, inner, joined_name(prefix, one.name), stack) &&
+           stack_adapters(one, scope, prefix);
   }
 
   // Expressions of the steps themselves: those of blocks see no index, but for
@@ -482,11 +443,11 @@ class Walk {
     const bool experts = one.count->leading_name() == kExpertsLabel;
     (experts ? place_.expert : place_.in_layer) = true;
     const bool by_name =
-        quantisation_.by_name() || (lora_ != nullptr && lora_->names_layers());
+        quantisation_.by_name() || (lora_ && lora_->lora().names_layers());
     const bool good = by_name ? each_index(one, scope, prefix, stack)
                               : fold_indices(one, scope, prefix, stack);
     place_ = outer;
-    return good;
+    return good && (!experts || stack_adapters(one, scope, prefix));
   }
 
   // Layers that are alike may be stored in different ways.
@@ -604,16 +565,7 @@ class Walk {
   ConfigReader& config_;
   DType dtype_;
   const Quantisation& quantisation_;
-  const Lora* const lora_;  // null: no adapters
-  struct Adapted {
-    std::set<std::string> linear;      // ends of names of layers that could be
-    std::set<std::string> of_experts;  // the same of experts and routers
-    std::set<std::string> others;      // the same of what is not linear
-    std::set<std::string> found;       // targets
-    std::string joined;                // a path that is several modules
-    bool any = false;
-    bool unadaptable = false;
-  } adapted_;
+  std::optional<LoraTargets> lora_;  // none: no adapters
   QuantisedLayers layers_;
   std::vector<ModuleName> module_names_;
   const ConfigValues* whole_ = nullptr;

@@ -12,13 +12,17 @@ namespace {
 // In an architecture: experts have no gate.
 constexpr std::string_view kNoGate = "none";
 
+constexpr const char* kLoraIn = ".lora_A.weight";
+constexpr const char* kLoraOut = ".lora_B.weight";
+
 // One kernel of all experts, or of one: gate, up and down alike.
 struct Expert {
   std::string x;
   std::string at;       // of its values
   std::string weights;  // "layers.0.mlp.experts", perhaps with a number
   int64_t stack = 0;
-  ValueLabels inner;  // of what is between up and down
+  ValueLabels inner;    // of what is between up and down
+  int64_t number = -1;  // of one expert
 };
 
 class ExpertsWriter {
@@ -112,7 +116,7 @@ class ExpertsWriter {
           {{"shape", Shape{pass.batch, capacity_, use_.hidden}}}, labels);
       const std::string weights = use_.modules + "." + std::to_string(e);
       const std::string answer =
-          mlp({x, at, weights, 0, {"BATCH", "", "MLP_INTERMEDIATE"}});
+          mlp({x, at, weights, 0, {"BATCH", "", "MLP_INTERMEDIATE"}, e});
       answers.push_back(
           out_.op("reshape", {answer}, answer + ":row",
                   {{"shape", Shape{1, pass.batch, capacity_, use_.hidden}}}));
@@ -157,7 +161,38 @@ class ExpertsWriter {
     use.conv1d = kernel.inputs_first;
     use.weight_name = kernel.weight_name;
     use.bias_name = kernel.bias_name;
+    use.lora = lora_of(expert, kernel, out);
     return out_.linear(use);
+  }
+
+  // Adapters of the stack that a kernel is of. Where both stacks have some,
+  // those of gate and up stand within those of down; else shapes tell whose
+  // they are: those of the manifest, which may be larger than what is written.
+  std::optional<StackLora> lora_of(const Expert& expert,
+                                   const ExpertKernel& kernel,
+                                   int64_t out) const {
+    const bool is_down = &kernel == &use_.down;
+    const std::string inner = use_.modules + ".base_layer";
+    StackLora lora;
+    lora.module = is_down || !out_.has(inner + kLoraIn) ? use_.modules : inner;
+    const auto ranks = out_.shape_of(lora.module + kLoraIn);
+    const auto rows = out_.shape_of(lora.module + kLoraOut);
+    auto stored =
+        out_.matrix_of(expert.weights + "." + kernel.name, kernel.weight_name);
+    if (!ranks || !rows || !stored) return std::nullopt;
+    if (kernel.inputs_first) std::swap(stored->first, stored->second);
+    const bool is_half = use_.gated && !is_down && &kernel != &use_.both;
+    const int64_t halves = is_half ? 2 : 1;
+    if (ranks->size() != 2 || rows->size() != 2 ||
+        ranks->back() != stored->second ||
+        rows->front() != halves * stored->first) {
+      return std::nullopt;
+    }
+    lora.experts = use_.experts;
+    lora.expert = expert.number;
+    lora.rows = halves * out;
+    lora.first_row = &kernel == &use_.up && is_half ? out : 0;
+    return lora;
   }
 
   std::pair<std::string, std::string> gate_and_up(const Expert& expert) {

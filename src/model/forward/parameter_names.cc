@@ -92,7 +92,9 @@ void unwrap(Parts& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto at = parts.begin() + static_cast<ptrdiff_t>(i);
     const size_t behind = parts.size() - i - 1;
-    if (parts[i] == "base_layer" && behind > 0) {
+    // Beside what is wrapped for one stack of experts stand its adapters.
+    const bool is_adapted = behind > 0 && is_adapter(parts[i + 1]);
+    if (parts[i] == "base_layer" && behind > 0 && !is_adapted) {
       parts.erase(at);
       return unwrap(parts);
     }
@@ -239,6 +241,16 @@ std::string_view adapter_part(std::string_view name) {
     name.remove_prefix(std::min(end + 1, name.size()));
   }
   return {};
+}
+
+bool is_stack_adapter(std::string_view name) {
+  const std::string_view part = adapter_part(name);
+  if (part.empty()) return false;
+  std::string_view module =
+      name.substr(0, static_cast<size_t>(part.data() - name.data()));
+  constexpr std::string_view kOuter = "base_layer.";
+  if (module.ends_with(kOuter)) module.remove_suffix(kOuter.size());
+  return module == "experts." || module.ends_with(".experts.");
 }
 
 std::string without_outer_modules(std::string_view name) {

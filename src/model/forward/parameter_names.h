@@ -13,7 +13,8 @@
 // has the name that it had before: "layers.3.self_attn.q_proj.lora_A.weight" of
 // `q_proj.lora_A.default.weight`, "layers.3.self_attn.q_proj.weight" of
 // `q_proj.base_layer.weight`, "lm_head.weight" of
-// `lm_head.modules_to_save.default.weight`.
+// `lm_head.modules_to_save.default.weight`. Of the two pairs beside stacks of
+// experts one keeps its `base_layer`: "experts.base_layer.lora_A.weight".
 #pragma once
 
 #include <cstddef>
@@ -69,6 +70,8 @@ class ParameterNames {
 // What PEFT adds to a module, as names have it: `lora_A`, `ia3_l`.
 // Empty for a name that is of no adapter.
 std::string_view adapter_part(std::string_view name);
+// Whether it is of a stack of experts: "mlp.experts.lora_A.default.weight".
+bool is_stack_adapter(std::string_view name);
 
 // A module's name without the outer modules: "layers.0.mlp" of
 // "model.layers.0.mlp".

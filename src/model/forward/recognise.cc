@@ -322,7 +322,8 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
 }
 
 // Adapters other than what a LoRA puts beside a linear layer of the
-// architecture; false, with the reason reported (SP016), where there are some.
+// architecture, or a stack of experts; false, with the reason reported (SP016),
+// where there are some.
 bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
                     Diagnostics& diags) {
   // As the manifest has them, the first of each kind.
@@ -334,10 +335,11 @@ bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
     if (part.empty()) continue;
     if (!known) known = outline_of(model.architecture).known;
     const size_t at = static_cast<size_t>(part.data() - name.data());
-    const std::string weight = name.substr(0, at) + "weight";
-    const bool computed =
-        (part == "lora_A" || part == "lora_B") && name.ends_with(".weight") &&
-        std::binary_search(known->begin(), known->end(), weight);
+    const bool computed = (part == "lora_A" || part == "lora_B") &&
+                          name.ends_with(".weight") &&
+                          (std::binary_search(known->begin(), known->end(),
+                                              name.substr(0, at) + "weight") ||
+                           is_stack_adapter(name));
     if (computed) continue;
     first.emplace(part, manifest.any_name(tensor.index));
   }
@@ -349,7 +351,9 @@ bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
                              "LoRA of a linear layer is not known: " +
                                  joined(parts, ", "));
   for (const auto& [part, name] : first) problem.fact(in_backticks(name));
-  problem.fact("`lora_A` and `lora_B` beside the weight of a linear layer are");
+  problem.fact(
+      "known are `lora_A` and `lora_B` beside the weight of a linear layer or "
+      "beside stacks of experts");
   problem.help(
       "`check` and `analyze` count all adapters where `--batch` and `--seq` do "
       "not ask for activations");

@@ -57,6 +57,24 @@ bool ForwardWriter::has(std::string_view parameter) const {
   return names_.find(parameter) != nullptr;
 }
 
+std::optional<Shape> ForwardWriter::shape_of(std::string_view parameter) const {
+  const NamedParameter* const found = names_.find(parameter);
+  if (found == nullptr) return std::nullopt;
+  return input_.manifest.any_type(found->index).shape;
+}
+
+std::optional<std::pair<int64_t, int64_t>> ForwardWriter::matrix_of(
+    const std::string& layer, const std::string& weight_name) const {
+  const std::string weight = layer + weight_name;
+  const NamedParameter* const found = names_.find(has(weight) ? weight : layer);
+  if (found == nullptr) return std::nullopt;
+  const Shape& shape = input_.manifest.any_type(found->index).shape;
+  if (shape.size() < 2) return std::nullopt;
+  std::pair matrix(shape[shape.size() - 2], shape.back());
+  if (found->inputs_first) std::swap(matrix.first, matrix.second);
+  return matrix;
+}
+
 std::string ForwardWriter::input(std::string name, Shape shape,
                                  ValueLabels axes, int64_t below) {
   DescribedValue value;
@@ -174,7 +192,8 @@ std::string ForwardWriter::linear(const LinearUse& use) {
   std::string kernel = inputs_first ? "io" : "oi";
   const std::string dims = letters(use.x);
   const bool adapted =
-      use.stack == 0 && has(use.parameter + std::string(kAdapterIn));
+      use.lora ||
+      (use.stack == 0 && has(use.parameter + std::string(kAdapterIn)));
   const std::string result = adapted ? use.result + ":base" : use.result;
   if (use.stack > 0) {
     kernel = dims.substr(0, 1) + kernel;
@@ -184,6 +203,10 @@ std::string ForwardWriter::linear(const LinearUse& use) {
       op("einsum", {use.x, parameter(name, shape)},
          use.biased ? use.result + ":product" : result,
          {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
+  if (use.lora) {
+    description_.ops.back().part =
+        use.out == use.lora->rows ? OpPart::MergedProduct : OpPart::MergedHalf;
+  }
   if (!use.biased) return adapted ? this->adapted(use, product) : product;
   Shape bias_shape = {use.out};
   if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
@@ -205,6 +228,7 @@ std::string ForwardWriter::linear(const LinearUse& use) {
 // that, times a number.
 std::string ForwardWriter::adapted(const LinearUse& use,
                                    const std::string& base) {
+  if (use.lora) return adapted_stack(use, base);
   const std::string in = use.parameter + std::string(kAdapterIn);
   const Shape& shape = input_.manifest.any_type(names_.find(in)->index).shape;
   const int64_t rank = shape.empty() ? 0 : shape.front();
@@ -223,6 +247,57 @@ std::string ForwardWriter::adapted(const LinearUse& use,
   const std::string scaled = op("scale", {high}, use.result + ":scaled",
                                 {{"by", kAdapterScale}}, use.axes);
   description_.ops.back().part = OpPart::Adapter;
+  return op("add", {base, scaled}, use.result, {}, use.axes);
+}
+
+std::string ForwardWriter::adapted_stack(const LinearUse& use,
+                                         const std::string& base) {
+  const StackLora& lora = *use.lora;
+  const std::string in = lora.module + std::string(kAdapterIn);
+  const std::string out = lora.module + std::string(kAdapterOut);
+  const int64_t ranks = shape_of(in)->front();
+  const int64_t rank = ranks / lora.experts;
+  // Once for all kernels that they are beside.
+  const auto by_expert = [&](const std::string& parameter, Shape shape) {
+    std::string result = parameter + ":experts";
+    if (!written_.insert(result).second) return result;
+    return op("reshape", {parameter}, std::move(result), {{"shape", shape}});
+  };
+  std::string down =
+      by_expert(parameter(in, {ranks, use.in}), {lora.experts, rank, use.in});
+  std::string up = by_expert(parameter(out, {lora.rows, ranks}),
+                             {lora.rows, rank, lora.experts});
+  const auto part = [&](std::string& of, const char* name, double dim,
+                        int64_t begin, int64_t end) {
+    of = op("slice", {of}, use.result + name,
+            {{"dim", dim}, {"begin", number(begin)}, {"end", number(end)}});
+  };
+  if (use.out != lora.rows) {
+    part(up, ":lora_rows", 0, lora.first_row, lora.first_row + use.out);
+  }
+  const std::string dims = letters(use.x);
+  std::string of_down = dims.substr(0, 1) + "ri";
+  std::string of_up = "or" + dims.substr(0, 1);
+  if (lora.expert >= 0) {
+    part(down, ":lora_A", 0, lora.expert, lora.expert + 1);
+    part(up, ":lora_B", 2, lora.expert, lora.expert + 1);
+    down = op("reshape", {down}, use.result + ":lora_A:one",
+              {{"shape", Shape{rank, use.in}}});
+    up = op("reshape", {up}, use.result + ":lora_B:one",
+            {{"shape", Shape{use.out, rank}}});
+    of_down = "ri";
+    of_up = "or";
+  }
+  const std::string low =
+      op("einsum", {use.x, down}, use.result + ":low",
+         {{"equation", dims + "i," + of_down + "->" + dims + "r"}});
+  description_.ops.back().part = OpPart::MergedFactor;
+  const std::string high =
+      op("einsum", {low, up}, use.result + ":high",
+         {{"equation", dims + "r," + of_up + "->" + dims + "o"}}, use.axes);
+  description_.ops.back().part = OpPart::MergedFactor;
+  const std::string scaled = op("scale", {high}, use.result + ":scaled",
+                                {{"by", kAdapterScale}}, use.axes);
   return op("add", {base, scaled}, use.result, {}, use.axes);
 }
 

@@ -51,6 +51,21 @@ struct ForwardPass {
   bool operator==(const ForwardPass&) const = default;
 };
 
+// What a LoRA adds to kernels of experts. `lora_A` [experts x rank, in] has the
+// ranks of an expert side by side, `lora_B` [out, rank x experts] those of all
+// experts. PEFT (0.21, tuners/lora/layer.py, ParamWrapper) adds the product of
+// both to the kernels, which tokens are then multiplied with: the same numbers
+// as here, where tokens are multiplied with one after the other, at another
+// cost (OpPart::MergedProduct).
+struct StackLora {
+  std::string module;  // "layers.3.mlp.experts.base_layer"
+  int64_t experts = 0;
+  int64_t expert = -1;  // the kernel's; -1: the kernel is of all
+  // Of `out` of the adapters, what the kernel has: gate or up of both.
+  int64_t rows = 0;
+  int64_t first_row = 0;
+};
+
 // One use of a linear layer: the last dimension of `x` is contracted.
 struct LinearUse {
   std::string x;
@@ -69,6 +84,7 @@ struct LinearUse {
   int64_t stack = 0;
   std::string weight_name = ".weight";
   std::string bias_name = ".bias";
+  std::optional<StackLora> lora = {};  // of a stack that this is a kernel of
 };
 
 // What a forward pass is written from. The manifest must outlive the writer.
@@ -89,6 +105,11 @@ class ForwardWriter {
   bool good() const { return good_; }
   // By names of the convention (model/forward/parameter_names.h).
   bool has(std::string_view parameter) const;
+  // In the manifest.
+  std::optional<Shape> shape_of(std::string_view parameter) const;
+  // Out and in of a linear layer's weight there, or in and out of a Conv1D's.
+  std::optional<std::pair<int64_t, int64_t>> matrix_of(
+      const std::string& layer, const std::string& weight_name) const;
 
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers, of which there are `layers`. One
@@ -128,6 +149,7 @@ class ForwardWriter {
 
  private:
   std::string adapted(const LinearUse& use, const std::string& base);
+  std::string adapted_stack(const LinearUse& use, const std::string& base);
   std::string one_layer(const DescribedValue& stacked, int64_t layer,
                         const Shape& shape);
   size_t rank_of(std::string_view op, const std::vector<std::string>& operands,

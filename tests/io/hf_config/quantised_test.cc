@@ -153,7 +153,7 @@ TEST_CASE("quantised models: names, dtypes and shapes are those stored") {
   }
   CHECK(otherwise < 80);
   for (const char* method :
-       {"awq", "bnb", "ct", "fp8", "gptq", "mlx", "modelopt"}) {
+       {"awq", "bnb", "ct", "fp8", "gptq", "mlx", "modelopt", "torchao"}) {
     CAPTURE(method);
     CHECK(agree[method] >= 8);
   }

@@ -79,12 +79,15 @@ void offload_activations(const Setting& s, const std::string& policy,
   set_remat(remat, o, d);
 }
 
-// `optimizer`, `weights`, `activations`, `activations:decoder_layer_input`
+// `optimizer`, `optimizer:paged`, `weights`, `activations`,
+// `activations:decoder_layer_input`
 void set_offload(const Setting& s, Options& o, Diagnostics& d) {
   constexpr std::string_view kActivations = "activations";
   Offload& offload = o.memory.state.offload;
   if (s.value == "optimizer") {
     offload.optimizer = true;
+  } else if (s.value == "optimizer:paged") {
+    offload.optimizer = offload.pages = true;
   } else if (s.value == "weights") {
     offload.weights = true;
   } else if (s.value == kActivations) {
@@ -95,8 +98,8 @@ void set_offload(const Setting& s, Options& o, Diagnostics& d) {
   } else {
     d.error(Code::Usage, s.where,
             title_of(s) +
-                " must be `optimizer`, `weights`, `activations` or "
-                "`activations:NAME`, not " +
+                " must be `optimizer`, `optimizer:paged`, `weights`, "
+                "`activations` or `activations:NAME`, not " +
                 in_backticks(s.value));
   }
 }
