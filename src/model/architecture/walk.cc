@@ -227,6 +227,10 @@ class Walk {
           scope.values->refuse_spent_work();
           return false;
         }
+        const bool is_packed = scheme && *scheme != nullptr;
+        if (lora_ && is_packed && is_of_expert(place, linear)) {
+          lora_->meet_packed_expert({LoraSite::Kind::Expert, place.path, ""});
+        }
         const auto tensors =
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
@@ -266,10 +270,14 @@ class Walk {
     lora_->pass_by(path);
   }
 
+  static bool is_of_expert(const LinearPlace& place,
+                           const LinearWeight& linear) {
+    return !linear.stack.empty() || place.expert ||
+           place.role == LinearRole::Experts;
+  }
   bool is_adapted(const LinearPlace& place, const LinearWeight& linear) {
     if (!lora_ || place.embedding) return false;
-    const bool is_expert = !linear.stack.empty() || place.expert ||
-                           place.role == LinearRole::Experts;
+    const bool is_expert = is_of_expert(place, linear);
     const bool is_output =
         place.role == LinearRole::Head || place.role == LinearRole::Last;
     using Kind = LoraSite::Kind;

@@ -5,12 +5,14 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "model/architectures.h"
 #include "model/config_reader.h"
 #include "model/forward/outline.h"
@@ -323,24 +325,31 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
 
 // Adapters other than what a LoRA puts beside a linear layer of the
 // architecture, or a stack of experts; false, with the reason reported (SP016),
-// where there are some.
+// where there are some. Those of a part that is not computed, such as a tower
+// for pictures, are left out with it.
 bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
                     Diagnostics& diags) {
   // As the manifest has them, the first of each kind.
   std::map<std::string, std::string, std::less<>> first;
-  std::optional<Names> known;
+  std::set<std::string> known;
   const ParameterNames names(manifest, model.architecture->other_names);
-  for (const auto& [name, tensor] : names.folded_tensors()) {
+  const auto all = names.folded_tensors();
+  for (const auto& [name, tensor] : all) {
     const std::string_view part = adapter_part(name);
     if (part.empty()) continue;
-    if (!known) known = outline_of(model.architecture).known;
+    if (known.empty()) {
+      for (const std::string& each : outline_of(model.architecture).known) {
+        known.insert(folded_name(each));
+      }
+    }
     const size_t at = static_cast<size_t>(part.data() - name.data());
-    const bool computed = (part == "lora_A" || part == "lora_B") &&
-                          name.ends_with(".weight") &&
-                          (std::binary_search(known->begin(), known->end(),
-                                              name.substr(0, at) + "weight") ||
-                           is_stack_adapter(name));
-    if (computed) continue;
+    const std::string weight = name.substr(0, at) + "weight";
+    const bool is_lora =
+        (part == "lora_A" || part == "lora_B") && name.ends_with(".weight");
+    const bool computed = is_stack_adapter(name) ||
+                          known.contains(folded_name(weight)) ||
+                          all.contains(weight);
+    if (is_lora && computed) continue;
     first.emplace(part, manifest.any_name(tensor.index));
   }
   if (first.empty()) return true;

@@ -396,15 +396,31 @@ void ForwardWriter::report_missing() {
 }
 
 // Adapters of a kind of which no layer has read one: what they adapt is no
-// linear layer here.
+// linear layer here, or nothing computes it.
 void ForwardWriter::check_adapters() {
   std::set<std::string> read;
   for (const DescribedValue& value : description_.parameters) {
     read.insert(folded_name(value.parameter));
   }
+  std::set<std::string> stored;
+  const auto is_left_out = [&](std::string_view name) {
+    if (is_stack_adapter(name)) return false;
+    if (stored.empty()) {
+      for (size_t i = 0; i < input_.manifest.size(); ++i) {
+        stored.insert(folded_name(input_.manifest.name(i)));
+      }
+    }
+    const std::string module(name.substr(0, name.find(adapter_part(name))));
+    for (const char* weight : {"base_layer.weight", "weight"}) {
+      const std::string base = folded_name(module + weight);
+      if (stored.contains(base)) return !read.contains(base);
+    }
+    return false;
+  };
   for (size_t i = 0; i < input_.manifest.size(); ++i) {
     const std::string_view name = input_.manifest.name(i);
-    if (adapter_part(name).empty() || read.count(folded_name(name)) > 0) {
+    if (adapter_part(name).empty() || read.count(folded_name(name)) > 0 ||
+        is_left_out(name)) {
       continue;
     }
     refuse("the adapter " + in_backticks(name) +

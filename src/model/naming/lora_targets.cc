@@ -218,7 +218,7 @@ std::vector<StackAdapters> LoraTargets::leave_experts(
     for (const std::string& target : meant_for_experts_) {
       if (!is_named_by(target, kRouter)) found_.insert(target);
     }
-    any_ = true;
+    any_ = any_stack_ = true;
   };
   add(gate_up_weight_, gate_up_, kStackOfBoth);
   add(down_weight_, down_, kStackDown);
@@ -245,6 +245,17 @@ std::optional<LoraProblem> LoraTargets::problem() const {
         "in memory",
         "PEFT adapts both or none",
         "name " + in_backticks(half_) + " in `targets`, too"};
+  }
+  if (any_stack_ && !packed_.empty()) {
+    return LoraProblem{
+        "quantization_config",
+        "`--lora` reaches " + in_backticks(packed_) +
+            ", which is stored quantised, and what PEFT adds to it is not "
+            "known",
+        "transformers makes matrices of MXFP4 for that "
+        "(`Mxfp4Config(dequantize=True)`)",
+        "take the config without its quantisation, or name layers that are not "
+        "of experts"};
   }
   if (!unknown_.empty()) {
     return LoraProblem{"",

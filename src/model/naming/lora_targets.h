@@ -76,8 +76,10 @@ class LoraTargets {
   bool adapts(const LoraSite& site);
   // A module that is no linear layer, which PEFT may adapt otherwise.
   void pass_by(const std::string& in_memory);
-  // A weight of the experts that are read now, by its name in memory.
+  // A weight of the experts that are read now, by its name in memory; packed
+  // ones take no adapters.
   void meet_expert(const LoraSite& site, ExpertWeight weight);
+  void meet_packed_expert(const LoraSite& site) { packed_ = site.path; }
   // The adapters of the stacks of these, which are `experts` many, of a module
   // called so in memory ("model.layers.3.mlp.experts").
   std::vector<StackAdapters> leave_experts(const std::string& in_memory,
@@ -109,6 +111,8 @@ class LoraTargets {
   std::set<std::string> found_;   // targets
   std::string joined_;            // a path that is several modules
   std::string unknown_;           // a router or stack that is not known
+  std::string packed_;            // an expert that is stored quantised
+  bool any_stack_ = false;
   bool any_ = false;
   bool unadaptable_ = false;
   // Of the experts that are read.
