@@ -59,6 +59,15 @@ std::vector<std::string> declaration_forms();
 
 struct RuleForm;
 
+// What the hooks of a module do beside where its parameters lie.
+enum class ModuleHook : uint8_t {
+  None,          // nothing
+  Sum,           // add up what the devices give
+  Gather,        // put it together along the last dimension
+  SplitThenSum,  // each takes its part of the last dimension of the input
+  Unknown,       // something else
+};
+
 struct Rule {
   std::string pattern;  // Python's re syntax
   PartitionSpec spec;
@@ -96,6 +105,8 @@ struct Rule {
   // No line of the file says it: the dialect does with what nothing else names.
   bool by_dialect = false;
   const RuleForm* form = nullptr;  // of its file, as RuleSet::form
+  // Of a plan of hooks: those of the module whose parameters it is found in.
+  ModuleHook hook = ModuleHook::Unknown;
 };
 
 // A logical axis, such as `embed`, and the mesh axes that it may have. The

@@ -516,10 +516,40 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "graph, the rules and the mesh helps to fix it";
 }
 
+// Where hooks compute something else, or stop: the rules that place what is
+// read there.
+void report_hooked(const RunInput& input, const HookedFault& fault,
+                   Diagnostics& diags) {
+  if (input.asked_for != nullptr) return;
+  const Program& program = program_of(input);
+  const Graph& graph = graph_of(input);
+  const Value& value = graph.values[fault.value];
+  auto finding = diags.report(
+      Code::SimulationMismatch, place_of_value(graph, fault.value),
+      "as hooks run it, the plan " +
+          std::string(fault.shapes_differ ? "stops at " : "computes another ") +
+          in_backticks(value.name));
+  finding.fact((fault.operand ? name_of_value(graph, fault.operand) + ": "
+                              : std::string()) +
+               fault.why);
+  if (value.node) finding.fact("in " + served_by(graph, value.node));
+  for (const ValueId p : nearest_parameters(graph, fault.value)) {
+    finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
+                 layout_text(reported_layout(program, program.layouts[p], p)));
+    if (const Span rule = placing_rule(input.of, p)) {
+      finding.label(rule, "places `" + graph.values[p].parameter + "`");
+    }
+  }
+  finding.help(
+      "give the modules of one block styles that fit together: `colwise` into "
+      "it, `rowwise` out of it");
+}
+
 }  // namespace
 
 void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Simulation& outcome = input.outcome;
+  if (outcome.hooked) report_hooked(input, *outcome.hooked, diags);
   if (!outcome.mismatch) return;
   const Program& program = program_of(input);
   const Graph& graph = graph_of(input);

@@ -240,11 +240,17 @@ std::vector<Finding> split_units(const LintInput& input,
       input.plan.rules[static_cast<size_t>(placement.rule) - 1].shards_parts) {
     declared.interleave_gate_up = declared.interleave_qkv = true;
   }
+  // What a hook puts together before anything reads it may be cut anywhere.
+  const bool is_put_together =
+      placement.rule > 0 && input.rules != nullptr &&
+      input.rules->rules[static_cast<size_t>(placement.rule) - 1].hook ==
+          ModuleHook::Gather;
   const Shape stored = stored_shape(placement);
   for (const Unit& unit :
        units_of(name, placement.type, known.facts, known.hints)) {
     const auto dim = static_cast<size_t>(unit.dim);
     if (dim >= placement.spec.dims.size()) continue;
+    if (is_put_together && !unit.atomic) continue;
     SplitUnit split{unit, cutting_axes(unit, placement.spec.dims[dim]), 1,
                     placement.type, stored[dim]};
     split.shards = shard_count(input.plan.mesh, split.axes);

@@ -17,6 +17,7 @@
 #include "sim/values.h"
 #include "sim/verdict.h"
 #include "spmd/partition.h"
+#include "spmd/hooked.h"
 #include "spmd/program.h"
 
 namespace shardplan {
@@ -108,6 +109,10 @@ struct UnusedExperts {
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
+  // Of a plan of hooks whose walk tells (spmd/hooked.h): it was judged so, and
+  // where it computes something else.
+  bool as_hooks = false;
+  std::optional<HookedFault> hooked;
   // What keeps the run from telling, in the order of the program: the first
   // value of the unsharded run in double precision that is not finite, and what
   // the values could not have shown. None of them in the field.

@@ -212,7 +212,7 @@ Summary simulation_summary(const SimulateInput& input,
       {"devices", Count{input.session.plan.mesh.devices()}},
       {"mesh", MeshCell{input.session.plan.mesh}},
       {"verdict", verdict_name(verdict_of(outcome))},
-      {"run_as", std::string("compiler")},
+      {"run_as", std::string(outcome.as_hooks ? "hooks" : "compiler")},
       {"structural_error", ratio_cell(outcome.structural_error)},
       {"error_amplification",
        exact ? Cell() : ratio_cell(outcome.error_amplification)},
@@ -251,6 +251,9 @@ std::string verdict_line(const SimulateInput& input,
                          const Simulation& outcome) {
   if (outcome.mismatch) {
     return "mismatch: the sharded run computes something else";
+  }
+  if (outcome.hooked) {
+    return "mismatch: as hooks run it, the plan computes something else";
   }
   if (outcome.non_finite) {
     return "inconclusive: the unsharded run itself is not finite";

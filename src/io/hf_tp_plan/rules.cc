@@ -26,23 +26,28 @@ constexpr auto kWhole = TpCut::Whole;
 constexpr auto kFirst = TpCut::First;
 constexpr auto kOut = TpCut::SecondLast;
 constexpr auto kLast = TpCut::Last;
+constexpr auto kNone = ModuleHook::None;
+constexpr auto kSum = ModuleHook::Sum;
+constexpr auto kGather = ModuleHook::Gather;
+constexpr auto kSplit = ModuleHook::SplitThenSum;
+constexpr auto kUnknown = ModuleHook::Unknown;
 
 constexpr std::array<TpStyle, 26> kStyles = {{
-    {"colwise", kOut, kLast},
-    {"rowwise", kLast, kWhole},
+    {"colwise", kOut, kLast, kNone},
+    {"rowwise", kLast, kWhole, kSum},
     {"grouped_gemm", kFirst, kFirst},
-    {"colwise_rep", kOut, kLast},
-    {"colwise_gather_output", kOut, kLast},
-    {"rowwise_rep", kLast, kWhole},
-    {"rowwise_split_input", kLast, kWhole},
+    {"colwise_rep", kOut, kLast, kGather},
+    {"colwise_gather_output", kOut, kLast, kGather},
+    {"rowwise_rep", kLast, kWhole, kSplit},
+    {"rowwise_split_input", kLast, kWhole, kSplit},
     {"local_colwise", kOut, kLast},
     {"local_rowwise", kLast, kWhole},
-    {"packed_colwise", kOut, kLast, true},
-    {"packed_rowwise", kLast, kWhole, true},
-    {"local_packed_rowwise", kLast, kWhole, true},
-    {"embedding_rowwise", kFirst, kWhole},
-    {"embedding_colwise", kLast, kWhole},
-    {"replicate", kWhole, kWhole},
+    {"packed_colwise", kOut, kLast, kNone, true},
+    {"packed_rowwise", kLast, kWhole, kUnknown, true},
+    {"local_packed_rowwise", kLast, kWhole, kUnknown, true},
+    {"embedding_rowwise", kFirst, kWhole, kSum},
+    {"embedding_colwise", kLast, kWhole, kGather},
+    {"replicate", kWhole, kWhole, kNone},
     {"local", kWhole, kWhole},
     {"gather", kWhole, kWhole},
     {"sequence_parallel", kWhole, kWhole},
@@ -53,7 +58,8 @@ constexpr std::array<TpStyle, 26> kStyles = {{
     {"mla_kv_a_proj", kWhole, kWhole},
     {"all_reduce", kWhole, kWhole},
     {"local_params", kWhole, kWhole},
-    {"replicated_with_grad_allreduce", kWhole, kWhole},
+    // Forward it is as it is; backward adds up its gradient.
+    {"replicated_with_grad_allreduce", kWhole, kWhole, kNone},
 }};
 
 }  // namespace
@@ -199,6 +205,7 @@ class Reader {
     for (const Table* table : chosen) add_table(*table);
     if (errors_.errors() > 0) return false;
     end_plan_of_hooks(kTpAxis, chosen.front()->where, rules_);
+    rules_.rules.back().hook = ModuleHook::None;
     return true;
   }
 
@@ -572,14 +579,14 @@ class Reader {
     }
     const bool is_bias = entry.key == "bias" || entry.key.ends_with(".bias");
     if (!is_bias && style->bias != style->weight) {
-      add_rule(entry, KeyPart::Bias, outer, style->bias, false);
+      add_rule(entry, KeyPart::Bias, outer, style->bias, false, style->hook);
     }
     add_rule(entry, KeyPart::Module, outer,
-             is_bias ? style->bias : style->weight, style->packed);
+             is_bias ? style->bias : style->weight, style->packed, style->hook);
   }
 
   void add_rule(const Entry& entry, KeyPart part, std::string_view outer,
-                TpCut cut, bool is_packed) {
+                TpCut cut, bool is_packed, ModuleHook hook) {
     Rule rule;
     // Whole experts on each device are no spec of one expert.
     rule.pattern = key_pattern(
@@ -587,6 +594,7 @@ class Reader {
         cut == TpCut::First ? FusedKeys::AsWritten : FusedKeys::AlsoEachExpert);
     rule.shipped = entry.is_added;
     rule.shards_parts = is_packed;
+    rule.hook = hook;
     rule.short_has_first = cut == TpCut::SecondLast;
     rule.where = entry.where;
     rule.spec_where = entry.style_where;

@@ -2,15 +2,16 @@
 // Styles of tensor-parallel plans of Hugging Face, and what each does to the
 // parameters of a module.
 //
-// Only where a parameter is cut is a matter of a plan here; what a style does
-// with activations (gathering an output, splitting an input) is not. Source:
-// transformers 4.51 to 5.0, integrations/tensor_parallel.py, and 5.23,
+// Where a parameter is cut, and what the style's hooks do in a forward pass with
+// what its module reads and gives. Source: transformers 4.51 to 5.0, integrations/tensor_parallel.py, and 5.23,
 // distributed/{tensor,expert}_parallel.py; where versions differ, 5.23.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "core/rules.h"
 
 namespace shardplan {
 
@@ -21,6 +22,7 @@ struct TpStyle {
   std::string_view name;
   TpCut weight = TpCut::Whole;  // every parameter of a module but its bias
   TpCut bias = TpCut::Whole;
+  ModuleHook hook = ModuleHook::Unknown;
   // The dimension holds two parts, each of which is cut.
   bool packed = false;
 };

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Records what transformers computes under tensor-parallel plans, whole and broken: the
+judge of plans that hooks run.
+
+    pip install torch transformers
+    python tests/data/record_hf_tp_runs.py tests/data/hf_tp_runs.jsonl
+
+Small models of random weights run on two processes (gloo), in double precision, under the
+plan that transformers has for them and under the same with one or two entries changed.
+Their logits, and the gradients of a loss, are compared with those of the model on one
+process. A line has
+
+- `name`, `config` as saved, `plan` as the model resolved it, `changed` entries of it
+- `forward`: `right`, `wrong` (numbers that differ) or `error`, with what it says
+- `backward`: the same of gradients; null where forward is an error
+- `versions`
+"""
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
+os.environ.setdefault("TQDM_DISABLE", "1")
+import torch
+import torch.distributed as dist
+import transformers
+from torch.distributed.tensor import DTensor
+from transformers.distributed import DistributedConfig
+
+BASE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=8, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None,
+            eos_token_id=None, use_cache=False, attn_implementation="eager")
+MODELS = {
+    "llama": BASE,
+    "llama biased": dict(BASE, attention_bias=True, mlp_bias=True),
+    "llama tied": dict(BASE, tie_word_embeddings=True),
+    "qwen2": BASE,
+    "qwen3": BASE,
+    "gemma2": dict(BASE, query_pre_attn_scalar=8),
+    "phi3": BASE,
+    "olmo2": BASE,
+    "cohere": BASE,
+    "glm4": dict(BASE, partial_rotary_factor=0.5),
+    "qwen3_moe": dict(BASE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, mlp_only_layers=[]),
+    "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
+    "gpt_oss": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
+}
+# What a style may be mistaken for.
+OTHERS = {"colwise": ["replicate", "rowwise", "colwise_gather_output"], "rowwise": ["replicate", "colwise", "rowwise_split_input"],
+          "embedding_rowwise": ["replicate", "embedding_colwise"], "colwise_gather_output": ["replicate", "colwise", "rowwise"],
+          "packed_colwise": ["replicate", "colwise"], "packed_rowwise": ["replicate", "rowwise"],
+          "replicated_with_grad_allreduce": ["replicate"], "moe_tp_experts": ["replicate"], "all_reduce": ["replicate"]}
+
+
+def mutations(plan):
+    yield {}
+    for key, style in plan.items():
+        for other in OTHERS.get(style, ["replicate"]):
+            yield {key: other}
+    ends = {key.rsplit(".", 1)[-1]: key for key in plan}
+    for pair in (("o_proj", "down_proj"), ("q_proj", "k_proj"), ("k_proj", "v_proj"), ("gate_proj", "up_proj")):
+        if all(end in ends for end in pair):
+            yield {ends[end]: "colwise" if plan[ends[end]] == "rowwise" else "replicate" for end in pair}
+    if all(end in ends for end in ("q_proj", "k_proj", "v_proj", "o_proj")):
+        yield {ends[end]: "replicate" for end in ("q_proj", "k_proj", "v_proj", "o_proj")}
+        yield {**{ends[end]: "colwise_gather_output" for end in ("q_proj", "k_proj", "v_proj")}, ends["o_proj"]: "rowwise_split_input"}
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def gradients(model, ids):
+    model.zero_grad(set_to_none=True)
+    model(input_ids=ids, labels=ids).loss.backward()
+    return {name: whole(each.grad).detach().clone() for name, each in model.named_parameters() if each.grad is not None}
+
+
+def said(error):
+    text = re.sub(r"0x[0-9a-f]+", "0x", str(error)).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}"[:200]
+
+
+def together(result):
+    """Of all processes: an error of one is an error of the run."""
+    all_of_them = [None] * dist.get_world_size()
+    dist.all_gather_object(all_of_them, result)
+    for wanted in ("error", "wrong"):
+        for each in all_of_them:
+            if each and each[0] == wanted:
+                return each
+    return all_of_them[0]
+
+
+def judge(run):
+    try:
+        return together(["right" if run() else "wrong", ""])
+    except Exception as error:  # what the library says of it
+        return together(["error", said(error)])
+
+
+def record(title, folder, ids, wanted, changed):
+    state = {}
+
+    def forward():
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float64, attn_implementation="eager",
+            distributed_config=DistributedConfig(tp_size=dist.get_world_size(), tp_plan=changed or "auto"))
+        state["model"] = model
+        with torch.no_grad():
+            logits = whole(model(input_ids=ids).logits)
+        return logits.shape == wanted[0].shape and torch.allclose(logits, wanted[0], rtol=1e-9, atol=1e-11)
+
+    def backward():
+        found = gradients(state["model"].train(), ids)
+        return found.keys() == wanted[1].keys() and all(
+            found[name].shape == each.shape and torch.allclose(found[name], each, rtol=1e-8, atol=1e-11)
+            for name, each in wanted[1].items())
+
+    first = judge(forward)
+    second = judge(backward) if first[0] != "error" else None
+    return first, second
+
+
+def run(title, first):
+    """The cases of a model from one on, a line each, behind a line that begins it."""
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+    with tempfile.TemporaryDirectory() as own:
+        folders = [own]
+        dist.broadcast_object_list(folders, 0)
+        folder = folders[0]
+        torch.manual_seed(0)
+        config = transformers.AutoConfig.for_model(title.split()[0], **MODELS[title])
+        if dist.get_rank() == 0:
+            transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).save_pretrained(folder)
+        dist.barrier()
+        ids = torch.arange(12).reshape(2, 6) * 5 % 64
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+        plan = dict(model.tp_plan)
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits
+        wanted = logits, gradients(model.train(), ids)
+        with open(folder + "/config.json", encoding="utf-8") as file:
+            saved = json.load(file)
+        for number, changed in enumerate(mutations(plan)):
+            if number < first:
+                continue
+            name = title + "".join(f", {key.removeprefix('model.')}: {style}" for key, style in changed.items())
+            line = {"name": name, "config": saved, "plan": plan, "changed": changed, "forward": None, "backward": None,
+                    "versions": {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}}
+            if dist.get_rank() == 0:
+                print("BEGIN " + json.dumps(line), flush=True)
+            line["forward"], line["backward"] = record(title, folder, ids, wanted, changed)
+            if dist.get_rank() == 0:
+                print("END " + json.dumps(line), flush=True)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    if "RANK" in os.environ:
+        return run(sys.argv[1], int(sys.argv[2]))
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        for title in MODELS:
+            done = 0
+            while True:
+                # Processes of which one stops and one waits end with the case.
+                process = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", __file__, title, str(done)],
+                                         capture_output=True, text=True)
+                begun = None
+                for text in process.stdout.splitlines():
+                    word, _, line = text.partition(" ")
+                    if word == "BEGIN":
+                        begun = json.loads(line)
+                    elif word == "END":
+                        begun = None
+                        done += 1
+                        out.write(line + "\n")
+                if begun is None:
+                    break
+                begun["forward"] = ["error", "the processes wait for one another"]
+                out.write(json.dumps(begun) + "\n")
+                done += 1
+            print(title, done, "" if process.returncode == 0 else process.stderr[-300:], flush=True)
+
+
+if __name__ == "__main__":
+    main()
