@@ -10,8 +10,8 @@
 //             the beginning, what frameworks hold beside these at the most
 //             (activations/buffers.h)
 // A frozen weight that is quantised is multiplied with in the kernel at least,
-// made whole by the estimate, and converted beside that at the most. Where
-// autograd keeps what is made, the estimate has that of all layers.
+// made whole by the estimate, and converted beside that at the most. If
+// autograd keeps the dequantised weights, the estimate counts all layers'.
 //
 // Moments that are looked at: the backward of every segment of every stage,
 // with all that earlier segments and other micro-batches in flight have saved;

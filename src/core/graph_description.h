@@ -52,9 +52,9 @@ enum class OpPart : uint8_t {
   RowNumbers,    // one per row: roots of a norm, maxima of a softmax
   AdapterInput,  // the first product of an adapter
   Adapter,       // of that, on the way to what is added to a result
-  // A product with kernels that adapters may be added to before it, so that the
-  // sums are kept for backward; the same of a half of such kernels; and with
-  // these adapters, which are then converted for that, and kept, too.
+  // A product with kernels into which adapters may be merged: the merged kernels
+  // are kept for backward. MergedHalf: gate or up alone. MergedFactor: a product
+  // with such an adapter, whose cast to the kernel's dtype is kept as well.
   MergedProduct,
   MergedHalf,
   MergedFactor,

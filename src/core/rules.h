@@ -59,7 +59,7 @@ std::vector<std::string> declaration_forms();
 
 struct RuleForm;
 
-// What the hooks of a module do beside where its parameters lie.
+// What a module's forward hooks do to its input and output.
 enum class ModuleHook : uint8_t {
   None,          // nothing
   Sum,           // add up what the devices give
@@ -105,7 +105,7 @@ struct Rule {
   // No line of the file says it: the dialect does with what nothing else names.
   bool by_dialect = false;
   const RuleForm* form = nullptr;  // of its file, as RuleSet::form
-  // Of a plan of hooks: those of the module whose parameters it is found in.
+  // What the hooks of the matched module do, in a plan that hooks run.
   ModuleHook hook = ModuleHook::Unknown;
 };
 

@@ -516,8 +516,8 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "graph, the rules and the mesh helps to fix it";
 }
 
-// Where hooks compute something else, or stop: the rules that place what is
-// read there.
+// Reports the operation at which the hooks fail or give wrong values, with the
+// rules that place its operands.
 void report_hooked(const RunInput& input, const HookedFault& fault,
                    Diagnostics& diags) {
   if (input.asked_for != nullptr) return;
@@ -527,7 +527,8 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
   auto finding = diags.report(
       Code::SimulationMismatch, place_of_value(graph, fault.value),
       "as hooks run it, the plan " +
-          std::string(fault.shapes_differ ? "stops at " : "computes another ") +
+          std::string(fault.shapes_differ ? "stops at "
+                                          : "gives wrong values for ") +
           in_backticks(value.name));
   finding.fact((fault.operand ? name_of_value(graph, fault.operand) + ": "
                               : std::string()) +
@@ -541,8 +542,8 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
     }
   }
   finding.help(
-      "give the modules of one block styles that fit together: `colwise` into "
-      "it, `rowwise` out of it");
+      "use matching styles within a block: `colwise` for the layers into it, "
+      "`rowwise` for the layer out of it");
 }
 
 }  // namespace

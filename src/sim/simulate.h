@@ -109,8 +109,8 @@ struct UnusedExperts {
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
-  // Of a plan of hooks whose walk tells (spmd/hooked.h): it was judged so, and
-  // where it computes something else.
+  // Whether the verdict follows the hooks of the plan (spmd/hooked.h), and the
+  // first operation at which they fail.
   bool as_hooks = false;
   std::optional<HookedFault> hooked;
   // What keeps the run from telling, in the order of the program: the first

@@ -41,8 +41,8 @@ class HookedWalker {
     for (const ValueId v : graph_.outputs) {
       if (held_[v].is_whole()) continue;
       fault(false, v, {},
-            held_[v].partial ? "devices have parts of the sum that it is"
-                             : "each device has a part of it");
+            held_[v].partial ? "each device holds only a partial sum"
+                             : "each device holds only its shard");
       break;
     }
     return std::move(result_);
@@ -120,8 +120,7 @@ class HookedWalker {
       case ModuleHook::SplitThenSum:
         if (!made.partial) {
           return fault(false, v, {},
-                       "its hook adds up what devices have, which are no parts "
-                       "of a sum");
+                       "its hook all-reduces values that are not partial sums");
         }
         made = {};
         break;
@@ -129,8 +128,8 @@ class HookedWalker {
         if (biased_[v]) break;  // behind the bias
         if (made.partial || made.cut + 1 != std::ssize(value(v).shape)) {
           return fault(false, v, {},
-                       "its hook puts together what devices have, which is not "
-                       "cut along the last dimension");
+                       "its hook all-gathers the last dimension, which is not "
+                       "sharded");
         }
         made = {};
         break;
@@ -150,14 +149,14 @@ class HookedWalker {
       if (!operands[o].is_whole() || shape.empty() ||
           shape.back() % plan_.ranks != 0) {
         return fault(true, node.result, node.operands[o],
-                     "its hook takes a part of what is no longer whole");
+                     "its hook slices an input that is already sharded");
       }
       operands[o].cut = static_cast<int>(shape.size()) - 1;
     }
     return true;
   }
 
-  // Where a cut dimension begins: its major factor; -1: it has none.
+  // The major factor of a dimension, which sharding splits; -1: it has none.
   static int factor_of(const DimFactors& dim) {
     return dim.empty() ? -1 : dim.front();
   }
@@ -177,12 +176,12 @@ class HookedWalker {
           rule.factors[static_cast<size_t>(factor)].size % plan_.ranks == 0;
       if (!divides) {
         return fault(true, node.result, node.operands[o],
-                     "its parts are no whole heads, or none that the operation "
-                     "can take by themselves");
+                     "its shards do not hold whole heads, or not pieces that "
+                     "the operation can take alone");
       }
       if (cut >= 0 && cut != factor) {
         return fault(true, node.result, node.operands[o],
-                     "it is cut along another dimension than " +
+                     "it is sharded along a different dimension than " +
                          in_backticks(value(node.operands[from]).name));
       }
       cut = factor;
@@ -192,7 +191,8 @@ class HookedWalker {
     if (!adds_parts(node, operands, made)) return false;
     if (cut < 0) return true;
     if (made.partial) {
-      return fault(false, node.result, {}, "parts of a sum are cut as well");
+      return fault(false, node.result, {},
+                   "it is a partial sum and sharded as well");
     }
     for (size_t o = 0; o < operands.size(); ++o) {
       const auto& dims = rule.operands[o];
@@ -202,9 +202,9 @@ class HookedWalker {
             operands[o].cut == static_cast<int>(d) && factor_of(dims[d]) == cut;
         if (is_cut) continue;
         return fault(true, node.result, node.operands[o],
-                     "it is whole on each device, and " +
+                     "it is replicated, and " +
                          in_backticks(value(node.operands[from]).name) +
-                         " is cut");
+                         " is sharded");
       }
     }
     return place(node, cut, operands[from], hook, made);
@@ -228,7 +228,7 @@ class HookedWalker {
       return true;
     }
     return fault(false, node.result, node.operands[o],
-                 "devices have parts of the sum that it is");
+                 "each device holds only a partial sum of it");
   }
 
   // What the cut factor makes of the result.
@@ -264,8 +264,8 @@ class HookedWalker {
   }
   bool cut_apart(const GraphNode& node) {
     return fault(false, node.result, node.operands.front(),
-                 "each device has a part of it, and the operation needs it "
-                 "whole");
+                 "each device holds only its shard, and the operation needs "
+                 "all of it");
   }
 
   const Graph& graph_;

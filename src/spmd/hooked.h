@@ -30,7 +30,7 @@ struct HookedPlan {
   PerValue<int> cut;
   PerValue<bool> packed;
   PerValue<ModuleHook> hook;
-  // Of the head, where its weight is the embedding's.
+  // The hook of an output head that shares the embedding's weight.
   ModuleHook tied_head = ModuleHook::Unknown;
 };
 

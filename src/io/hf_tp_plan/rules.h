@@ -2,8 +2,8 @@
 // Styles of tensor-parallel plans of Hugging Face, and what each does to the
 // parameters of a module.
 //
-// Where a parameter is cut, and what the style's hooks do in a forward pass with
-// what its module reads and gives. Source: transformers 4.51 to 5.0, integrations/tensor_parallel.py, and 5.23,
+// A style shards a module's parameters, and its forward hooks transform the
+// module's input and output. Source: transformers 4.51 to 5.0, integrations/tensor_parallel.py, and 5.23,
 // distributed/{tensor,expert}_parallel.py; where versions differ, 5.23.
 #pragma once
 

@@ -135,8 +135,8 @@ class Chooser {
     return experts == path.npos ? path : path.substr(0, experts + 8);
   }
 
-  // As transformers 5 reads lists against it: for torchao the name of the
-  // parameter, so that `o_proj` ends no name.
+  // The name that transformers 5 matches lists against. For torchao it is the
+  // parameter's, so `o_proj` does not match as a suffix.
   std::string name_in_list(std::string_view module) const {
     std::string name(around_experts(module));
     return all_.method == QuantMethod::Torchao ? name + ".weight" : name;

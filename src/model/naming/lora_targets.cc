@@ -149,7 +149,7 @@ bool LoraTargets::adapts(const LoraSite& site) {
   if (site.kind == Kind::Expert) return false;
   bool adapted = false;
   if (router_ && end_of(site.in_memory) == kRouter) {
-    // As a parameter, whatever the module is.
+    // PEFT targets its weight by name, whatever class the module has.
     for (const std::string& target : meant_for_experts_) {
       if (is_named_by(target, kRouter)) found_.insert(target);
     }

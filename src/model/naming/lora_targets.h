@@ -115,7 +115,7 @@ class LoraTargets {
   bool any_stack_ = false;
   bool any_ = false;
   bool unadaptable_ = false;
-  // Of the experts that are read.
+  // Weights of the experts being walked.
   std::optional<ExpertWeight> gate_up_weight_;
   std::optional<ExpertWeight> down_weight_;
 };
