@@ -174,8 +174,8 @@ const std::vector<Flag>& workload_flags() {
        "a framework's own name",
        kCounting, set_remat},
       {"offload", Takes::Text, "WHAT", "Memory",
-       "keep in host memory what is not in use: optimizer, weights, "
-       "activations, or activations:NAME of one value; may repeat",
+       "keep in host memory what is not in use: optimizer, optimizer:paged, "
+       "weights, activations, or activations:NAME of one value; may repeat",
        kCounting, set_offload, true},
       {"microbatches", Takes::Text, "N", "Memory",
        "parts that a training step is done in (default 1)", kCounting,
