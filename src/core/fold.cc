@@ -287,10 +287,12 @@ struct FusedExperts {
   std::string_view key_end;
   std::string_view pattern_end;
 };
-constexpr std::array<FusedExperts, 2> kFusedExperts = {{
+constexpr std::array<FusedExperts, 4> kFusedExperts = {{
     {"experts.gate_up_proj",
      "experts\\.(?:gate_up_proj|\\d+\\.(?:gate_proj|up_proj|w1|w3))"},
     {"experts.down_proj", "experts\\.(?:down_proj|\\d+\\.(?:down_proj|w2))"},
+    {"experts", "experts"},  // their module
+    {"gate", "gate"},        // their router
 }};
 // The module of experts in some checkpoints.
 constexpr std::string_view kMlpKey = "mlp.";

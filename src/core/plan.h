@@ -150,6 +150,7 @@ struct PlanRule {
   bool shards_parts = false;
   std::string view = {};  // the rule is of that view alone; empty: of any
   AxisName deal = {};     // the axis that experts are dealt out over; or empty
+  ModuleHook hook = {};   // in a plan that hooks run
   int64_t found = 0;      // names that the pattern is found in
   int64_t won = 0;        // names that it decided
   // Rules that took all of its names (1-based, ascending); empty unless it was
@@ -173,6 +174,7 @@ struct Plan {
   // Names in the rules' specs that are no mesh axes, but stand for some.
   AxisNames other_names = {};
   RunAs run_as = RunAs::Compiler;  // of the rules
+  AxisName hook_axis = {};         // as RuleSet::hook_axis
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];

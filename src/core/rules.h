@@ -59,13 +59,34 @@ std::vector<std::string> declaration_forms();
 
 struct RuleForm;
 
-// What a module's forward hooks do to its input and output.
-enum class ModuleHook : uint8_t {
-  None,          // nothing
-  Sum,           // add up what the devices give
-  Gather,        // put it together along the last dimension
-  SplitThenSum,  // each takes its part of the last dimension of the input
-  Unknown,       // something else
+// How a value lies along the axis of a plan of hooks.
+enum class HookLayout : uint8_t {
+  AsIs,    // as it comes
+  Whole,   // on every device
+  Last,    // cut along its last dimension
+  Tokens,  // cut along its second dimension, the tokens of a sequence
+};
+
+// What a module's hooks do forward and, by the gradients of that, backward.
+struct ModuleHook {
+  enum class Task : uint8_t {
+    None,
+    SumGradients,        // of the module's parameters, over the devices
+    SumOutputGradients,  // of a part of the module's output
+    ReadShards,          // the module reads its own parameters as shards
+    SumExperts,          // devices compute parts of all experts, added up
+    OwnExperts,          // devices compute the experts that they have, added up
+    Unknown,             // it is not known what the hooks do
+  };
+  HookLayout takes = HookLayout::AsIs;  // for which it takes its input
+  HookLayout reads = HookLayout::AsIs;  // in which the module reads it
+  HookLayout gives = HookLayout::AsIs;  // in which it leaves the output
+  Task task = Task::Unknown;
+  // The output is a DTensor, whose operations insert collectives themselves.
+  bool gives_dtensor = false;
+
+  bool is_known() const { return task != Task::Unknown; }
+  bool operator==(const ModuleHook&) const = default;
 };
 
 struct Rule {
@@ -106,7 +127,7 @@ struct Rule {
   bool by_dialect = false;
   const RuleForm* form = nullptr;  // of its file, as RuleSet::form
   // What the hooks of the matched module do, in a plan that hooks run.
-  ModuleHook hook = ModuleHook::Unknown;
+  ModuleHook hook = {};
 };
 
 // A logical axis, such as `embed`, and the mesh axes that it may have. The
@@ -200,6 +221,8 @@ struct RuleSet {
   // give to dimensions.
   bool architecture_labels = false;
   RunAs run_as = RunAs::Compiler;
+  // The axis that hooks' styles cut over; empty where no plan says.
+  AxisName hook_axis = {};
   // How a file of this dialect says what is added to it; null: as ours does.
   const RuleForm* form = nullptr;
   Span architecture_labels_where = {};

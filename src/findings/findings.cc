@@ -99,7 +99,9 @@ const std::vector<Check>& checks() {
       {{Code::DroppedTokens}, Needs::Run, check_dropped_tokens},
       {{Code::NonFiniteValues, Code::Inconclusive}, Needs::Run, check_doubts},
       {{Code::ErrorAmplification}, Needs::Run, check_amplification},
-      {{Code::SimulationMismatch}, Needs::Run, check_mismatch},
+      {{Code::SimulationMismatch, Code::WrongGradients},
+       Needs::Run,
+       check_mismatch},
       {{Code::UnexpectedOutputs}, Needs::Recording, check_recorded_outputs},
   };
   return kChecks;

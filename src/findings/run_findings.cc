@@ -245,6 +245,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
       if (families[family]++ == 0) order.push_back(family);
     }
     finding.fact(hidden_text(kind));
+    if (of_run) finding.fact(input.outcome.hooked->unknown);
     for (size_t i = 0; i < order.size() && i < kMostFacts; ++i) {
       const int64_t times = families[order[i]];
       if (times > 1) {
@@ -516,12 +517,24 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "graph, the rules and the mesh helps to fix it";
 }
 
+void name_rules(const RunInput& input, const std::vector<ValueId>& parameters,
+                Diagnostics::Builder& finding) {
+  const Program& program = program_of(input);
+  for (const ValueId p : parameters) {
+    const std::string& name = graph_of(input).values[p].parameter;
+    finding.fact(in_backticks(name) + " is sharded as " +
+                 layout_text(reported_layout(program, program.layouts[p], p)));
+    if (const Span rule = placing_rule(input.of, p)) {
+      finding.label(rule, "places " + in_backticks(name));
+    }
+  }
+}
+
 // Reports the operation at which the hooks fail or give wrong values, with the
 // rules that place its operands.
 void report_hooked(const RunInput& input, const HookedFault& fault,
                    Diagnostics& diags) {
   if (input.asked_for != nullptr) return;
-  const Program& program = program_of(input);
   const Graph& graph = graph_of(input);
   const Value& value = graph.values[fault.value];
   auto finding = diags.report(
@@ -534,23 +547,47 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
                               : std::string()) +
                fault.why);
   if (value.node) finding.fact("in " + served_by(graph, value.node));
-  for (const ValueId p : nearest_parameters(graph, fault.value)) {
-    finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
-                 layout_text(reported_layout(program, program.layouts[p], p)));
-    if (const Span rule = placing_rule(input.of, p)) {
-      finding.label(rule, "places `" + graph.values[p].parameter + "`");
-    }
-  }
+  name_rules(input, nearest_parameters(graph, fault.value), finding);
   finding.help(
       "use matching styles within a block: `colwise` for the layers into it, "
       "`rowwise` for the layer out of it");
+}
+
+// Reports the value whose gradient is wrong where the forward pass is not.
+void report_gradient(const RunInput& input, const HookedFault& fault,
+                     Diagnostics& diags) {
+  const Graph& graph = graph_of(input);
+  const Value& value = graph.values[fault.value];
+  const bool is_parameter = value.kind == Value::Kind::Parameter;
+  auto finding = diags.report(
+      Code::WrongGradients, place_of_value(graph, fault.value),
+      "as hooks run it, the gradient of " +
+          in_backticks(is_parameter ? value.parameter : value.name) +
+          " is wrong");
+  finding.fact(fault.why);
+  finding.fact("the forward pass is right: serving needs no gradients");
+  name_rules(input,
+             is_parameter ? std::vector{fault.value}
+                          : nearest_parameters(graph, fault.value),
+             finding);
+  finding.help(
+      "of norms between layers that are cut, `replicated_with_grad_allreduce` "
+      "adds gradients up; between whole ones `replicate` leaves them alone");
+  finding.help(
+      "of `kv_a_proj`, `mla_kv_a_proj` adds them up; `--allow SP514` where the "
+      "plan only serves");
 }
 
 }  // namespace
 
 void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Simulation& outcome = input.outcome;
-  if (outcome.hooked) report_hooked(input, *outcome.hooked, diags);
+  if (outcome.hooked && outcome.hooked->fault) {
+    report_hooked(input, *outcome.hooked->fault, diags);
+  }
+  if (outcome.hooked && outcome.hooked->gradient && !input.asked_for) {
+    report_gradient(input, *outcome.hooked->gradient, diags);
+  }
   if (!outcome.mismatch) return;
   const Program& program = program_of(input);
   const Graph& graph = graph_of(input);

@@ -242,9 +242,9 @@ std::vector<Finding> split_units(const LintInput& input,
   }
   // What a hook puts together before anything reads it may be cut anywhere.
   const bool is_put_together =
-      placement.rule > 0 && input.rules != nullptr &&
-      input.rules->rules[static_cast<size_t>(placement.rule) - 1].hook ==
-          ModuleHook::Gather;
+      placement.rule > 0 &&
+      input.plan.rules[static_cast<size_t>(placement.rule) - 1].hook.gives ==
+          HookLayout::Whole;
   const Shape stored = stored_shape(placement);
   for (const Unit& unit :
        units_of(name, placement.type, known.facts, known.hints)) {

@@ -563,6 +563,7 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
     if (known.insert(axis).second) axes.push_back(std::move(axis));
   }
   if (more.run_as == RunAs::Hooks) rules.run_as = RunAs::Hooks;
+  if (rules.hook_axis.empty()) rules.hook_axis = more.hook_axis;
   const bool joined = append_logical(more, rules, diags);
   std::move(more.activations.begin(), more.activations.end(),
             std::back_inserter(rules.activations));

@@ -143,10 +143,12 @@ void end_plan_of_hooks(std::string_view axis, Span where, RuleSet& rules) {
   rest.where = where;
   rest.spec_where = where;
   rest.by_dialect = true;
+  rest.hook.task = ModuleHook::Task::None;
   rules.rules.push_back(std::move(rest));
   AxisNames& axes = rules.declared_axes;
   if (!contains(axes, axis)) axes.emplace_back(axis);
   rules.run_as = RunAs::Hooks;
+  rules.hook_axis = axis;
   rules.form = &kHooksForm;
 }
 

@@ -89,6 +89,7 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
   result.shards_parts = rule.shards_parts;
   result.view = rule.view;
   result.deal = rule.deal;
+  result.hook = rule.hook;
   if (rule.where) {
     result.file = rule.where.file->name();
     result.line = rule.where.file->position(rule.where.begin).line;
@@ -523,6 +524,7 @@ static std::optional<Plan> plan_by(const Manifest& manifest,
   }
   plan.declarations = options.declarations;
   plan.run_as = rules.run_as;
+  plan.hook_axis = rules.hook_axis;
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const AxisNames declared_axes = plan.declared_axes;
@@ -600,6 +602,7 @@ RuleSet rules_of(const Plan& saved, const Mesh& mesh,
   RuleSet rules;
   rules.declared_axes = saved.declared_axes;
   rules.run_as = saved.run_as;
+  rules.hook_axis = saved.hook_axis;
   for (const AxisName& axis : declared) {
     AxisNames& known = rules.declared_axes;
     if (!contains(known, axis)) known.push_back(axis);

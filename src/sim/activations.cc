@@ -13,6 +13,7 @@
 #include "model/units.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
+#include "sim/hooks.h"
 #include "spmd/shard_mapped.h"
 
 namespace shardplan {
@@ -42,7 +43,7 @@ class Placer {
         vocabulary_(rules, plan.mesh, reading),
         declared_(rules.declared_axes),
         diags_(diags),
-        placed_{plan.mesh, {}, {}} {
+        placed_{plan.mesh, {}, {}, {}, false} {
     declare_defaults();
     find_experts();
     placed_.wanted.resize(graph.values.size());
@@ -70,6 +71,13 @@ class Placer {
     if (!fine ||
         !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
       return std::nullopt;
+    }
+    if (plan_.run_as == RunAs::Hooks) {
+      placed_.hooked = walk_hooks(graph_, manifest_, plan_);
+      placed_.as_hooked =
+          placed_.hooked->is_right() &&
+          lay_as_hooked(graph_, placed_.mesh, plan_.hook_axis,
+                        placed_.hooked->layouts, placed_.wanted);
     }
     return std::move(placed_);
   }

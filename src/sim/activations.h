@@ -5,7 +5,8 @@
 // Of a result, in order: the spec of a constraint; the first rule of
 // `activations` found in its name; its labels, where the graph itself gives
 // them. Anything else is left to the partitioner. Of an input: its spec, a
-// rule, its labels; else it is replicated.
+// rule, its labels; else it is replicated. Where hooks run the model, results
+// lie as these leave them, if nothing is wrong with that.
 #pragma once
 
 #include <optional>
@@ -18,6 +19,7 @@
 #include "core/rules.h"
 #include "graph/graph.h"
 #include "resolve/name_resolution.h"
+#include "spmd/hooked.h"
 #include "spmd/partition.h"
 
 namespace shardplan {
@@ -26,6 +28,10 @@ struct PlacedValues {
   Mesh mesh;  // of the sub-axes of the plan's, on which layouts are
   WantedLayouts wanted;
   PerValue<std::string> from;  // who said so; "" for the partitioner
+  // What hooks make of a plan of theirs.
+  std::optional<HookedWalk> hooked = {};
+  // Results lie as hooks leave them, so that programs have their collectives.
+  bool as_hooked = false;
 };
 
 // Rules for a model whose forward pass this program wrote, and whose labels

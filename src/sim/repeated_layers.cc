@@ -11,6 +11,7 @@
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"
+#include "sim/hooks.h"
 #include "spmd/partition.h"
 
 namespace shardplan {
@@ -293,6 +294,29 @@ const Graph* graph_of(const ForwardGraphs& model, int64_t layers,
   return &made.emplace(key, *std::move(graph)).first->second;
 }
 
+// Says that the program is that of a compiler where hooks run another.
+void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
+                        Diagnostics& diags) {
+  if (walk.fault) {
+    const std::string& at = graph.values[walk.fault->value].name;
+    diags
+        .report(Code::SimulationMismatch, Severity::Warning, {},
+                "as hooks run it, the plan " +
+                    std::string(walk.fault->shapes_differ
+                                    ? "stops at "
+                                    : "gives wrong values for ") +
+                    in_backticks(at))
+        .fact("what is sent is what a compiler would send")
+        .help("`shardplan simulate` names the rules and the styles");
+    return;
+  }
+  diags
+      .report(Code::Inconclusive, Severity::Note, {},
+              "partitioned as a compiler would, not as the hooks run")
+      .fact(walk.unknown.empty() ? "another axis cuts more than batches"
+                                 : walk.unknown);
+}
+
 std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
                                    Diagnostics& diags) {
   static const RuleSet kNoRules;
@@ -300,6 +324,9 @@ std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
   const auto placed =
       place_values(graph, of.manifest, of.plan, rules, of.reading, diags);
   if (!placed) return std::nullopt;
+  if (placed->hooked && !placed->as_hooked) {
+    note_not_as_hooked(graph, *placed->hooked, diags);
+  }
   Program program = partition(graph, placed->mesh, placed->wanted, {});
   if (!can_be_counted(program, diags)) return std::nullopt;
   return program;
@@ -313,6 +340,10 @@ std::optional<RepeatedProgram> of_few_layers(const ForwardGraphs& model,
                                              Diagnostics& diags) {
   const auto cycle = find_cycle(model, of.plan);
   if (!cycle) return std::nullopt;
+  // Hooks of modules without parameters show in no placement.
+  if (of.plan.run_as == RunAs::Hooks && last_number_named(of.plan) >= 0) {
+    return std::nullopt;
+  }
   Diagnostics quiet;
   const Graph* graph = graph_of(model, cycle->kept, &*cycle, quiet);
   if (graph == nullptr || !is_one_stack(*graph) ||

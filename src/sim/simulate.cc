@@ -563,7 +563,9 @@ void check_price(const MovedBytes& row) {
 }
 
 Verdict verdict_of(const Simulation& outcome) {
-  if (outcome.mismatch || outcome.hooked) return Verdict::Mismatch;
+  if (outcome.mismatch || (outcome.hooked && outcome.hooked->fault)) {
+    return Verdict::Mismatch;
+  }
   return outcome.non_finite || !outcome.unseen.empty() ? Verdict::Inconclusive
                                                        : Verdict::Ok;
 }

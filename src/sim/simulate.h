@@ -109,10 +109,9 @@ struct UnusedExperts {
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
-  // Whether the verdict follows the hooks of the plan (spmd/hooked.h), and the
-  // first operation at which they fail.
-  bool as_hooks = false;
-  std::optional<HookedFault> hooked;
+  // Of a plan of hooks, what these make of it. The verdict follows them, unless
+  // something about them is unknown. None: of a compiler's program.
+  std::optional<HookedWalk> hooked;
   // What keeps the run from telling, in the order of the program: the first
   // value of the unsharded run in double precision that is not finite, and what
   // the values could not have shown. None of them in the field.

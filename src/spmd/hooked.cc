@@ -2,6 +2,8 @@
 #include "spmd/hooked.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -11,14 +13,28 @@
 namespace shardplan {
 namespace {
 
-// How a value lies along the axis.
-struct Held {
-  int cut = -1;          // the dimension; -1: none
-  bool packed = false;   // two parts of it, each of which is cut
-  bool partial = false;  // parts of a sum
+using Held = HookedLayout;
+using Task = ModuleHook::Task;
 
-  bool is_whole() const { return cut < 0 && !partial; }
-};
+constexpr const char* kAddedAgain =
+    "each device has all of it, and a hook adds it up again";
+
+// "replicated".
+std::string layout_words(const Held& held, size_t rank) {
+  if (held.partial) return "a partial sum";
+  if (held.cut < 0) return "replicated";
+  if (held.cut + 1 == static_cast<int>(rank)) {
+    return "sharded along its last dimension";
+  }
+  return "sharded along dimension " + std::to_string(held.cut);
+}
+
+Held lying(HookLayout layout, size_t rank) {
+  Held held;
+  if (layout == HookLayout::Last) held.cut = static_cast<int>(rank) - 1;
+  if (layout == HookLayout::Tokens) held.cut = 1;
+  return held;
+}
 
 class HookedWalker {
  public:
@@ -26,32 +42,56 @@ class HookedWalker {
       : graph_(graph),
         plan_(plan),
         held_(graph.values.size()),
+        experts_(graph.nodes.size(), -1),
+        norms_(graph.nodes.size(), -1),
+        inside_(plan.containers.size(),
+                PerValue<bool>(graph.values.size(), false)),
+        sums_parts_(graph.values.size()),
         is_table_(graph.values.size()),
         biased_(graph.values.size()) {}
 
   HookedWalk run() {
     for (const ValueId v : graph_.values.ids()) {
       if (graph_.values[v].kind != Value::Kind::Parameter) continue;
-      held_[v] = {plan_.cut[v], plan_.packed[v], false};
+      held_[v].cut = plan_.cut[v];
+      held_[v].packed = plan_.packed[v];
+      for (const int c : plan_.around[v]) {
+        inside_[static_cast<size_t>(c)][v] = true;
+      }
     }
-    find_tables_and_biases();
+    if (!look_around()) return std::move(result_);
     for (const NodeId n : graph_.nodes.ids()) {
-      if (!visit(graph_.nodes[n])) return std::move(result_);
+      if (!visit(n)) return std::move(result_);
     }
     for (const ValueId v : graph_.outputs) {
-      if (held_[v].is_whole()) continue;
+      // A loss of DTensors knows what its devices have.
+      if (held_[v].is_whole() || held_[v].dtensor) continue;
       fault(false, v, {},
             held_[v].partial ? "each device holds only a partial sum"
                              : "each device holds only its shard");
-      break;
+      return std::move(result_);
     }
+    for (const ValueId v : graph_.values.ids()) {
+      if (held_[v].summed_from == v && !sums_parts_[v]) {
+        wrong_gradient(v, kAddedAgain);
+      }
+    }
+    result_.layouts = std::move(held_);
     return std::move(result_);
   }
 
  private:
   const Value& value(ValueId v) const { return graph_.values[v]; }
+  bool is_parameter(ValueId v) const {
+    return value(v).kind == Value::Kind::Parameter;
+  }
+  size_t rank(ValueId v) const { return value(v).shape.size(); }
 
   bool fault(bool shapes, ValueId v, ValueId operand, std::string why) {
+    if (operand && held_[operand].dtensor) {
+      return unknown(in_backticks(value(operand).name) +
+                     " is a DTensor, whose operations send what they need");
+    }
     result_.fault = HookedFault{shapes, v, operand, std::move(why)};
     return false;
   }
@@ -59,28 +99,35 @@ class HookedWalker {
     result_.unknown = std::move(why);
     return false;
   }
+  void wrong_gradient(ValueId v, std::string why) {
+    if (!result_.gradient) {
+      result_.gradient = HookedFault{false, v, {}, std::move(why)};
+    }
+  }
 
   // The weight that a module's product or lookup reads.
   std::optional<size_t> weight_of(const GraphNode& node) const {
     if (!node.op->is_product && !node.op->is_lookup) return std::nullopt;
     for (size_t o = 0; o < node.operands.size(); ++o) {
-      if (value(node.operands[o]).kind == Value::Kind::Parameter) return o;
+      if (is_parameter(node.operands[o])) return o;
     }
     return std::nullopt;
   }
+  // The bias that is added before the module's output is put together.
   std::optional<size_t> bias_of(const GraphNode& node) const {
     if (node.op->second_sign == 0) return std::nullopt;
     for (size_t o = 0; o < node.operands.size(); ++o) {
       const ValueId v = node.operands[o];
-      if (value(v).kind == Value::Kind::Parameter &&
-          plan_.hook[v] == ModuleHook::Gather) {
+      if (is_parameter(v) && plan_.cut[v] >= 0 &&
+          plan_.hook[v].gives == HookLayout::Whole) {
         return o;
       }
     }
     return std::nullopt;
   }
 
-  void find_tables_and_biases() {
+  // Tables, biases, experts, and norms whose modules have hooks.
+  bool look_around() {
     for (const NodeId n : graph_.nodes.ids()) {
       const GraphNode& node = graph_.nodes[n];
       if (node.op->is_lookup) is_table_[node.operands[0]] = true;
@@ -88,6 +135,39 @@ class HookedWalker {
         biased_[node.operands[1 - *bias]] = true;
       }
     }
+    for (size_t r = 0; r < graph_.regions.size(); ++r) {
+      const Region& region = graph_.regions[r];
+      const int number = static_cast<int>(r);
+      if (region.kind == Region::Kind::Experts) {
+        for (const NodeId n : region.nodes) experts_[n] = number;
+        if (region.router) routers_.push_back(region.router);
+      }
+      if (region.kind != Region::Kind::Norm) continue;
+      for (const NodeId n : region.nodes) {
+        for (const ValueId v : graph_.nodes[n].operands) {
+          if (!is_parameter(v)) continue;
+          if (!plan_.hook[v].is_known()) return unknown_hook(v);
+          if (plan_.hook[v].takes == HookLayout::AsIs) continue;
+          norm_hooks_[number] = {plan_.hook[v], v};
+        }
+      }
+      if (!norm_hooks_.contains(number)) continue;
+      for (const NodeId n : region.nodes) norms_[n] = number;
+    }
+    return true;
+  }
+  bool unknown_hook(ValueId v) {
+    return unknown("what the hooks of the module of " +
+                   in_backticks(value(v).parameter) + " do is not known");
+  }
+
+  // The hook of the experts that an operation is of; none: it is of none.
+  ModuleHook experts_of(NodeId n) const {
+    return experts_[n] < 0 ? ModuleHook{.task = Task::None}
+                           : plan_.experts[static_cast<size_t>(experts_[n])];
+  }
+  static bool adds_up(const ModuleHook& experts) {
+    return experts.task == Task::SumExperts || experts.task == Task::OwnExperts;
   }
 
   ModuleHook hook_of(const GraphNode& node, ValueId weight) const {
@@ -95,65 +175,219 @@ class HookedWalker {
     return is_head ? plan_.tied_head : plan_.hook[weight];
   }
 
-  bool visit(const GraphNode& node) {
+  bool visit(NodeId n) {
+    const GraphNode& node = graph_.nodes[n];
     if (node.shard_map) return unknown("the graph says what devices compute");
     std::vector<Held> operands;
-    for (const ValueId v : node.operands) operands.push_back(held_[v]);
-    ModuleHook hook = ModuleHook::None;
-    if (const auto w = weight_of(node)) {
-      hook = hook_of(node, node.operands[*w]);
-      if (hook == ModuleHook::Unknown) {
-        return unknown("what the hooks of the module of " +
-                       in_backticks(value(node.operands[*w]).parameter) +
-                       " do is not known");
+    for (const ValueId v : node.operands) {
+      operands.push_back(held_[v]);
+      if (!is_parameter(v)) continue;
+      if (plan_.stray[v]) {
+        return fault(true, node.result, v,
+                     "its module has no hook by which it reads a shard");
       }
-      if (hook == ModuleHook::SplitThenSum && !split(node, *w, operands)) {
-        return false;
-      }
+      const bool is_placed = plan_.hook[v].takes == HookLayout::AsIs ||
+                             node.op->is_product || node.op->is_lookup ||
+                             node.op->second_sign != 0 || norms_[n] >= 0;
+      if (!is_placed) return unknown_hook(v);
     }
+    ModuleHook hook = {.task = Task::None};
+    if (!enter(n, operands, hook)) return false;
     Held made;
-    if (!compute(node, operands, hook, made)) return false;
-    const ValueId v = node.result;
-    if (bias_of(node)) hook = ModuleHook::Gather;
-    switch (hook) {
-      case ModuleHook::Sum:
-      case ModuleHook::SplitThenSum:
-        if (!made.partial) {
-          return fault(false, v, {},
-                       "its hook all-reduces values that are not partial sums");
-        }
-        made = {};
-        break;
-      case ModuleHook::Gather:
-        if (biased_[v]) break;  // behind the bias
-        if (made.partial || made.cut + 1 != std::ssize(value(v).shape)) {
-          return fault(false, v, {},
-                       "its hook all-gathers the last dimension, which is not "
-                       "sharded");
-        }
-        made = {};
-        break;
-      default:
-        break;
+    const ModuleHook experts = experts_of(n);
+    if (!experts.is_known()) {
+      return unknown("what the hooks of the experts do is not known");
     }
-    held_[v] = made;
+    const bool deals_out = node.op->exchange == TokenExchange::ToExperts &&
+                           experts.task == Task::OwnExperts;
+    if (deals_out ? !deal_out(node, operands, made)
+                  : !compute(n, operands, made)) {
+      return false;
+    }
+    check_gradients(n, operands, hook, made);
+    if (!leave(n, hook, made)) return false;
+    held_[node.result] = made;
+    for (PerValue<bool>& inside : inside_) {
+      inside[node.result] = std::ranges::any_of(
+          node.operands, [&](ValueId v) { return inside[v]; });
+    }
     return true;
   }
 
-  // The own part of what a module reads.
-  bool split(const GraphNode& node, size_t weight,
-             std::vector<Held>& operands) {
-    for (size_t o = 0; o < operands.size(); ++o) {
-      if (o == weight) continue;
-      const Shape& shape = value(node.operands[o]).shape;
-      if (!operands[o].is_whole() || shape.empty() ||
-          shape.back() % plan_.ranks != 0) {
-        return fault(true, node.result, node.operands[o],
-                     "its hook slices an input that is already sharded");
+  // What hooks do to operands on their way into a module. `hook`: of the
+  // module, where the operation is its product.
+  bool enter(NodeId n, std::vector<Held>& operands, ModuleHook& hook) {
+    const GraphNode& node = graph_.nodes[n];
+    const auto weight = weight_of(node);
+    const bool is_norm = norms_[n] >= 0;
+    if (!weight && !is_norm) return true;
+    ValueId of;
+    ModuleHook own;
+    if (weight) {
+      of = node.operands[*weight];
+      own = hook = hook_of(node, of);
+      if (!own.is_known()) return unknown_hook(of);
+      if (contains(routers_, n) && own.takes != HookLayout::AsIs) {
+        return unknown("whether the router of " +
+                       in_backticks(value(of).parameter) +
+                       " is a linear layer depends on the version of the "
+                       "library");
       }
-      operands[o].cut = static_cast<int>(shape.size()) - 1;
+    } else {
+      std::tie(own, of) = norm_hooks_.at(norms_[n]);
+      if (own.gives == HookLayout::Last || own.reads == HookLayout::Last) {
+        return fault(true, node.result, of,
+                     "a norm is not a linear layer, which its style needs");
+      }
+    }
+    for (size_t o = 0; o < operands.size(); ++o) {
+      const ValueId v = node.operands[o];
+      if (is_parameter(v) || (is_norm && !is_read_by_norm(n, v))) continue;
+      for (const int c : plan_.around[of]) {
+        const auto container = static_cast<size_t>(c);
+        if (inside_[container][v]) continue;
+        const ModuleHook& outer = plan_.containers[container];
+        if (!take(node, v, outer, operands[o])) return false;
+        operands[o].dtensor = outer.gives_dtensor;
+      }
+      if (!take(node, v, own, operands[o])) return false;
     }
     return true;
+  }
+  bool is_read_by_norm(NodeId n, ValueId v) const {
+    const Region& region = graph_.regions[static_cast<size_t>(norms_[n])];
+    return contains(region.inputs, v);
+  }
+
+  // A value as a hook takes it and brings it to the layout in which the module
+  // reads it.
+  bool take(const GraphNode& node, ValueId v, const ModuleHook& hook,
+            Held& held) {
+    if (!hook.is_known()) {
+      return unknown("what a hook does to " + in_backticks(value(v).name) +
+                     " is not known");
+    }
+    if (hook.takes == HookLayout::AsIs) return true;
+    const Held taken = lying(hook.takes, rank(v));
+    if (taken.cut != held.cut || held.partial) {
+      // A part that is taken for the whole is computed with like one.
+      const bool stops = hook.takes != HookLayout::Whole ||
+                         held.cut + 1 == std::ssize(value(v).shape);
+      return fault(stops && !held.partial, node.result, v,
+                   "a hook takes it as " + layout_words(taken, rank(v)) +
+                       ", and it is " + layout_words(held, rank(v)));
+    }
+    if (hook.reads == HookLayout::AsIs || hook.reads == hook.takes) return true;
+    const Held read = lying(hook.reads, rank(v));
+    if (read.cut >= std::ssize(value(v).shape) ||
+        (read.cut >= 0 &&
+         value(v).shape[static_cast<size_t>(read.cut)] % plan_.ranks != 0)) {
+      return fault(true, node.result, v, "it is not cut into equal parts");
+    }
+    held.cut = read.cut;
+    held.packed = false;
+    return true;
+  }
+
+  // What hooks do to the result on its way out of a module.
+  bool leave(NodeId n, const ModuleHook& hook, Held& made) {
+    const GraphNode& node = graph_.nodes[n];
+    const ValueId v = node.result;
+    if (node.op->exchange == TokenExchange::FromExperts &&
+        adds_up(experts_of(n))) {
+      if (!made.partial) {
+        return fault(false, v, {},
+                     "its hook all-reduces values that are not partial sums");
+      }
+      made = {};
+      return true;
+    }
+    if (hook.task == Task::SumOutputGradients) made.summed_from = v;
+    const auto bias = bias_of(node);
+    if (bias) return give(v, plan_.hook[node.operands[*bias]], made);
+    if (norms_[n] >= 0) {
+      const Region& region = graph_.regions[static_cast<size_t>(norms_[n])];
+      if (region.nodes.back() != n) return true;
+      return give(v, norm_hooks_.at(norms_[n]).first, made);
+    }
+    return biased_[v] || give(v, hook, made);
+  }
+  bool give(ValueId v, const ModuleHook& hook, Held& made) {
+    if (hook.gives != HookLayout::AsIs) {
+      if (made.is_whole()) {
+        return fault(false, v, {},
+                     "its hook puts together what is whole on every device");
+      }
+      const Held given = lying(hook.gives, rank(v));
+      const bool is_cut_so = given.cut == made.cut && !made.partial;
+      if (given.cut >= std::ssize(value(v).shape) ||
+          (given.cut >= 0 &&
+           value(v).shape[static_cast<size_t>(given.cut)] % plan_.ranks != 0)) {
+        return fault(true, v, {}, "it does not divide evenly");
+      }
+      if (!is_cut_so) {
+        const ValueId from = made.summed_from;
+        made = given;
+        made.summed_from = from;
+      }
+    }
+    if (hook.takes != HookLayout::AsIs) made.dtensor = hook.gives_dtensor;
+    return true;
+  }
+
+  // Tokens, to the experts that each device has.
+  bool deal_out(const GraphNode& node, const std::vector<Held>& operands,
+                Held& made) {
+    for (size_t o = 0; o < operands.size(); ++o) {
+      if (operands[o].is_whole()) continue;
+      return fault(true, node.result, node.operands[o],
+                   "each device holds only a part of it, and tokens are dealt "
+                   "out to experts");
+    }
+    if (value(node.result).shape.front() % plan_.ranks != 0) {
+      return fault(true, node.result, {}, "experts do not divide evenly");
+    }
+    made.cut = 0;
+    return true;
+  }
+
+  // Whether a hook adds up the gradient of what the operation reads whole.
+  bool sums_gradient(NodeId n, ValueId v, const ModuleHook& hook) const {
+    if (is_parameter(v)) {
+      return plan_.hook[v].task == Task::SumGradients ||
+             plan_.hook[v].takes == HookLayout::Tokens;
+    }
+    return hook.takes != HookLayout::AsIs || adds_up(experts_of(n));
+  }
+
+  // What is whole and meets a part has a partial gradient.
+  void check_gradients(NodeId n, const std::vector<Held>& operands,
+                       const ModuleHook& hook, Held& made) {
+    const GraphNode& node = graph_.nodes[n];
+    if (std::ranges::any_of(operands, &Held::dtensor)) return;
+    const bool is_partial = !made.is_whole();
+    for (size_t o = 0; o < operands.size(); ++o) {
+      const ValueId v = node.operands[o];
+      if (!operands[o].is_whole() || value(v).is_integer() ||
+          !(value(v).learned || is_parameter(v)) || value(v).frozen) {
+        continue;
+      }
+      bool is_summed = sums_gradient(n, v, hook);
+      const ValueId from = operands[o].summed_from;
+      if (from && !is_partial) made.summed_from = from;
+      if (from && is_partial && !is_summed) {
+        is_summed = true;
+        sums_parts_[from] = true;
+      }
+      if (is_partial && !is_summed) {
+        wrong_gradient(v,
+                       "each device has a partial sum of it, which no hook "
+                       "adds up");
+      } else if (!is_partial && is_parameter(v) &&
+                 plan_.hook[v].task == Task::SumGradients) {
+        wrong_gradient(v, kAddedAgain);
+      }
+    }
   }
 
   // The major factor of a dimension, which sharding splits; -1: it has none.
@@ -161,8 +395,10 @@ class HookedWalker {
     return dim.empty() ? -1 : dim.front();
   }
 
-  bool compute(const GraphNode& node, const std::vector<Held>& operands,
-               ModuleHook hook, Held& made) {
+  bool compute(NodeId n, const std::vector<Held>& operands, Held& made) {
+    const GraphNode& node = graph_.nodes[n];
+    made.dtensor = std::ranges::any_of(operands, &Held::dtensor);
+    if (made.dtensor && !can_mix(n)) return false;
     if (std::ranges::all_of(operands, &Held::is_whole)) return true;
     const ShardingRule& rule = node.rule;
     int cut = -1;  // the factor
@@ -201,13 +437,36 @@ class HookedWalker {
         const bool is_cut =
             operands[o].cut == static_cast<int>(d) && factor_of(dims[d]) == cut;
         if (is_cut) continue;
+        if (value(node.operands[o]).is_weight &&
+            experts_of(n).task == Task::OwnExperts) {
+          return fault(false, node.result, node.operands[o],
+                       "each device looks its own experts up among all");
+        }
         return fault(true, node.result, node.operands[o],
                      "it is replicated, and " +
                          in_backticks(value(node.operands[from]).name) +
                          " is sharded");
       }
     }
-    return place(node, cut, operands[from], hook, made);
+    return place(node, cut, operands[from], made);
+  }
+
+  // DTensors meet no other tensors but parameters of modules with styles, which
+  // are DTensors too. What else is done with one may send something.
+  bool can_mix(NodeId n) {
+    const GraphNode& node = graph_.nodes[n];
+    const auto weight = weight_of(node);
+    if (!weight && norms_[n] < 0) {
+      return unknown(in_backticks(value(node.result).name) +
+                     " is computed from DTensors, which send what they need");
+    }
+    if (!weight) return true;
+    const ValueId v = node.operands[*weight];
+    if (plan_.hook[v].takes != HookLayout::AsIs) return true;
+    result_.fault =
+        HookedFault{true, node.result, v,
+                    "what it meets is a DTensor, and no style makes it one"};
+    return false;
   }
 
   // Parts of sums: only what is linear in them leaves parts of a sum.
@@ -232,8 +491,7 @@ class HookedWalker {
   }
 
   // What the cut factor makes of the result.
-  bool place(const GraphNode& node, int cut, const Held& from, ModuleHook hook,
-             Held& made) {
+  bool place(const GraphNode& node, int cut, const Held& from, Held& made) {
     const ShardingRule& rule = node.rule;
     const FactorKind kind = rule.factors[static_cast<size_t>(cut)].kind;
     for (size_t d = 0; d < rule.result.size(); ++d) {
@@ -246,11 +504,18 @@ class HookedWalker {
     }
     const bool sums = kind == FactorKind::Sum &&
                       (node.op->is_product || node.op->is_sum ||
-                       (node.op->is_lookup && (hook == ModuleHook::Sum)));
+                       (node.op->is_lookup && adds_up_lookups(node)) ||
+                       node.op->exchange == TokenExchange::FromExperts);
     if (!sums) return halved(node, from, made);
     made.partial = true;
     made.packed = false;
     return true;
+  }
+
+  // Whether the embedding's style masks the tokens of other devices.
+  bool adds_up_lookups(const GraphNode& node) const {
+    const HookLayout gives = hook_of(node, node.operands[0]).gives;
+    return gives == HookLayout::Whole || gives == HookLayout::Tokens;
   }
 
   // A half of two that lie side by side and are cut each.
@@ -271,8 +536,14 @@ class HookedWalker {
   const Graph& graph_;
   const HookedPlan& plan_;
   PerValue<Held> held_;
-  PerValue<bool> is_table_;  // looked up
-  PerValue<bool> biased_;    // products that a gathered bias is added to
+  PerNode<int> experts_;  // the region of experts that it is of; -1: of none
+  PerNode<int> norms_;    // the same of norms whose modules have hooks
+  std::map<int, std::pair<ModuleHook, ValueId>> norm_hooks_;  // and a weight
+  std::vector<NodeId> routers_;
+  std::vector<PerValue<bool>> inside_;  // per container: made from its weights
+  PerValue<bool> sums_parts_;  // a hook adds up partial gradients of it
+  PerValue<bool> is_table_;    // looked up
+  PerValue<bool> biased_;      // products whose bias is cut as they are
   HookedWalk result_;
 };
 

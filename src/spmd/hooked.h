@@ -8,15 +8,19 @@
 // operation is right where its factors (graph/op.h) are cut alike in all
 // operands: where one operand has a factor cut and another has it whole, their
 // shapes do not meet; where a factor is summed up that no hook adds together,
-// or cut that an operation needs whole, the numbers are others. Nothing is
-// computed.
-// Source: transformers 5.24, distributed/tensor_parallel.py, run with two
-// processes (tests/data/hf_tp_runs.jsonl).
+// or cut that an operation needs whole, the numbers are others. Backward, what
+// is whole and meets a part has a gradient that is a partial sum on every
+// device, which some hook must add up. Nothing is computed.
+// Sources: transformers 5.24, distributed/tensor_parallel.py and
+// expert_parallel.py, run with two processes (tests/data/hf_tp_runs.jsonl);
+// PyTorch 2.15, torch/distributed/tensor/parallel/style.py, run likewise
+// (tests/data/torch_tp_runs.jsonl).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/rules.h"
 #include "graph/graph.h"
@@ -26,12 +30,33 @@ namespace shardplan {
 struct HookedPlan {
   int64_t ranks = 1;  // along the axis
   // Per parameter: the dimension that the axis cuts, -1: none; whether it holds
-  // two parts side by side that are cut each; what its module's hooks do.
+  // two parts side by side that are cut each; what its module's hooks do; and
+  // whether it is a shard that its module, which has no such hook, reads as if
+  // it were whole.
   PerValue<int> cut;
   PerValue<bool> packed;
   PerValue<ModuleHook> hook;
+  PerValue<bool> stray;
+  // Hooks of modules that contain others, and per parameter the numbers of
+  // those around its own module, outermost first.
+  std::vector<ModuleHook> containers;
+  PerValue<std::vector<int>> around;
   // The hook of an output head that shares the embedding's weight.
-  ModuleHook tied_head = ModuleHook::Unknown;
+  ModuleHook tied_head;
+  // Per region of the graph that is of experts, the hook of their module.
+  std::vector<ModuleHook> experts;
+};
+
+// How a value lies along the axis.
+struct HookedLayout {
+  int cut = -1;          // the dimension; -1: none
+  bool packed = false;   // it holds two parts, each of which is cut
+  bool partial = false;  // parts of a sum
+  bool dtensor = false;  // operations on it send what they need
+  // The output of a module whose hook adds up its gradient; none: no hook does.
+  ValueId summed_from = {};
+
+  bool is_whole() const { return cut < 0 && !partial; }
 };
 
 struct HookedFault {
@@ -43,7 +68,12 @@ struct HookedFault {
 
 struct HookedWalk {
   std::optional<HookedFault> fault;  // the first
+  // The first value with a wrong gradient, where the forward pass is right.
+  std::optional<HookedFault> gradient;
   std::string unknown;  // what keeps the walk from telling; "" where it tells
+  PerValue<HookedLayout> layouts;  // where nothing is wrong or unknown
+
+  bool is_right() const { return !fault && unknown.empty(); }
 };
 
 HookedWalk walk_hooked(const Graph& graph, const HookedPlan& plan);

@@ -212,7 +212,9 @@ Summary simulation_summary(const SimulateInput& input,
       {"devices", Count{input.session.plan.mesh.devices()}},
       {"mesh", MeshCell{input.session.plan.mesh}},
       {"verdict", verdict_name(verdict_of(outcome))},
-      {"run_as", std::string(outcome.as_hooks ? "hooks" : "compiler")},
+      {"run_as", std::string(outcome.hooked && outcome.hooked->unknown.empty()
+                                 ? "hooks"
+                                 : "compiler")},
       {"structural_error", ratio_cell(outcome.structural_error)},
       {"error_amplification",
        exact ? Cell() : ratio_cell(outcome.error_amplification)},
@@ -252,7 +254,7 @@ std::string verdict_line(const SimulateInput& input,
   if (outcome.mismatch) {
     return "mismatch: the sharded run computes something else";
   }
-  if (outcome.hooked) {
+  if (outcome.hooked && outcome.hooked->fault) {
     return "mismatch: as hooks run it, the plan computes something else";
   }
   if (outcome.non_finite) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
@@ -20,6 +21,9 @@ constexpr std::string_view kBefore =
     "^(?:(?:.*\\.)?\\d+\\.|(?:model|transformer|language_model|module)\\.)?";
 
 enum class Style : uint8_t { Column, Row, Whole, Input };
+
+using Lies = HookLayout;
+using Task = ModuleHook::Task;
 
 // `Float8ColwiseParallel` and torchtitan's `colwise_parallel` are the same to
 // parameters.
@@ -63,6 +67,101 @@ bool is_call_alone(std::span<const PythonToken> tokens,
     if (closes && --depth == 0) return i + 1 == entry.end;
   }
   return false;
+}
+
+// The tokens of an argument of a call: those behind `NAME=`; empty where it is
+// not given.
+std::span<const PythonToken> argument(std::span<const PythonToken> call,
+                                      std::string_view name) {
+  int depth = 0;
+  for (size_t i = 0; i + 1 < call.size(); ++i) {
+    if (call[i].is("(") || call[i].is("[") || call[i].is("{")) ++depth;
+    if (call[i].is(")") || call[i].is("]") || call[i].is("}")) --depth;
+    if (depth != 1 || !call[i].is(name) || !call[i + 1].is("=")) continue;
+    size_t end = i + 2;
+    for (int inside = 0; end < call.size(); ++end) {
+      if (inside == 0 && (call[end].is(",") || call[end].is(")"))) break;
+      if (call[end].is("(") || call[end].is("[") || call[end].is("{")) ++inside;
+      if (call[end].is(")") || call[end].is("]") || call[end].is("}")) --inside;
+    }
+    return call.subspan(i + 2, end - i - 2);
+  }
+  return {};
+}
+
+// `Shard(1)` as Tokens, `Replicate()` as Whole, the first of a tuple that is
+// not None; empty: something else.
+std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].is("Replicate")) return Lies::Whole;
+    if (!tokens[i].is("Shard") || i + 2 >= tokens.size()) continue;
+    std::string dim;
+    for (size_t at = i + 2; at < tokens.size() && !tokens[at].is(")"); ++at) {
+      if (!tokens[at].is("dim") && !tokens[at].is("=")) dim += tokens[at].text;
+    }
+    if (dim == "1") return Lies::Tokens;
+    if (dim == "-1" || dim == "2") return Lies::Last;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// What a style's call says that its hooks do. Source: style.py, the defaults of
+// its classes; activations have three dimensions.
+ModuleHook hook_of(Style style, std::string_view name,
+                   std::span<const PythonToken> call) {
+  ModuleHook hook = {.task = Task::None};
+  const auto set = [&](Lies& layout, std::string_view argument_name,
+                       std::optional<Lies> otherwise) {
+    const auto given = argument(call, argument_name);
+    const auto found = given.empty() ? otherwise : layout_in(given);
+    if (found) {
+      layout = *found;
+    } else {
+      hook.task = Task::Unknown;
+    }
+  };
+  const auto keeps_dtensor = [&](bool otherwise) {
+    const auto given = argument(call, "use_local_output");
+    if (given.empty()) return otherwise;
+    if (!given[0].is("True") && !given[0].is("False")) {
+      hook.task = Task::Unknown;
+    }
+    return given[0].is("False");
+  };
+  const bool is_known =
+      name == "ColwiseParallel" || name == "RowwiseParallel" ||
+      name == "SequenceParallel" || name == "PrepareModuleInput";
+  if (!is_known) return {};
+  switch (style) {
+    case Style::Column:
+      set(hook.takes, "input_layouts", Lies::Whole);
+      hook.reads = Lies::Whole;
+      set(hook.gives, "output_layouts", Lies::Last);
+      hook.gives_dtensor = keeps_dtensor(false);
+      break;
+    case Style::Row:
+      set(hook.takes, "input_layouts", Lies::Last);
+      hook.reads = Lies::Last;
+      set(hook.gives, "output_layouts", Lies::Whole);
+      hook.gives_dtensor = keeps_dtensor(false);
+      break;
+    case Style::Whole:
+      hook.takes = hook.reads = hook.gives = Lies::Tokens;
+      if (!argument(call, "sequence_dim").empty()) hook.task = Task::Unknown;
+      hook.gives_dtensor = keeps_dtensor(true);
+      break;
+    case Style::Input: {
+      const bool by_name = argument(call, "input_layouts").empty();
+      set(hook.takes, by_name ? "input_kwarg_layouts" : "input_layouts", {});
+      set(hook.reads,
+          by_name ? "desired_input_kwarg_layouts" : "desired_input_layouts",
+          {});
+      hook.gives_dtensor = keeps_dtensor(true);
+      break;
+    }
+  }
+  return hook;
 }
 
 // By its name alone: a plan does not say what a module is.
@@ -143,9 +242,22 @@ class PlanReader {
           .help("choose a plan with `--table NAME`, or leave one out");
       return;
     }
-    if (!is_new || *style == Style::Input) return;
+    if (!is_new) return;
+    hook_ = hook_of(*style, last_word(name),
+                    tokens_.subspan(entry.begin, entry.end - entry.begin));
+    if (*style == Style::Input) {
+      // It places nothing, but for what a plan leaves whole.
+      add_rule(entry, "\\.[^.]*$", {});
+      rules_.rules.back().shipped = true;
+      return;
+    }
     const bool embeds = is_embedding(entry.key) && *style != Style::Whole;
-    if (embeds) embeddings_.push_back(entry.key);
+    if (embeds) {
+      embeddings_.push_back(entry.key);
+      // Tokens are whole on every device, whatever a column-parallel one says.
+      if (hook_.takes != Lies::Whole) hook_ = {};
+      hook_.reads = hook_.takes;
+    }
     const bool is_first = (*style == Style::Column) != embeds;
     if (*style == Style::Whole) {
       add_rule(entry, "\\.[^.]*$", {});
@@ -172,6 +284,7 @@ class PlanReader {
     rule.spec_where = tokens_[entry.begin].where;
     rule.dim_where.assign(spec.dims.size(), rule.spec_where);
     rule.spec = std::move(spec);
+    rule.hook = hook_;
     rules_.rules.push_back(std::move(rule));
   }
 
@@ -197,6 +310,7 @@ class PlanReader {
   RuleSet& rules_;
   ErrorLimit& errors_;
   std::map<std::string, Style> styles_;
+  ModuleHook hook_;  // of the entry that is read
   std::vector<std::string> embeddings_;
 };
 

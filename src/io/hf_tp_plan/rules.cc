@@ -26,40 +26,50 @@ constexpr auto kWhole = TpCut::Whole;
 constexpr auto kFirst = TpCut::First;
 constexpr auto kOut = TpCut::SecondLast;
 constexpr auto kLast = TpCut::Last;
-constexpr auto kNone = ModuleHook::None;
-constexpr auto kSum = ModuleHook::Sum;
-constexpr auto kGather = ModuleHook::Gather;
-constexpr auto kSplit = ModuleHook::SplitThenSum;
-constexpr auto kUnknown = ModuleHook::Unknown;
+using Lies = HookLayout;
+using Task = ModuleHook::Task;
+constexpr ModuleHook kUnknown = {};
+constexpr ModuleHook kNone = {.task = Task::None};
+constexpr ModuleHook kPart = {Lies::Whole, Lies::Whole, Lies::Last, Task::None};
+constexpr ModuleHook kSum = {Lies::Last, Lies::Last, Lies::Whole, Task::None};
+constexpr ModuleHook kGather = {Lies::Whole, Lies::Whole, Lies::Whole,
+                                Task::None};
+constexpr ModuleHook kSplit = {Lies::Whole, Lies::Last, Lies::Whole,
+                               Task::None};
 
 constexpr std::array<TpStyle, 26> kStyles = {{
-    {"colwise", kOut, kLast, kNone},
+    {"colwise", kOut, kLast, kPart},
     {"rowwise", kLast, kWhole, kSum},
-    {"grouped_gemm", kFirst, kFirst},
+    {"grouped_gemm", kFirst, kFirst, kNone},
     {"colwise_rep", kOut, kLast, kGather},
     {"colwise_gather_output", kOut, kLast, kGather},
     {"rowwise_rep", kLast, kWhole, kSplit},
     {"rowwise_split_input", kLast, kWhole, kSplit},
     {"local_colwise", kOut, kLast},
     {"local_rowwise", kLast, kWhole},
-    {"packed_colwise", kOut, kLast, kNone, true},
+    {"packed_colwise", kOut, kLast, kPart, true},
     {"packed_rowwise", kLast, kWhole, kUnknown, true},
     {"local_packed_rowwise", kLast, kWhole, kUnknown, true},
-    {"embedding_rowwise", kFirst, kWhole, kSum},
+    {"embedding_rowwise", kFirst, kWhole, kGather},
     {"embedding_colwise", kLast, kWhole, kGather},
     {"replicate", kWhole, kWhole, kNone},
     {"local", kWhole, kWhole},
     {"gather", kWhole, kWhole},
-    {"sequence_parallel", kWhole, kWhole},
+    {"sequence_parallel",
+     kWhole,
+     kWhole,
+     {Lies::Tokens, Lies::Tokens, Lies::Tokens, Task::None}},
     {"ep_router", kWhole, kWhole},
-    {"ep_dispatch_experts", kWhole, kWhole},
-    {"moe_tp_experts", kWhole, kWhole},
+    {"ep_dispatch_experts", kWhole, kWhole, {.task = Task::OwnExperts}},
+    {"moe_tp_experts", kWhole, kWhole, {.task = Task::SumExperts}},
     {"moe_identity_expert", kWhole, kWhole},
-    {"mla_kv_a_proj", kWhole, kWhole},
+    {"mla_kv_a_proj", kWhole, kWhole, {.task = Task::SumOutputGradients}},
     {"all_reduce", kWhole, kWhole},
-    {"local_params", kWhole, kWhole},
-    // Forward it is as it is; backward adds up its gradient.
-    {"replicated_with_grad_allreduce", kWhole, kWhole, kNone},
+    {"local_params", kWhole, kWhole, {.task = Task::ReadShards}},
+    {"replicated_with_grad_allreduce",
+     kWhole,
+     kWhole,
+     {.task = Task::SumGradients}},
 }};
 
 }  // namespace
@@ -205,7 +215,6 @@ class Reader {
     for (const Table* table : chosen) add_table(*table);
     if (errors_.errors() > 0) return false;
     end_plan_of_hooks(kTpAxis, chosen.front()->where, rules_);
-    rules_.rules.back().hook = ModuleHook::None;
     return true;
   }
 
@@ -583,10 +592,18 @@ class Reader {
     }
     add_rule(entry, KeyPart::Module, outer,
              is_bias ? style->bias : style->weight, style->packed, style->hook);
+    if (style->weight != TpCut::First) return;
+    // Experts that are stored one by one are dealt out whole.
+    add_rule(entry, KeyPart::Module, outer, TpCut::Whole, false, style->hook);
+    Rule& dealt = rules_.rules.back();
+    dealt.pattern = key_pattern(entry.key, KeyPart::Module, outer,
+                                FusedKeys::AlsoEachExpert);
+    dealt.deal = kTpAxis;
+    dealt.shipped = true;
   }
 
   void add_rule(const Entry& entry, KeyPart part, std::string_view outer,
-                TpCut cut, bool is_packed, ModuleHook hook) {
+                TpCut cut, bool is_packed, const ModuleHook& hook) {
     Rule rule;
     // Whole experts on each device are no spec of one expert.
     rule.pattern = key_pattern(

@@ -22,7 +22,7 @@ struct TpStyle {
   std::string_view name;
   TpCut weight = TpCut::Whole;  // every parameter of a module but its bias
   TpCut bias = TpCut::Whole;
-  ModuleHook hook = ModuleHook::Unknown;
+  ModuleHook hook = {};
   // The dimension holds two parts, each of which is cut.
   bool packed = false;
 };

@@ -45,6 +45,7 @@ class PlanWriter {
   void state(const LayerStates& state);
   void kept(const KeptTensor& kept);
   void sizes(const std::vector<Axis>& axes);
+  void hook(const ModuleHook& hook);
   void rule(const PlanRule& rule);
   void placement(const Placement& placement);
   void dealt(const Dealt& dealt);
@@ -193,6 +194,26 @@ void PlanWriter::sizes(const std::vector<Axis>& axes) {
   });
 }
 
+void PlanWriter::hook(const ModuleHook& hook) {
+  key("hook");
+  out_ += '{';
+  const auto layout = [&](std::string_view name, HookLayout value) {
+    if (value == HookLayout::AsIs) return;
+    key(name);
+    text(kHookLayoutNames.at(static_cast<size_t>(value)));
+  };
+  layout("takes", hook.takes);
+  layout("reads", hook.reads);
+  layout("gives", hook.gives);
+  key("task");
+  text(kHookTaskNames.at(static_cast<size_t>(hook.task)));
+  if (hook.gives_dtensor) {
+    key("gives_dtensor");
+    boolean(true);
+  }
+  out_ += '}';
+}
+
 void PlanWriter::rule(const PlanRule& rule) {
   out_ += '{';
   key("pattern");
@@ -209,6 +230,7 @@ void PlanWriter::rule(const PlanRule& rule) {
     key("shards_parts");
     boolean(true);
   }
+  if (rule.hook.is_known()) hook(rule.hook);
   if (!rule.view.empty()) {
     key("view");
     text(rule.view);
@@ -346,6 +368,10 @@ bool PlanWriter::write() {
   if (plan_.run_as == RunAs::Hooks) {
     line_key("run_as");
     text(kRunByHooks);
+    if (!plan_.hook_axis.empty()) {
+      line_key("hook_axis");
+      text(plan_.hook_axis);
+    }
   }
   if (plan_.declarations.any()) {
     line_key("declare");

@@ -27,6 +27,14 @@ inline constexpr std::array<std::string_view, 4> kFactsFromNames = {
 // `run_as`; a plan that does not say so is run by a compiler.
 inline constexpr std::string_view kRunByHooks = "hooks";
 
+// In the order of HookLayout and of ModuleHook::Task; an unknown one is not
+// written.
+inline constexpr std::array<std::string_view, 4> kHookLayoutNames = {
+    "as_is", "whole", "last", "tokens"};
+inline constexpr std::array<std::string_view, 6> kHookTaskNames = {
+    "none",        "sum_gradients", "sum_output_gradients",
+    "read_shards", "sum_experts",   "own_experts"};
+
 inline std::string_view facts_from_name(FactsFrom from) {
   return kFactsFromNames.at(static_cast<size_t>(from));
 }

@@ -624,6 +624,13 @@ std::optional<SavedPlan> PlanReader::read() {
                 return read_names(json, "`other_names`", plan_.other_names);
               }) &&
       section("run_as", [&](JsonReader& json) { return read_run_as(json); }) &&
+      section("hook_axis",
+              [&](JsonReader& json) {
+                std::string axis;
+                if (!json.string("`hook_axis`", axis)) return false;
+                plan_.hook_axis = axis;
+                return true;
+              }) &&
       section("declare",
               [&](JsonReader& json) {
                 return json.list("`declare`", [&] {

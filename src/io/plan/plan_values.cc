@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/plan/plan_values.h"
 
+#include <algorithm>
 #include <climits>
 #include <optional>
+#include <type_traits>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "io/plan/plan_file.h"
 
 namespace shardplan {
 
@@ -102,6 +108,31 @@ bool read_dealt(JsonReader& json, Dealt& dealt) {
                         "are");
 }
 
+bool read_hook(JsonReader& json, ModuleHook& hook) {
+  const auto choice = [&](auto names, auto& value) {
+    std::string name;
+    if (!json.string("`hook`", name)) return false;
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      return json.malformed(
+          json.span(), in_backticks(name) + " is nothing that a hook does");
+    }
+    value = static_cast<std::remove_reference_t<decltype(value)>>(
+        found - names.begin());
+    return true;
+  };
+  return json.map("`hook`", [&](const std::string& key, Span) {
+    if (key == "takes") return choice(kHookLayoutNames, hook.takes);
+    if (key == "reads") return choice(kHookLayoutNames, hook.reads);
+    if (key == "gives") return choice(kHookLayoutNames, hook.gives);
+    if (key == "task") return choice(kHookTaskNames, hook.task);
+    if (key == "gives_dtensor") {
+      return json.boolean("`gives_dtensor`", hook.gives_dtensor);
+    }
+    return json.skip();
+  });
+}
+
 bool read_rule(JsonReader& json, PlanRule& rule) {
   return json.map("a rule", [&](const std::string& key, Span) {
     if (key == "pattern") return json.string("`pattern`", rule.pattern);
@@ -112,6 +143,7 @@ bool read_rule(JsonReader& json, PlanRule& rule) {
     if (key == "shards_parts") {
       return json.boolean("`shards_parts`", rule.shards_parts);
     }
+    if (key == "hook") return read_hook(json, rule.hook);
     if (key == "view") return read_view_name(json, rule.view);
     if (key == "deal") return read_name(json, "`deal`", rule.deal);
     if (key == "found") return json.size("`found`", rule.found);

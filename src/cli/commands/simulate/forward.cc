@@ -139,11 +139,9 @@ bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
       was.fallback != is.fallback || was.flax != is.flax) {
     return false;
   }
-  // What hooks run follows from the styles of their plan, not from placements,
-  // and a saved plan does not hold the styles.
+  // What hooks run follows from the styles of their plan, not from placements.
   if (a.plan.run_as != b.plan.run_as ||
-      (a.plan.run_as == RunAs::Hooks &&
-       !(a.rules && shardplan::is_same_text(*a.rules, *b.rules)))) {
+      (a.plan.run_as == RunAs::Hooks && a.plan.rules != b.plan.rules)) {
     return false;
   }
   for (size_t i = 0; i < a.model.manifest.size(); ++i) {
@@ -168,8 +166,9 @@ struct SideAnswer {
 std::string doubt_in(const Diagnostics& diags) {
   std::string text;
   for (const Diagnostic& diagnostic : diags.all()) {
-    if (diagnostic.severity < Severity::Warning ||
-        diagnostic.code == Code::UnusedActivationRule ||
+    const bool is_said = diagnostic.severity >= Severity::Warning ||
+                         diagnostic.code == Code::Inconclusive;
+    if (!is_said || diagnostic.code == Code::UnusedActivationRule ||
         diagnostic.code == Code::IndivisibleDimension) {
       continue;
     }
@@ -204,11 +203,6 @@ SideAnswer answer_of(const JudgedTarget& target,
       diags);
   (answer.found ? answer.doubt : answer.why) =
       answer.found ? doubt_in(diags) : reason_in(diags);
-  if (answer.found && session.plan.run_as == RunAs::Hooks) {
-    const std::string other =
-        "partitioned as a compiler would, not as the hooks run";
-    answer.doubt = answer.doubt.empty() ? other : other + "; " + answer.doubt;
-  }
   return answer;
 }
 

@@ -499,6 +499,9 @@ std::optional<SimulateInput> read_simulation(Context& context) {
     return std::nullopt;
   }
   static const RuleSet kNoRules;
+  if (flags.run_as == RunAs::Compiler) {
+    given->session.plan.run_as = RunAs::Compiler;
+  }
   const Session& session = given->session;
   const RuleSet& rules = session.rules ? *session.rules : kNoRules;
   std::optional<PlacedValues> placed = place_values(

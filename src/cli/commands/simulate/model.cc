@@ -17,6 +17,7 @@
 #include "io/load.h"
 #include "model/forward/inputs.h"
 #include "sim/activations.h"
+#include "sim/hooks.h"
 #include "syntax/document.h"
 
 namespace shardplan::cli {
@@ -249,7 +250,15 @@ bool make_smaller(Opened& opened, const SimulateRequest& flags,
   const ForwardDefinition& large = *session.model.forward();
   ForwardPass& pass = opened.pass;
   const Mesh& mesh = flags.shrink_mesh.value_or(session.plan.mesh);
-  if (!pass.layers) pass.layers = shrunk_layers(large, manifest, mesh);
+  if (!pass.layers) {
+    pass.layers = shrunk_layers(large, manifest, mesh);
+    // A style may be that of one layer alone.
+    if (session.plan.run_as == RunAs::Hooks) {
+      pass.layers = std::max(*pass.layers,
+                             std::min(last_number_named(session.plan) + 1,
+                                      model_size(large, "layers").value_or(0)));
+    }
+  }
   auto smaller = shrink(large, {manifest, pass}, mesh, diags);
   if (!smaller) return false;
   session.plan = plan_of_smaller(session, smaller->manifest);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +28,6 @@
 #include "cli/views/simulate_report.h"
 #include "findings/findings.h"
 #include "report/svg_plot.h"
-#include "resolve/match.h"
-#include "spmd/hooked.h"
 
 namespace shardplan::cli {
 namespace {
@@ -64,96 +61,24 @@ void doubt_one_token(const SimulateInput& input, Simulation& outcome) {
       {Unseen::Kind::OneToken, input.graph.outputs.front()});
 }
 
-// The axis of a plan of hooks; "" where there is none alone.
-AxisName axis_of_hooks(const RuleSet& rules) {
-  return rules.declared_axes.size() == 1 ? rules.declared_axes.front()
-                                         : AxisName();
-}
-
-// What the rule that a name is found in says of its module's hooks.
-ModuleHook hook_of_name(const RuleSet& rules, std::string_view name) {
-  Diagnostics none;
-  const auto matcher = Matcher::compile(rules, true, none);
-  std::vector<int> found;
-  if (matcher) matcher->find(name, found);
-  return found.empty() ? ModuleHook::None
-                       : rules.rules[static_cast<size_t>(found.front())].hook;
-}
-
-// What hooks make of the plan.
-HookedWalk walk_plan(const SimulateInput& input) {
-  const auto& rules = input.session.rules;
-  const Plan& plan = input.session.plan;
-  const AxisName axis = rules ? axis_of_hooks(*rules) : AxisName();
-  if (axis.empty()) return {{}, "it is no plan over one axis"};
-  const bool tells = std::ranges::all_of(rules->rules, [](const Rule& rule) {
-    return rule.hook != ModuleHook::Unknown;
-  });
-  if (!tells) return {{}, "what the hooks of its styles do is not known"};
-  const Graph& graph = input.graph;
-  HookedPlan hooked;
-  hooked.ranks = plan.mesh.size_of(axis);
-  hooked.cut.assign(graph.values.size(), -1);
-  hooked.packed.assign(graph.values.size(), false);
-  hooked.hook.assign(graph.values.size(), ModuleHook::None);
-  hooked.tied_head = hook_of_name(*rules, "lm_head.weight");
-  std::map<std::string_view, size_t> numbers;
-  const Manifest& manifest = input.session.model.manifest;
-  for (size_t i = 0; i < manifest.size(); ++i) numbers[manifest.name(i)] = i;
-  for (const ValueId v : graph.values.ids()) {
-    const auto found = numbers.find(graph.values[v].parameter);
-    if (graph.values[v].kind != Value::Kind::Parameter ||
-        found == numbers.end()) {
-      continue;
-    }
-    const Placement& placement = plan.of(found->second);
-    const auto& dims = placement.spec.dims;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      if (!contains(dims[d], axis)) continue;
-      hooked.cut[v] = static_cast<int>(d);
-      if (graph.values[v].shape[d] % hooked.ranks != 0) {
-        return {{},
-                in_backticks(graph.values[v].parameter) +
-                    " is not cut into equal parts"};
-      }
-    }
-    if (placement.rule == 0) continue;
-    const Rule& rule = rules->rules[static_cast<size_t>(placement.rule) - 1];
-    hooked.packed[v] = rule.shards_parts;
-    // The bias of a row-parallel module is added behind the sum.
-    const bool is_vector = graph.values[v].shape.size() == 1;
-    hooked.hook[v] = is_vector && rule.hook != ModuleHook::Gather
-                         ? ModuleHook::None
-                         : rule.hook;
-  }
-  return walk_hooked(graph, hooked);
-}
-
 // Hooks run the collectives that their plan names and no others, so that a
 // program with the collectives of a compiler says nothing about them.
-void judge_hooks(const Context& context, const SimulateInput& input,
-                 Simulation& outcome) {
-  if (input.session.plan.run_as != RunAs::Hooks ||
-      context.options.simulate.run_as == RunAs::Compiler) {
-    return;
-  }
-  HookedWalk walk = walk_plan(input);
-  if (!walk.unknown.empty()) {
+void judge_hooks(const SimulateInput& input, Simulation& outcome) {
+  outcome.hooked = input.placed.hooked;
+  if (outcome.hooked && !outcome.hooked->unknown.empty()) {
     outcome.unseen.push_back({Unseen::Kind::NotAsHooks, ValueId(0)});
-    return;
   }
-  outcome.as_hooks = true;
-  outcome.hooked = std::move(walk.fault);
 }
 
 // Whether the run can be as asked.
 bool can_run_as(const Context& context, const SimulateInput& input) {
   if (context.options.simulate.run_as != RunAs::Hooks) return true;
-  if (input.session.plan.run_as == RunAs::Hooks) {
-    const std::string unknown = walk_plan(input).unknown;
-    if (unknown.empty()) return true;
+  const auto& walk = input.placed.hooked;
+  if (walk) {
+    if (walk->unknown.empty()) return true;
     context.diags
-        .error(Code::Usage, {}, "`--as hooks` cannot run this plan: " + unknown)
+        .error(Code::Usage, {},
+               "`--as hooks` cannot run this plan: " + walk->unknown)
         .help("`--as compiler` partitions the model as a compiler would");
   } else {
     context.diags
@@ -173,7 +98,7 @@ Simulation judged_run(Context& context, const SimulateInput& input,
   Simulation outcome =
       simulate(program, values, simulate_options(context, input));
   doubt_one_token(input, outcome);
-  judge_hooks(context, input, outcome);
+  judge_hooks(input, outcome);
   lint(run_input(input, to_check, outcome), context.diags);
   return outcome;
 }
