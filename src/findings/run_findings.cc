@@ -517,6 +517,34 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
          "graph, the rules and the mesh helps to fix it";
 }
 
+// The styles that would do, in transformers and in PyTorch.
+std::string style_wanted(HookedFault::Wants wants) {
+  using Wants = HookedFault::Wants;
+  switch (wants) {
+    case Wants::Alike:
+      break;
+    case Wants::ReadsShards:
+      return "give the module a style that reads shards: `moe_tp_experts` for "
+             "experts, `ep_dispatch_experts` beside `grouped_gemm`, "
+             "`local_params` for others";
+    case Wants::SplitsInput:
+      return "`rowwise_split_input` takes a whole input (PyTorch: "
+             "`RowwiseParallel(input_layouts=Replicate())`); or shard the "
+             "layers that give it by `colwise`";
+    case Wants::GathersOutput:
+      return "`colwise_gather_output` puts an output together (PyTorch: "
+             "`ColwiseParallel(output_layouts=Replicate())`)";
+    case Wants::SumsGradients:
+      return "`replicated_with_grad_allreduce` adds up the gradients of a "
+             "norm, "
+             "`mla_kv_a_proj` that of what a projection gives";
+    case Wants::LeavesGradients:
+      return "`replicate`, or no entry, leaves gradients as they are";
+  }
+  return "use matching styles within a block: `colwise` for the layers into "
+         "it, `rowwise` for the layer out of it";
+}
+
 void name_rules(const RunInput& input, const std::vector<ValueId>& parameters,
                 Diagnostics::Builder& finding) {
   const Program& program = program_of(input);
@@ -548,9 +576,7 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
                fault.why);
   if (value.node) finding.fact("in " + served_by(graph, value.node));
   name_rules(input, nearest_parameters(graph, fault.value), finding);
-  finding.help(
-      "use matching styles within a block: `colwise` for the layers into it, "
-      "`rowwise` for the layer out of it");
+  finding.help(style_wanted(fault.wants));
 }
 
 // Reports the value whose gradient is wrong where the forward pass is not.
@@ -570,12 +596,8 @@ void report_gradient(const RunInput& input, const HookedFault& fault,
              is_parameter ? std::vector{fault.value}
                           : nearest_parameters(graph, fault.value),
              finding);
-  finding.help(
-      "of norms between layers that are cut, `replicated_with_grad_allreduce` "
-      "adds gradients up; between whole ones `replicate` leaves them alone");
-  finding.help(
-      "of `kv_a_proj`, `mla_kv_a_proj` adds them up; `--allow SP514` where the "
-      "plan only serves");
+  finding.help(style_wanted(fault.wants));
+  finding.help("`--allow SP514` where the plan only serves");
 }
 
 }  // namespace

@@ -668,10 +668,11 @@ std::optional<std::string> export_text(const ExportTarget& target,
                                        Diagnostics& diags) {
   const std::string name = "`" + std::string(target.name) + "`";
   if (target.views != ExportViews::Deals &&
+      target.views != ExportViews::DealsOnly &&
       !deals_are_expressible(input, name, diags)) {
     return std::nullopt;
   }
-  if (target.views != ExportViews::None || !has_views(input)) {
+  if (target.views > ExportViews::DealsOnly || !has_views(input)) {
     return target.write(input, diags);
   }
   const std::optional<SubAxes> sub = find_sub_axes(input);

@@ -47,9 +47,10 @@ struct ExportInput {
 
 // What a target can say beyond specs on one mesh.
 enum class ExportViews : uint8_t {
-  None,   // it is given the plan on sub-axes
-  Views,  // of the mesh
-  Deals,  // these, and experts that are dealt out whole
+  None,       // it is given the plan on sub-axes
+  DealsOnly,  // so, but for experts that are dealt out whole
+  Views,      // of the mesh
+  Deals,      // these, and experts that are dealt out whole
 };
 
 struct ExportTarget {

@@ -565,8 +565,7 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
   if (more.run_as == RunAs::Hooks) rules.run_as = RunAs::Hooks;
   if (rules.hook_axis.empty()) rules.hook_axis = more.hook_axis;
   const bool joined = append_logical(more, rules, diags);
-  std::move(more.activations.begin(), more.activations.end(),
-            std::back_inserter(rules.activations));
+  std::ranges::move(more.activations, std::back_inserter(rules.activations));
   const bool placed = append_mesh(more, rules, diags);
   append_views(more, rules, diags);
   std::move(more.sources.begin(), more.sources.end(),

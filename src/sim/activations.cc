@@ -13,7 +13,7 @@
 #include "model/units.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
-#include "sim/hooks.h"
+#include "spmd/hooked_plan.h"
 #include "spmd/shard_mapped.h"
 
 namespace shardplan {
@@ -72,13 +72,7 @@ class Placer {
         !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
       return std::nullopt;
     }
-    if (plan_.run_as == RunAs::Hooks) {
-      placed_.hooked = walk_hooks(graph_, manifest_, plan_);
-      placed_.as_hooked =
-          placed_.hooked->is_right() &&
-          lay_as_hooked(graph_, placed_.mesh, plan_.hook_axis,
-                        placed_.hooked->layouts, placed_.wanted);
-    }
+    if (plan_.run_as == RunAs::Hooks) walk_as_hooked();
     return std::move(placed_);
   }
 
@@ -105,6 +99,30 @@ class Placer {
       if (std::any_of(value.axes.begin(), value.axes.end(), is_default)) return;
     }
     declared_.insert(declared_.end(), defaults.begin(), defaults.end());
+  }
+
+  void walk_as_hooked() {
+    RuleSet patterns;
+    for (const PlanRule& rule : plan_.rules) {
+      patterns.rules.emplace_back().pattern = rule.pattern;
+    }
+    Diagnostics none;
+    const auto matcher =
+        Matcher::compile(patterns, manifest_.names_are_plain(), none);
+    if (!matcher) {
+      placed_.hooked = HookedWalk();
+      placed_.hooked->unknown = "patterns of the plan cannot be compiled";
+      return;
+    }
+    std::vector<int> found;
+    placed_.hooked =
+        walk_hooks(graph_, manifest_, plan_, [&](std::string_view name) {
+          matcher->find(name, found);
+          return found.empty() ? 0 : found.front() + 1;
+        });
+    placed_.as_hooked = placed_.hooked->is_right() &&
+                        lay_as_hooked(graph_, placed_.mesh, plan_.hook_axis,
+                                      placed_.hooked->layouts, placed_.wanted);
   }
 
   void report_no_sub_axes() {

@@ -11,7 +11,7 @@
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"
-#include "sim/hooks.h"
+#include "spmd/hooked_plan.h"
 #include "spmd/partition.h"
 
 namespace shardplan {
@@ -300,7 +300,7 @@ void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
   if (walk.fault) {
     const std::string& at = graph.values[walk.fault->value].name;
     diags
-        .report(Code::SimulationMismatch, Severity::Warning, {},
+        .report(Code::NotAsHooks, {},
                 "as hooks run it, the plan " +
                     std::string(walk.fault->shapes_differ
                                     ? "stops at "
@@ -311,7 +311,7 @@ void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
     return;
   }
   diags
-      .report(Code::Inconclusive, Severity::Note, {},
+      .report(Code::NotAsHooks, Severity::Note, {},
               "partitioned as a compiler would, not as the hooks run")
       .fact(walk.unknown.empty() ? "another axis cuts more than batches"
                                  : walk.unknown);

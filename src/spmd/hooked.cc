@@ -15,6 +15,7 @@ namespace {
 
 using Held = HookedLayout;
 using Task = ModuleHook::Task;
+using Wants = HookedFault::Wants;
 
 constexpr const char* kAddedAgain =
     "each device has all of it, and a hook adds it up again";
@@ -46,6 +47,7 @@ class HookedWalker {
         norms_(graph.nodes.size(), -1),
         inside_(plan.containers.size(),
                 PerValue<bool>(graph.values.size(), false)),
+        made_of_(graph.values.size()),
         sums_parts_(graph.values.size()),
         is_table_(graph.values.size()),
         biased_(graph.values.size()) {}
@@ -68,12 +70,13 @@ class HookedWalker {
       if (held_[v].is_whole() || held_[v].dtensor) continue;
       fault(false, v, {},
             held_[v].partial ? "each device holds only a partial sum"
-                             : "each device holds only its shard");
+                             : "each device holds only its shard",
+            Wants::GathersOutput);
       return std::move(result_);
     }
     for (const ValueId v : graph_.values.ids()) {
       if (held_[v].summed_from == v && !sums_parts_[v]) {
-        wrong_gradient(v, kAddedAgain);
+        wrong_gradient(v, kAddedAgain, Wants::LeavesGradients);
       }
     }
     result_.layouts = std::move(held_);
@@ -87,21 +90,22 @@ class HookedWalker {
   }
   size_t rank(ValueId v) const { return value(v).shape.size(); }
 
-  bool fault(bool shapes, ValueId v, ValueId operand, std::string why) {
+  bool fault(bool shapes, ValueId v, ValueId operand, std::string why,
+             Wants wants = Wants::Alike) {
     if (operand && held_[operand].dtensor) {
       return unknown(in_backticks(value(operand).name) +
                      " is a DTensor, whose operations send what they need");
     }
-    result_.fault = HookedFault{shapes, v, operand, std::move(why)};
+    result_.fault = HookedFault{shapes, v, operand, std::move(why), wants};
     return false;
   }
   bool unknown(std::string why) {
     result_.unknown = std::move(why);
     return false;
   }
-  void wrong_gradient(ValueId v, std::string why) {
+  void wrong_gradient(ValueId v, std::string why, Wants wants) {
     if (!result_.gradient) {
-      result_.gradient = HookedFault{false, v, {}, std::move(why)};
+      result_.gradient = HookedFault{false, v, {}, std::move(why), wants};
     }
   }
 
@@ -184,7 +188,8 @@ class HookedWalker {
       if (!is_parameter(v)) continue;
       if (plan_.stray[v]) {
         return fault(true, node.result, v,
-                     "its module has no hook by which it reads a shard");
+                     "its module has no hook by which it reads a shard",
+                     Wants::ReadsShards);
       }
       const bool is_placed = plan_.hook[v].takes == HookLayout::AsIs ||
                              node.op->is_product || node.op->is_lookup ||
@@ -275,7 +280,10 @@ class HookedWalker {
                          held.cut + 1 == std::ssize(value(v).shape);
       return fault(stops && !held.partial, node.result, v,
                    "a hook takes it as " + layout_words(taken, rank(v)) +
-                       ", and it is " + layout_words(held, rank(v)));
+                       ", and it is " + layout_words(held, rank(v)),
+                   hook.takes == HookLayout::Last && held.is_whole()
+                       ? Wants::SplitsInput
+                       : Wants::Alike);
     }
     if (hook.reads == HookLayout::AsIs || hook.reads == hook.takes) return true;
     const Held read = lying(hook.reads, rank(v));
@@ -351,11 +359,14 @@ class HookedWalker {
     return true;
   }
 
+  // The parameter that a weight is made of; else the value itself.
+  ValueId source(ValueId v) const { return made_of_[v] ? made_of_[v] : v; }
+
   // Whether a hook adds up the gradient of what the operation reads whole.
   bool sums_gradient(NodeId n, ValueId v, const ModuleHook& hook) const {
-    if (is_parameter(v)) {
-      return plan_.hook[v].task == Task::SumGradients ||
-             plan_.hook[v].takes == HookLayout::Tokens;
+    if (is_parameter(source(v))) {
+      const ModuleHook& own = plan_.hook[source(v)];
+      return own.task == Task::SumGradients || own.takes == HookLayout::Tokens;
     }
     return hook.takes != HookLayout::AsIs || adds_up(experts_of(n));
   }
@@ -368,6 +379,11 @@ class HookedWalker {
     const bool is_partial = !made.is_whole();
     for (size_t o = 0; o < operands.size(); ++o) {
       const ValueId v = node.operands[o];
+      // What is made of a weight alone is a weight.
+      if (value(node.result).is_weight && value(v).is_weight) {
+        made_of_[node.result] = source(v);
+        continue;
+      }
       if (!operands[o].is_whole() || value(v).is_integer() ||
           !(value(v).learned || is_parameter(v)) || value(v).frozen) {
         continue;
@@ -380,12 +396,13 @@ class HookedWalker {
         sums_parts_[from] = true;
       }
       if (is_partial && !is_summed) {
-        wrong_gradient(v,
+        wrong_gradient(source(v),
                        "each device has a partial sum of it, which no hook "
-                       "adds up");
-      } else if (!is_partial && is_parameter(v) &&
-                 plan_.hook[v].task == Task::SumGradients) {
-        wrong_gradient(v, kAddedAgain);
+                       "adds up",
+                       Wants::SumsGradients);
+      } else if (!is_partial && is_parameter(source(v)) &&
+                 plan_.hook[source(v)].task == Task::SumGradients) {
+        wrong_gradient(source(v), kAddedAgain, Wants::LeavesGradients);
       }
     }
   }
@@ -541,6 +558,7 @@ class HookedWalker {
   std::map<int, std::pair<ModuleHook, ValueId>> norm_hooks_;  // and a weight
   std::vector<NodeId> routers_;
   std::vector<PerValue<bool>> inside_;  // per container: made from its weights
+  PerValue<ValueId> made_of_;  // the parameter that a weight is made of
   PerValue<bool> sums_parts_;  // a hook adds up partial gradients of it
   PerValue<bool> is_table_;    // looked up
   PerValue<bool> biased_;      // products whose bias is cut as they are

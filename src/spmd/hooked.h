@@ -60,10 +60,20 @@ struct HookedLayout {
 };
 
 struct HookedFault {
+  // The style that would do, as far as that can be said.
+  enum class Wants : uint8_t {
+    Alike,          // styles of a block that fit each other
+    ReadsShards,    // a module that reads shards of its parameters
+    SplitsInput,    // a layer that takes its part of a whole input
+    GathersOutput,  // a layer whose output is put together
+    SumsGradients,  // a module whose gradients are added up
+    LeavesGradients,
+  };
   bool shapes_differ = false;  // else the numbers are others
   ValueId value;               // that the operation gives; an output
   ValueId operand;             // which does not fit; none: `why` says it all
   std::string why;
+  Wants wants = Wants::Alike;
 };
 
 struct HookedWalk {

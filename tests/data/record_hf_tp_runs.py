@@ -19,6 +19,7 @@ process. Models whose title ends in `experts` run their `ep_plan` as well. A lin
 - `backward`: the same of gradients; null where forward is an error
 - `versions`
 """
+import contextlib
 import datetime
 import json
 import os
@@ -190,10 +191,9 @@ def record(title, folder, ids, wanted, plan, changed):
     return first, second
 
 
-def run(title, first):
-    """The cases of a model from one on, a line each, behind a line that begins it."""
-    warnings.simplefilter("ignore")
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+@contextlib.contextmanager
+def whole_model(title):
+    """The model on one process, on each of them: where it is saved, tokens, its logits and gradients, its plans and config."""
     with tempfile.TemporaryDirectory() as own:
         folders = [own]
         dist.broadcast_object_list(folders, 0)
@@ -201,11 +201,11 @@ def run(title, first):
         torch.manual_seed(0)
         config = transformers.AutoConfig.for_model(title.split()[0], **MODELS[title])
         if dist.get_rank() == 0:
-            whole_model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64)
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64)
             # Biases begin as zeros, and what is added twice would not show.
-            for each in whole_model.parameters():
+            for each in model.parameters():
                 each.data.add_(torch.randn_like(each) * 0.2)
-            whole_model.save_pretrained(folder)
+            model.save_pretrained(folder)
         dist.barrier()
         ids = torch.arange(12).reshape(2, 6) * 5 % 64
         how = {} if IS_OLD else {"experts_implementation": experts_of(title)}
@@ -213,15 +213,24 @@ def run(title, first):
         plan = dict(model.tp_plan)
         if IS_OLD:
             plan = {key: style for key, style in plan.items() if key.startswith("model.")}
-        changeable = plan
-        if title.endswith(" experts"):
-            changeable = dict(model.ep_plan)
-            plan.update(changeable)
         with torch.no_grad():
             logits = model(input_ids=ids).logits
         wanted = logits, gradients(model.train(), ids)
         with open(folder + "/config.json", encoding="utf-8") as file:
             saved = json.load(file)
+        yield folder, ids, wanted, plan, dict(getattr(model, "ep_plan", None) or {}), saved
+        dist.barrier()
+
+
+def run(title, first):
+    """The cases of a model from one on, a line each, behind a line that begins it."""
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+    with whole_model(title) as (folder, ids, wanted, plan, of_experts, saved):
+        changeable = plan
+        if title.endswith(" experts"):
+            changeable = of_experts
+            plan = {**plan, **of_experts}
         for number, changed in enumerate(mutations(title, changeable)):
             if number < first:
                 continue
@@ -235,7 +244,6 @@ def run(title, first):
             line["forward"], line["backward"] = record(title, folder, ids, wanted, plan, changed)
             if dist.get_rank() == 0:
                 print("END " + json.dumps(line), flush=True)
-        dist.barrier()
     dist.destroy_process_group()
 
 

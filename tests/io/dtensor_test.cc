@@ -196,7 +196,8 @@ TEST_CASE("styles of parallelize_module place weights and biases") {
             "  'a.wq': ColwiseParallel(use_local_output=False),\n"
             "  'a.wo': tp.RowwiseParallel(output_layouts=Shard(1)),\n"
             "  'norm': SequenceParallel(),\n}\n") ==
-        before + "a\\.wq\\.(?:weight|bias)$ -> P(tp)\n" + before +
+        before + "attention\\.[^.]*$ -> P()\n" + before +
+            "a\\.wq\\.(?:weight|bias)$ -> P(tp)\n" + before +
             "a\\.wo\\.weight$ -> P(None, tp)\n" + before +
             "a\\.wo\\.bias$ -> P()\n" + before +
             "norm\\.[^.]*$ -> P()\n.* -> P()\ntp ");

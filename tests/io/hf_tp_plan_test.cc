@@ -8,7 +8,7 @@
 
 #include "io/dialects.h"
 #include "io/export.h"
-#include "io/hf_tp_plan/rules.h"
+#include "io/hf_tp_plan/styles.h"
 #include "tests/io/document_text.h"
 #include "tests/support/messages.h"
 #include "tests/support/planned_model.h"
@@ -101,9 +101,15 @@ TEST_CASE("a key that no name folds to is dropped with a warning") {
   CHECK(tp_plan_text("{\"transformers_version\": \"5.23.0\", "
                      "\"tp_plan\": {\"e.*.w1\": \"grouped_gemm\"}}") ==
         "^e\\.\\d+\\.w1(?:\\.[^.]+)?$ -> P(tp)\n.* -> P()\n");
-  CHECK(tp_plan_text("{\"transformers_version\": \"5.1\", "
+  CHECK(tp_plan_text("{\"transformers_version\": \"5.0\", "
                      "\"tp_plan\": {\"e.*.*\": \"gather\"}}") ==
         "^e\\.\\d+\\.\\d+(?:\\.[^.]+)?$ -> P()\n.* -> P()\n");
+  CHECK(tp_plan_text("{\"transformers_version\": \"5.1\", "
+                     "\"tp_plan\": {\"e.*.*\": \"gather\"}}") ==
+        "refused\nSP002 1:54 transformers 5.1 has no style `gather`\n");
+  CHECK(tp_plan_text("{\"transformers_version\": \"5.16\", \"tp_plan\": "
+                     "{\"a\": \"colwise_rep\"}}")
+            .starts_with("^a"));
 }
 
 TEST_CASE("plans are chosen by name, and those of one model are one") {
@@ -223,6 +229,12 @@ TEST_CASE("fused experts stand for those of checkpoints, but for whole ones") {
                  {4, 2}) == "P(tp)");
   CHECK(spec_for("grouped_gemm", "l.0.mlp.experts.3.up_proj.weight", {4, 2}) ==
         "P()");
+  Diagnostics diags;
+  const RuleSet dealt = testing::read_rules(
+      kHfTpPlan,
+      R"({"tp_plan": {"l.*.mlp.experts.gate_up_proj": "grouped_gemm"}})",
+      diags);
+  CHECK(dealt.rules.at(1).deal == "tp");
 }
 
 TEST_CASE("packed styles shard each part") {
@@ -264,9 +276,18 @@ TEST_CASE("names find the entries that transformers finds for them") {
   const json record = testing::read_json(testing::data_path("hf_tp_plan.json"));
   for (const char* version : {"before", "since"}) {
     CAPTURE(version);
-    const json plan = {{"transformers_version",
-                        std::string(version) == "since" ? "5.23.0" : "4.57.1"},
-                       {"tp_plan", record.at("plan")}};
+    // A file with a later style is read as of a later version; the recorded
+    // functions do not look at styles.
+    json plan = {{"tp_plan", record.at("plan")}};
+    const auto style = [&](const json& recorded) {
+      const bool is_late = recorded == "packed_colwise";
+      return std::string(version) == "before" && is_late ? json("replicate")
+                                                         : recorded;
+    };
+    for (auto& entry : plan.at("tp_plan")) entry = style(entry);
+    if (std::string(version) == "before") {
+      plan["transformers_version"] = "4.57.1";
+    }
     Diagnostics diags;
     const RuleSet rules = testing::read_rules(kHfTpPlan, plan.dump(), diags);
     const auto matcher = Matcher::compile(rules, false, diags);
@@ -281,7 +302,7 @@ TEST_CASE("names find the entries that transformers finds for them") {
         CHECK(rule.pattern == ".*");
       } else {
         CHECK(rule.spec_where.text() ==
-              row.at(version).dump());  // the style, in quotes
+              style(row.at(version)).dump());  // in quotes
       }
     }
   }
@@ -304,8 +325,8 @@ TEST_CASE("a style is found per module, and whole modules have none") {
                                         {"l.0.o.weight", "f32[8, 4]"},
                                         {"l.0.o.bias", "f32[8]"},
                                         {"l.0.norm.weight", "f32[8]"},
-                                        {"l.0.experts.up", "f32[4, 8, 2]"},
-                                        {"l.0.experts.gate", "f32[4, 8, 2]"},
+                                        {"l.0.stacks.up", "f32[4, 8, 2]"},
+                                        {"l.0.stacks.gate", "f32[4, 8, 2]"},
                                         {"l.0.mixed.a", "f32[4, 8]"},
                                         {"l.0.mixed.b", "f32[4, 8]"}},
                                        {"tp", "tp", "tp", "tp", "None, tp", "",
@@ -317,9 +338,38 @@ TEST_CASE("a style is found per module, and whole modules have none") {
   "tp_plan": {
     "l.*.q": "colwise",
     "l.*.o": "rowwise",
-    "l.*.experts.up": "grouped_gemm",
-    "l.*.experts.gate": "colwise",
+    "l.*.stacks.up": "grouped_gemm",
+    "l.*.stacks.gate": "colwise",
     "l.*.mixed.a": "rowwise"
+  }
+}
+)");
+}
+
+TEST_CASE("embeddings, heads, experts and norms of heads have their styles") {
+  Diagnostics diags;
+  const auto text = written_tp_plan(
+      testing::planned(
+          {{"embed_tokens.weight", "f32[8, 4]"},
+           {"l.0.q_proj.weight", "f32[8, 4]"},
+           {"l.0.q_norm.weight", "f32[2]"},
+           {"l.0.mlp.experts.0.gate_proj.weight", "f32[8, 4]"},
+           {"l.0.mlp.experts.0.down_proj.weight", "f32[4, 8]"},
+           {"l.1.block_sparse_moe.experts.0.w3.weight", "f32[8, 4]"},
+           {"lm_head.weight", "f32[8, 4]"}},
+          {"tp", "tp", "", "tp", "None, tp", "tp", "tp"}, "tp=2"),
+      diags);
+  REQUIRE_MESSAGE(text, testing::messages(diags));
+  CHECK(*text == R"({
+  "transformers_version": "5.3.0",
+  "tp_plan": {
+    "embed_tokens": "embedding_rowwise",
+    "l.*.q_proj": "colwise",
+    "l.*.mlp.experts.gate_up_proj": "packed_colwise",
+    "l.*.mlp.experts": "moe_tp_experts",
+    "l.*.mlp.experts.down_proj": "rowwise",
+    "lm_head": "colwise_gather_output",
+    "l.*.q_norm": "replicated_with_grad_allreduce"
   }
 }
 )");
@@ -396,8 +446,9 @@ TEST_CASE("a tensor-parallel plan is read back as it was written") {
     std::set<std::string> names;
     const auto count = draw_in(0, 8);
     for (int i = 0; i < count; ++i) {
-      const auto module = draw_of<std::string>(
-          {"l.0.q", "l.1.q", "l.0.w1", "l.0.w2", "head", "l.0.1.x", "3.k"});
+      const auto module =
+          draw_of<std::string>({"l.0.q", "l.1.q", "l.0.w1", "l.0.w2", "head",
+                                "l.0.1.x", "3.k", "lm_head", "embed_tokens"});
       const auto leaf =
           draw_of<std::string>({"weight", "bias", "w", "0", "weight.inner"});
       if (!names.insert(module + "." + leaf).second) continue;

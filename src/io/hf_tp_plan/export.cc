@@ -3,13 +3,18 @@
 // are folded to `*`, and one style is sought for all parameters of a module,
 // else one per parameter. Parameters without an entry stay whole there.
 //
-// Names are folded as transformers before 5.2 does, and only where that merges
-// different layouts as later versions do, which the text then says.
+// Styles follow from what a module is, by its name: embeddings, heads, experts
+// and norms of heads have their own. Whether the model runs with them is found
+// by the caller, who knows its forward pass.
+//
+// Names are folded as transformers before 5.2 does; where that merges different
+// layouts, or a style is needed that is later, the text asks for the version.
 #include "io/export.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,7 +23,8 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "core/fold.h"
-#include "io/hf_tp_plan/rules.h"
+#include "io/hf_tp_plan/python_file.h"
+#include "io/hf_tp_plan/styles.h"
 
 namespace shardplan {
 namespace {
@@ -29,9 +35,16 @@ constexpr Cuts bit(TpCut cut) {
   return static_cast<Cuts>(1U << static_cast<unsigned>(cut));
 }
 
-// What styles can be asked for; the others cut alike or are for packed tensors.
-constexpr std::array<std::string_view, 3> kWrittenStyles = {
-    "colwise", "rowwise", "grouped_gemm"};
+// The styles of a kind of module.
+using Styles = std::array<std::string_view, 3>;
+constexpr Styles kLinear = {"colwise", "rowwise", "grouped_gemm"};
+constexpr Styles kHead = {"colwise_gather_output", "rowwise_split_input"};
+constexpr Styles kEmbedding = {"embedding_rowwise", "embedding_colwise"};
+// Stacks of gate and up, of down, and their module's styles. Of these stacks
+// transformers makes what a checkpoint has one by one.
+constexpr std::string_view kWholeExperts = "ep_dispatch_experts";
+constexpr std::string_view kPartsOfExperts = "moe_tp_experts";
+constexpr std::string_view kExperts = ".experts.";
 
 struct Wanted {
   Cuts cuts = 0;
@@ -48,6 +61,14 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
         return {0, "a dimension is UNCONSTRAINED, and a plan leaves none open"};
       }
     }
+  }
+  if (placement.dealt) {
+    if (placement.dealt->axis == kTpAxis && names_no_axis(placement.spec)) {
+      return {bit(TpCut::First), ""};
+    }
+    return {0, "its experts are dealt out over `" +
+                   placement.dealt->axis.text() +
+                   "`; a plan has the axis `tp` alone"};
   }
   if (names_no_axis(placement.spec)) return {bit(TpCut::Whole), ""};
   Wanted result;
@@ -103,18 +124,22 @@ class Writer {
   Writer(const ExportInput& input, DigitFolding folding)
       : input_(input), folding_(folding) {}
 
-  // Problems are kept, since another folding may have none.
+  // Problems are kept, since another folding may have none. False, too, where a
+  // style is later than the folding.
   bool run() {
     fold_names();
     if (problems_.empty()) choose_styles();
     if (problems_.empty()) check();
-    return problems_.empty();
+    return problems_.empty() &&
+           (folding_ == DigitFolding::WholeParts || since_.major < 5);
   }
 
   std::string text() const {
     std::string result = "{\n";
     if (folding_ == DigitFolding::WholeParts) {
-      result += "  \"transformers_version\": \"5.2.0\",\n";
+      result += "  \"transformers_version\": \"" +
+                version_text(std::max(since_, kWholePartsSince)) + ".0" +
+                "\",\n";
     }
     result += "  \"tp_plan\": {";
     for (size_t i = 0; i < order_.size(); ++i) {
@@ -183,15 +208,20 @@ class Writer {
       const bool whole = std::ranges::all_of(list, [](const Folded* folded) {
         return (folded->cuts & bit(TpCut::Whole)) != 0;
       });
-      if (whole) continue;
-      const TpStyle* style = module.empty() ? nullptr : style_of(list);
+      if (whole) {
+        if (is_norm_of_heads(module)) norms_.push_back(module);
+        continue;
+      }
+      if (choose_experts(module, list)) continue;
+      const Styles& styles = styles_of(module);
+      const TpStyle* style = module.empty() ? nullptr : style_of(list, styles);
       if (style != nullptr) {
         add(module, style);
         continue;
       }
       for (const Folded* folded : list) {
         if ((folded->cuts & bit(TpCut::Whole)) != 0) continue;
-        const TpStyle* own = style_of({folded});
+        const TpStyle* own = style_of({folded}, kLinear);
         if (own != nullptr) {
           add(folded->name, own);
         } else {
@@ -199,28 +229,120 @@ class Writer {
         }
       }
     }
+    for (const std::string_view norm : norms_) add_norm(norm);
   }
 
-  static const TpStyle* style_of(const std::vector<const Folded*>& list) {
-    for (const std::string_view name : kWrittenStyles) {
+  static std::string_view last_part(std::string_view module) {
+    return module.substr(module.rfind('.') + 1);  // npos + 1 is 0
+  }
+
+  // The head that the model type has, else the usual one.
+  const Styles& styles_of(std::string_view module) const {
+    const TpModules* model = find_tp_modules(input_.manifest.model_type);
+    const std::string_view head =
+        (model != nullptr ? *model : kUsualTpModules).head;
+    if (module == (head.empty() ? kUsualTpModules.head : head)) return kHead;
+    const std::string_view last = last_part(module);
+    const bool embeds =
+        contains(last, "embed_tokens") || last == "wte" || last == "wpe";
+    return embeds ? kEmbedding : kLinear;
+  }
+
+  static const TpStyle* style_of(const std::vector<const Folded*>& list,
+                                 const Styles& styles) {
+    for (const std::string_view name : styles) {
       const TpStyle* style = find_tp_style(name);
-      const bool suits = std::ranges::all_of(list, [&](const Folded* folded) {
-        return (folded->cuts & bit(cut_by(*style, folded->name))) != 0;
-      });
+      const bool suits =
+          style != nullptr &&
+          std::ranges::all_of(list, [&](const Folded* each) {
+            return (each->cuts & bit(cut_by(*style, each->name))) != 0;
+          });
       if (suits) return style;
     }
     return nullptr;
   }
 
+  // Parameters of experts, one by one or as stacks. True where the module has
+  // such.
+  bool choose_experts(std::string_view module,
+                      const std::vector<const Folded*>& list) {
+    const std::string inner = std::string(module) + ".";
+    const size_t at = inner.find(kExperts);
+    if (at == std::string::npos) return false;
+    std::string experts = inner.substr(0, at + kExperts.size() - 1);
+    const bool one_by_one = experts.size() < module.size();
+    if (const size_t old = experts.find("block_sparse_moe");
+        old != std::string::npos) {
+      experts.replace(old, 16, "mlp");
+    }
+    for (const Folded* folded : list) {
+      of_experts_.insert(folded->name);
+      if ((folded->cuts & bit(TpCut::Whole)) != 0) continue;
+      const std::string_view own =
+          last_part(one_by_one ? module : folded->name);
+      const bool is_down = own == "down_proj" || own == "w2";
+      const std::string stack =
+          experts + "." +
+          (!one_by_one ? std::string(own)
+                       : (is_down ? "down_proj" : "gate_up_proj"));
+      // A matrix of one expert has no first dimension but that of its rows.
+      const bool is_dealt = input_.plan.of(folded->first).dealt.has_value();
+      const bool whole_experts =
+          one_by_one ? is_dealt : (folded->cuts & bit(TpCut::First)) != 0;
+      const bool by_rows = (folded->cuts & bit(TpCut::SecondLast)) != 0 ||
+                           (!one_by_one && is_bias_of_stack(own));
+      std::string_view style = "rowwise";
+      if (whole_experts) {
+        style = "grouped_gemm";
+      } else if (by_rows) {
+        style = is_packed(*folded) || one_by_one ? "packed_colwise" : "colwise";
+      }
+      const auto [known, is_new] = stacks_.try_emplace(stack, style);
+      if (!is_new && known->second != style) {
+        problems_.emplace_back(
+            folded->first,
+            "experts of " + in_backticks(stack) + " are cut in two ways");
+      }
+      add(stack, find_tp_style(style));
+      add(experts,
+          find_tp_style(whole_experts ? kWholeExperts : kPartsOfExperts));
+    }
+    return true;
+  }
+  static bool is_bias_of_stack(std::string_view own) {
+    return own.ends_with("_bias");
+  }
+  bool is_packed(const Folded& folded) const {
+    const int rule = input_.plan.of(folded.first).rule;
+    return rule > 0 && rule <= std::ssize(input_.plan.rules) &&
+           input_.plan.rules[static_cast<size_t>(rule) - 1].shards_parts;
+  }
+
+  // Norms of each head's queries and keys.
+  bool is_norm_of_heads(std::string_view module) const {
+    return last_part(module) == "q_norm" || last_part(module) == "k_norm";
+  }
+  // Where heads are cut, each device has its part of the norm's gradient.
+  void add_norm(std::string_view module) {
+    const std::string projection =
+        std::string(parent(module)) + "." + last_part(module)[0] + "_proj";
+    const auto found = entries_.find(projection);
+    if (found == entries_.end() || found->second->name != "colwise") return;
+    add(module, find_tp_style("replicated_with_grad_allreduce"));
+  }
+
   // A parameter may be called as another one's module: the first entry stays,
   // and check() finds whether it suits both.
   void add(std::string_view key, const TpStyle* style) {
-    if (entries_.emplace(key, style).second) order_.emplace_back(key);
+    if (!entries_.emplace(key, style).second) return;
+    order_.emplace_back(key);
+    since_ = std::max(since_, in_all_since(*style));
   }
 
   // Looks every name up as transformers does.
   void check() {
     for (const Folded& folded : folded_) {
+      if (of_experts_.contains(folded.name)) continue;
       auto found = entries_.find(folded.name);
       if (found == entries_.end()) found = entries_.find(parent(folded.name));
       const TpCut cut = found == entries_.end()
@@ -238,6 +360,10 @@ class Writer {
   std::vector<Folded> folded_;
   std::vector<std::string> order_;
   std::map<std::string, const TpStyle*, std::less<>> entries_;
+  std::vector<std::string_view> norms_;
+  std::set<std::string_view> of_experts_;  // names
+  std::map<std::string, std::string_view> stacks_;
+  TransformersVersion since_;  // the version that has all styles
   std::vector<std::pair<size_t, std::string>> problems_;
 };
 
@@ -253,6 +379,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
 }  // namespace
 
 const ExportTarget kHfTpPlanTarget = {
-    "hf-tp-plan", "a tensor-parallel plan of Hugging Face, in JSON", write};
+    "hf-tp-plan", "a tensor-parallel plan of Hugging Face, in JSON", write,
+    ExportViews::DealsOnly};
 
 }  // namespace shardplan

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_tp_plan/rules.h"
-
+// Tensor-parallel plans of Hugging Face transformers: a map from names, with
+// `*` for digits, to styles.
+//
+//   {"base_model_tp_plan": {"layers.*.self_attn.q_proj": "colwise", ..}}
+//
+// The whole name of a parameter is looked up first, then that of its module. A
+// parameter that has no entry is replicated without a word; here a catch-all
+// rule behind the others does that, so it is reported.
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +18,7 @@
 #include "core/fold.h"
 #include "io/dialects.h"
 #include "io/hf_tp_plan/python_file.h"
+#include "io/hf_tp_plan/styles.h"
 #include "io/plan_of_hooks.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
@@ -20,75 +26,6 @@
 #include "syntax/tokens.h"
 
 namespace shardplan {
-namespace {
-
-constexpr auto kWhole = TpCut::Whole;
-constexpr auto kFirst = TpCut::First;
-constexpr auto kOut = TpCut::SecondLast;
-constexpr auto kLast = TpCut::Last;
-using Lies = HookLayout;
-using Task = ModuleHook::Task;
-constexpr ModuleHook kUnknown = {};
-constexpr ModuleHook kNone = {.task = Task::None};
-constexpr ModuleHook kPart = {Lies::Whole, Lies::Whole, Lies::Last, Task::None};
-constexpr ModuleHook kSum = {Lies::Last, Lies::Last, Lies::Whole, Task::None};
-constexpr ModuleHook kGather = {Lies::Whole, Lies::Whole, Lies::Whole,
-                                Task::None};
-constexpr ModuleHook kSplit = {Lies::Whole, Lies::Last, Lies::Whole,
-                               Task::None};
-
-constexpr std::array<TpStyle, 26> kStyles = {{
-    {"colwise", kOut, kLast, kPart},
-    {"rowwise", kLast, kWhole, kSum},
-    {"grouped_gemm", kFirst, kFirst, kNone},
-    {"colwise_rep", kOut, kLast, kGather},
-    {"colwise_gather_output", kOut, kLast, kGather},
-    {"rowwise_rep", kLast, kWhole, kSplit},
-    {"rowwise_split_input", kLast, kWhole, kSplit},
-    {"local_colwise", kOut, kLast},
-    {"local_rowwise", kLast, kWhole},
-    {"packed_colwise", kOut, kLast, kPart, true},
-    {"packed_rowwise", kLast, kWhole, kUnknown, true},
-    {"local_packed_rowwise", kLast, kWhole, kUnknown, true},
-    {"embedding_rowwise", kFirst, kWhole, kGather},
-    {"embedding_colwise", kLast, kWhole, kGather},
-    {"replicate", kWhole, kWhole, kNone},
-    {"local", kWhole, kWhole},
-    {"gather", kWhole, kWhole},
-    {"sequence_parallel",
-     kWhole,
-     kWhole,
-     {Lies::Tokens, Lies::Tokens, Lies::Tokens, Task::None}},
-    {"ep_router", kWhole, kWhole},
-    {"ep_dispatch_experts", kWhole, kWhole, {.task = Task::OwnExperts}},
-    {"moe_tp_experts", kWhole, kWhole, {.task = Task::SumExperts}},
-    {"moe_identity_expert", kWhole, kWhole},
-    {"mla_kv_a_proj", kWhole, kWhole, {.task = Task::SumOutputGradients}},
-    {"all_reduce", kWhole, kWhole},
-    {"local_params", kWhole, kWhole, {.task = Task::ReadShards}},
-    {"replicated_with_grad_allreduce",
-     kWhole,
-     kWhole,
-     {.task = Task::SumGradients}},
-}};
-
-}  // namespace
-
-std::span<const TpStyle> tp_styles() { return kStyles; }
-
-const TpStyle* find_tp_style(std::string_view name) {
-  const auto* const found = std::ranges::find(kStyles, name, &TpStyle::name);
-  return found == kStyles.end() ? nullptr : found;
-}
-
-// Tensor-parallel plans of Hugging Face transformers: a map from names, with
-// `*` for digits, to styles.
-//
-//   {"base_model_tp_plan": {"layers.*.self_attn.q_proj": "colwise", ..}}
-//
-// The whole name of a parameter is looked up first, then that of its module. A
-// parameter that has no entry is replicated without a word; here a catch-all
-// rule behind the others does that, so it is reported.
 
 namespace {
 
@@ -342,6 +279,7 @@ class Reader {
         return false;
       }
     }
+    is_version_given_ = plan_.version.has_value();
     plan_.is_late = plan_.file.has_strict_configs;
     for (const Table& table : plan_.tables) {
       for (const Entry& entry : table.entries) {
@@ -576,6 +514,15 @@ class Reader {
     });
     for (const Entry* entry : entries) {
       if (errors_.stopped()) return;
+      // Models with other parts call theirs of text so, and have other names in
+      // checkpoints.
+      constexpr std::string_view kOfText = "model.language_model.";
+      if (table.outer.empty() && entry->key.starts_with(kOfText)) {
+        Entry inner = *entry;
+        inner.key.erase(0, kOfText.size());
+        add_entry(inner, kUsualTpModules.outer);
+        continue;
+      }
       add_entry(*entry, table.outer);
     }
   }
@@ -583,6 +530,9 @@ class Reader {
   void add_entry(const Entry& entry, std::string_view outer) {
     const TpStyle* style = find_tp_style(entry.style);
     if (style == nullptr) return report_style(entry);
+    if (is_version_given_ && !is_in(*style, *plan_.version)) {
+      return report_version(entry, *style);
+    }
     if (!can_be_folded_name(entry.key, plan_.folding())) {
       return report_dead_key(entry);
     }
@@ -592,12 +542,16 @@ class Reader {
     }
     add_rule(entry, KeyPart::Module, outer,
              is_bias ? style->bias : style->weight, style->packed, style->hook);
-    if (style->weight != TpCut::First) return;
     // Experts that are stored one by one are dealt out whole.
+    const std::string each_expert = key_pattern(
+        entry.key, KeyPart::Module, outer, FusedKeys::AlsoEachExpert);
+    if (style->weight != TpCut::First ||
+        each_expert == rules_.rules.back().pattern) {
+      return;
+    }
     add_rule(entry, KeyPart::Module, outer, TpCut::Whole, false, style->hook);
     Rule& dealt = rules_.rules.back();
-    dealt.pattern = key_pattern(entry.key, KeyPart::Module, outer,
-                                FusedKeys::AlsoEachExpert);
+    dealt.pattern = each_expert;
     dealt.deal = kTpAxis;
     dealt.shipped = true;
   }
@@ -621,6 +575,20 @@ class Reader {
     rule.from_last = cut == TpCut::SecondLast || cut == TpCut::Last;
     rule.dim_where.assign(rule.spec.dims.size(), entry.style_where);
     rules_.rules.push_back(std::move(rule));
+  }
+
+  void report_version(const Entry& entry, const TpStyle& style) {
+    errors_
+        .malformed(entry.style_where,
+                   "transformers " + version_text(*plan_.version) +
+                       " has no style " + in_backticks(entry.style))
+        .fact("versions that have it: " + std::string(style.versions))
+        .help(
+            "before 5.1 `colwise_gather_output` is `colwise_rep`, and "
+            "`rowwise_split_input` is `rowwise_rep`")
+        .help(
+            "`--set transformers_version=VERSION` reads the plan as of "
+            "another");
   }
 
   void report_style(const Entry& entry) {
@@ -664,6 +632,7 @@ class Reader {
   RuleSet& rules_;
   ErrorLimit errors_;
   TpPlan plan_;
+  bool is_version_given_ = false;
 };
 
 bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,

@@ -167,7 +167,7 @@ std::string doubt_in(const Diagnostics& diags) {
   std::string text;
   for (const Diagnostic& diagnostic : diags.all()) {
     const bool is_said = diagnostic.severity >= Severity::Warning ||
-                         diagnostic.code == Code::Inconclusive;
+                         diagnostic.code == Code::NotAsHooks;
     if (!is_said || diagnostic.code == Code::UnusedActivationRule ||
         diagnostic.code == Code::IndivisibleDimension) {
       continue;

@@ -17,7 +17,7 @@
 #include "io/load.h"
 #include "model/forward/inputs.h"
 #include "sim/activations.h"
-#include "sim/hooks.h"
+#include "spmd/hooked_plan.h"
 #include "syntax/document.h"
 
 namespace shardplan::cli {

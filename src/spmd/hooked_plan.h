@@ -2,6 +2,10 @@
 // What the hooks of a plan's styles make of a model (spmd/hooked.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "graph/graph.h"
@@ -10,9 +14,12 @@
 
 namespace shardplan {
 
+// The number of the first rule found in a name, from 1; 0: none is.
+using FindRule = std::function<int(std::string_view name)>;
+
 // REQUIRES: hooks run the plan.
 HookedWalk walk_hooks(const Graph& graph, const Manifest& manifest,
-                      const Plan& plan);
+                      const Plan& plan, const FindRule& rule_of);
 
 // The largest number between dots that a pattern of a plan of hooks names, such
 // as that of a layer; -1: none does.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/hooks.h"
+#include "spmd/hooked_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "core/views.h"
-#include "resolve/match.h"
 #include "spmd/propagate.h"
 
 namespace shardplan {
@@ -35,8 +34,8 @@ HookedWalk unknown(std::string why) {
 class HooksOfPlan {
  public:
   HooksOfPlan(const Graph& graph, const Manifest& manifest, const Plan& plan,
-              const Matcher& matcher)
-      : graph_(graph), plan_(plan), matcher_(matcher) {
+              const FindRule& rule_of)
+      : graph_(graph), plan_(plan), rule_of_(rule_of) {
     for (size_t i = 0; i < manifest.size(); ++i) {
       numbers_.emplace(manifest.name(i), i);
     }
@@ -82,17 +81,12 @@ class HooksOfPlan {
   }
 
  private:
-  int rule_of(std::string_view name) {
-    matcher_.find(name, found_);
-    return found_.empty() ? 0 : found_.front() + 1;
-  }
-
   // What the entry for a module says.
   const ModuleHook& hook_of_module(std::string_view module) {
     auto known = modules_.find(module);
     if (known == modules_.end()) {
       const int rule =
-          rule_of(std::string(module) + std::string(kSomeParameter));
+          rule_of_(std::string(module) + std::string(kSomeParameter));
       known = modules_.emplace(module, rule == 0 ? kNone : hook_of_rule(rule))
                   .first;
     }
@@ -114,9 +108,9 @@ class HooksOfPlan {
   }
 
   static bool reads_shards(const ModuleHook& hook) {
-    using Task = ModuleHook::Task;
-    return hook.task == Task::ReadShards || hook.task == Task::SumExperts ||
-           hook.task == Task::OwnExperts || !hook.is_known();
+    return hook.task == ModuleHook::Task::ReadShards ||
+           hook.task == ModuleHook::Task::SumExperts ||
+           hook.task == ModuleHook::Task::OwnExperts || !hook.is_known();
   }
 
   void take_rule(ValueId v, int rule) {
@@ -127,9 +121,10 @@ class HooksOfPlan {
     // An entry for the parameter itself only shards it.
     const bool is_own_entry =
         !plan_.rules[static_cast<size_t>(rule) - 1].deal.empty() ||
-        rule_of(name + std::string(kSomeParameter)) == rule ||
-        (experts && (rule_of(std::string(*experts) + ".gate_up_proj") == rule ||
-                     rule_of(std::string(*experts) + ".down_proj") == rule));
+        rule_of_(name + std::string(kSomeParameter)) == rule ||
+        (experts &&
+         (rule_of_(std::string(*experts) + ".gate_up_proj") == rule ||
+          rule_of_(std::string(*experts) + ".down_proj") == rule));
     if (is_own_entry) {
       hooked_.stray[v] =
           hooked_.cut[v] >= 0 && !reads_shards(hook_of_module(module));
@@ -182,29 +177,21 @@ class HooksOfPlan {
 
   const Graph& graph_;
   const Plan& plan_;
-  const Matcher& matcher_;
+  const FindRule& rule_of_;
   HookedPlan hooked_;
   std::map<std::string_view, size_t> numbers_;
   std::map<std::string, ModuleHook, std::less<>> modules_;
   std::map<std::string, int, std::less<>> containers_;
-  std::vector<int> found_;
 };
 
 }  // namespace
 
 HookedWalk walk_hooks(const Graph& graph, const Manifest& manifest,
-                      const Plan& plan) {
+                      const Plan& plan, const FindRule& rule_of) {
   if (plan.hook_axis.empty()) {
     return unknown("it does not name styles over one axis");
   }
-  RuleSet rules;
-  for (const PlanRule& rule : plan.rules) {
-    rules.rules.emplace_back().pattern = rule.pattern;
-  }
-  Diagnostics none;
-  const auto matcher = Matcher::compile(rules, true, none);
-  if (!matcher) return unknown("its patterns cannot be compiled");
-  return HooksOfPlan(graph, manifest, plan, *matcher).walk();
+  return HooksOfPlan(graph, manifest, plan, rule_of).walk();
 }
 
 int64_t last_number_named(const Plan& plan) {
@@ -241,6 +228,7 @@ bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
     }
   }
   const int64_t parts = shard_count(mesh, of_batch);
+  WantedLayouts laid = wanted;
   for (const ValueId v : graph.values.ids()) {
     const Value& value = graph.values[v];
     const HookedLayout& held = layouts[v];
@@ -260,8 +248,9 @@ bool lay_as_hooked(const Graph& graph, const Mesh& mesh, const AxisName& axis,
       if (!axes.empty()) return false;
       if (mesh.size_of(axis) > 1) axes = {axis};
     }
-    wanted[v] = std::move(layout);
+    laid[v] = std::move(layout);
   }
+  wanted = std::move(laid);
   return true;
 }
 
