@@ -527,6 +527,9 @@ std::string style_wanted(HookedFault::Wants wants) {
       return "give the module a style that reads shards: `moe_tp_experts` for "
              "experts, `ep_dispatch_experts` beside `grouped_gemm`, "
              "`local_params` for others";
+    case Wants::CutsParameter:
+      return "shard the parameter alike: `colwise` for its name, and "
+             "`local_params` for the module that reads it";
     case Wants::SplitsInput:
       return "`rowwise_split_input` takes a whole input (PyTorch: "
              "`RowwiseParallel(input_layouts=Replicate())`); or shard the "

@@ -462,7 +462,10 @@ class HookedWalker {
         return fault(true, node.result, node.operands[o],
                      "it is replicated, and " +
                          in_backticks(value(node.operands[from]).name) +
-                         " is sharded");
+                         " is sharded",
+                     value(node.operands[o]).is_weight && !node.op->is_product
+                         ? Wants::CutsParameter
+                         : Wants::Alike);
       }
     }
     return place(node, cut, operands[from], made);

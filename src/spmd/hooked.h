@@ -64,6 +64,7 @@ struct HookedFault {
   enum class Wants : uint8_t {
     Alike,          // styles of a block that fit each other
     ReadsShards,    // a module that reads shards of its parameters
+    CutsParameter,  // a parameter that is cut as what it meets
     SplitsInput,    // a layer that takes its part of a whole input
     GathersOutput,  // a layer whose output is put together
     SumsGradients,  // a module whose gradients are added up
