@@ -67,7 +67,7 @@ enum class HookLayout : uint8_t {
   Tokens,  // cut along its second dimension, the tokens of a sequence
 };
 
-// What a module's hooks do forward and, by the gradients of that, backward.
+// Hooks of a module: what they do to its input and output, and to gradients.
 struct ModuleHook {
   enum class Task : uint8_t {
     None,

@@ -28,7 +28,7 @@ struct PlacedValues {
   Mesh mesh;  // of the sub-axes of the plan's, on which layouts are
   WantedLayouts wanted;
   PerValue<std::string> from;  // who said so; "" for the partitioner
-  // What hooks make of a plan of theirs.
+  // The walk over a plan of hooks; none: a compiler's.
   std::optional<HookedWalk> hooked = {};
   // Results lie as hooks leave them, so that programs have their collectives.
   bool as_hooked = false;

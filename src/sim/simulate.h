@@ -16,8 +16,8 @@
 #include "sim/transfers.h"
 #include "sim/values.h"
 #include "sim/verdict.h"
-#include "spmd/partition.h"
 #include "spmd/hooked.h"
+#include "spmd/partition.h"
 #include "spmd/program.h"
 
 namespace shardplan {
@@ -109,8 +109,8 @@ struct UnusedExperts {
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
-  // Of a plan of hooks, what these make of it. The verdict follows them, unless
-  // something about them is unknown. None: of a compiler's program.
+  // The walk over a plan of hooks. The verdict follows it, unless something in
+  // it is unknown. None: a compiler's program.
   std::optional<HookedWalk> hooked;
   // What keeps the run from telling, in the order of the program: the first
   // value of the unsharded run in double precision that is not finite, and what

@@ -219,7 +219,7 @@ class HookedWalker {
     return true;
   }
 
-  // What hooks do to operands on their way into a module. `hook`: of the
+  // Brings operands to the layouts in which a module reads them. `hook`: of the
   // module, where the operation is its product.
   bool enter(NodeId n, std::vector<Held>& operands, ModuleHook& hook) {
     const GraphNode& node = graph_.nodes[n];
@@ -297,7 +297,7 @@ class HookedWalker {
     return true;
   }
 
-  // What hooks do to the result on its way out of a module.
+  // Brings the result to the layout in which the module leaves it.
   bool leave(NodeId n, const ModuleHook& hook, Held& made) {
     const GraphNode& node = graph_.nodes[n];
     const ValueId v = node.result;
@@ -371,7 +371,7 @@ class HookedWalker {
     return hook.takes != HookLayout::AsIs || adds_up(experts_of(n));
   }
 
-  // What is whole and meets a part has a partial gradient.
+  // A whole operand that meets a shard has a partial gradient.
   void check_gradients(NodeId n, const std::vector<Held>& operands,
                        const ModuleHook& hook, Held& made) {
     const GraphNode& node = graph_.nodes[n];
@@ -379,7 +379,7 @@ class HookedWalker {
     const bool is_partial = !made.is_whole();
     for (size_t o = 0; o < operands.size(); ++o) {
       const ValueId v = node.operands[o];
-      // What is made of a weight alone is a weight.
+      // A result made of weights alone is a weight.
       if (value(node.result).is_weight && value(v).is_weight) {
         made_of_[node.result] = source(v);
         continue;

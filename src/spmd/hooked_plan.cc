@@ -81,7 +81,7 @@ class HooksOfPlan {
   }
 
  private:
-  // What the entry for a module says.
+  // The hook that the entry for a module gives.
   const ModuleHook& hook_of_module(std::string_view module) {
     auto known = modules_.find(module);
     if (known == modules_.end()) {
@@ -160,7 +160,7 @@ class HooksOfPlan {
     return kNone;
   }
 
-  // Of the experts that a weight is of, or that it is put together from.
+  // The hook of the experts that a weight, or a part of it, belongs to.
   std::optional<ModuleHook> hook_around(ValueId v) {
     const Value& value = graph_.values[v];
     if (!value.is_weight) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hooks of a plan's styles make of a model (spmd/hooked.h).
+// A plan of hooks, laid over the graph of a model (spmd/hooked.h).
 #pragma once
 
 #include <cstdint>

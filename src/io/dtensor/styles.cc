@@ -106,7 +106,7 @@ std::optional<Lies> layout_in(std::span<const PythonToken> tokens) {
   return std::nullopt;
 }
 
-// What a style's call says that its hooks do. Source: style.py, the defaults of
+// Reads the call of a style as what its hooks do. Source: style.py, defaults of
 // its classes; activations have three dimensions.
 ModuleHook hook_of(Style style, std::string_view name,
                    std::span<const PythonToken> call) {

@@ -322,7 +322,7 @@ class Writer {
   bool is_norm_of_heads(std::string_view module) const {
     return last_part(module) == "q_norm" || last_part(module) == "k_norm";
   }
-  // Where heads are cut, each device has its part of the norm's gradient.
+  // Each device has a part of the norm's gradient if heads are cut.
   void add_norm(std::string_view module) {
     const std::string projection =
         std::string(parent(module)) + "." + last_part(module)[0] + "_proj";
