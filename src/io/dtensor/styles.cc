@@ -135,15 +135,11 @@ ModuleHook hook_of(Style style, std::string_view name,
   if (!is_known) return {};
   switch (style) {
     case Style::Column:
-      set(hook.takes, "input_layouts", Lies::Whole);
-      hook.reads = Lies::Whole;
-      set(hook.gives, "output_layouts", Lies::Last);
-      hook.gives_dtensor = keeps_dtensor(false);
-      break;
     case Style::Row:
-      set(hook.takes, "input_layouts", Lies::Last);
-      hook.reads = Lies::Last;
-      set(hook.gives, "output_layouts", Lies::Whole);
+      hook.reads = style == Style::Column ? Lies::Whole : Lies::Last;
+      set(hook.takes, "input_layouts", hook.reads);
+      set(hook.gives, "output_layouts",
+          style == Style::Column ? Lies::Last : Lies::Whole);
       hook.gives_dtensor = keeps_dtensor(false);
       break;
     case Style::Whole:
