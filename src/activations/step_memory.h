@@ -9,9 +9,9 @@
 //   upper     every operation by itself (Keeping::Eager), all gradients from
 //             the beginning, what frameworks hold beside these at the most
 //             (activations/buffers.h)
-// A frozen quantised weight stays packed in the lower end, is dequantised in the
-// estimate, and is held in both forms in the upper end. If autograd keeps the
-// dequantised weights, the estimate counts those of all layers.
+// A frozen quantised weight stays packed in the lower end, is dequantised in
+// the estimate, and is held in both forms in the upper end. If autograd keeps
+// the dequantised weights, the estimate counts those of all layers.
 //
 // Moments that are looked at: the backward of every segment of every stage,
 // with all that earlier segments and other micro-batches in flight have saved;
