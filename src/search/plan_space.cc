@@ -123,22 +123,17 @@ Mesh mesh_of(const PlanPoint& point) {
 
 const FrameworkWays& framework_ways(std::string_view name) {
   static const std::array<FrameworkWays, 4> kWays = {{
-      {"any", true, true, true, true, true, {"none", "dots", "full"}},
-      {"megatron",
-       true,
-       false,
-       true,
-       true,
-       true,
-       {"none", "selective", "full"}},
-      {"torch",
-       true,
-       true,
-       false,
-       true,
-       true,
-       {"none", "selective:op", "full"}},
-      {"jax", false, true, false, true, false, {"none", "dots", "full"}},
+      {.name = "any"},
+      {.name = "megatron",
+       .shards = false,
+       .moves_axes = false,
+       .written_as = "megatron",
+       .remats = {"none", "selective", "full"}},
+      {.name = "torch",
+       .zero_one = false,
+       .written_as = "hf-tp-plan",
+       .remats = {"none", "selective:op", "full"}},
+      {.name = "jax", .stages = false, .zero_one = false, .interleaves = false},
   }};
   const FrameworkWays* const found = find_named(kWays, name);
   return found != nullptr ? *found : kWays.front();
@@ -290,7 +285,8 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
       points.push_back(split);
       if (space.fixed) continue;
       // Views of experts have one order.
-      if (space.devices <= space.domain || split.experts > 1) continue;
+      const bool moves = space.ways.moves_axes && split.experts == 1;
+      if (space.devices <= space.domain || !moves) continue;
       int last = kPlanAxes - 1;
       while (last > 0 && split.sizes[last] == 1) --last;
       for (int axis = 0; axis < last; ++axis) {

@@ -74,7 +74,13 @@ struct FrameworkWays {
   bool zero_one = true;  // optimizer state shared out over copies
   bool tokens_over_tensor = true;
   bool interleaves = true;
-  std::vector<std::string_view> remats;  // what keeps most first
+  bool moves_axes = true;  // another axis than tp may be innermost
+  // The target of `export` that has words for its tensor parallelism; empty: a
+  // compiler runs any.
+  std::string_view written_as = {};
+  std::vector<std::string_view> remats = {"none", "dots",
+                                          "full"};  // what keeps
+                                                    // most first
 };
 const FrameworkWays& framework_ways(std::string_view name);
 

@@ -128,6 +128,9 @@ class HooksOfPlan {
     if (is_own_entry) {
       hooked_.stray[v] =
           hooked_.cut[v] >= 0 && !reads_shards(hook_of_module(module));
+    } else if (experts && rule_of_(std::string(*experts) +
+                                   std::string(kSomeParameter)) == rule) {
+      // The module's own entry leaves the parameter whole.
     } else if (experts) {
       // Experts as modules of their own, before transformers 5: how often their
       // hooks run depends on the tokens.

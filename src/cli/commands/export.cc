@@ -17,12 +17,10 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "evaluate/stacked_experts.h"
-#include "io/load.h"
 #include "io/paths.h"
 #include "resolve/resolve.h"
+#include "session/exported_plan.h"
 #include "session/session.h"
-#include "sim/forward_collectives.h"
 
 namespace shardplan::cli {
 namespace {
@@ -74,41 +72,6 @@ std::string flags_text(const PlanRequest& planning) {
   }
   if (planning.flax != FlaxVersion::Current) add("--flax-compat 2024");
   return text;
-}
-
-// Whether a tensor-parallel plan that is written runs the model: what hooks
-// make of it is reported where that is wrong or not known.
-void check_plan_of_hooks(Context& context, const Session& session,
-                         const std::string& text) {
-  const auto dialects = rule_dialects();
-  const auto dialect =
-      std::ranges::find(dialects, "hf-tp-plan", &RuleDialect::name);
-  RuleSet rules;
-  Diagnostics found = context.diags.fresh();
-  const bool reads = dialect->read(std::make_shared<SourceFile>("plan", text),
-                                   {}, rules, found);
-  SHARDPLAN_CHECK(reads);
-  ResolveOptions options;
-  options.on_indivisible = session.plan.on_indivisible;
-  const Manifest* manifest = &session.model.manifest;
-  auto plan = resolve(*manifest, rules, session.plan.mesh, options, found);
-  if (!plan || session.model.forward() == nullptr) return;
-  std::optional<StackedExperts> stacked;
-  if (std::ranges::any_of(plan->placements, [](const Placement& p) {
-        return p.dealt.has_value();
-      })) {
-    stacked = stacked_experts(*manifest, {}, 1);
-    if (stacked) plan = stacked_plan(*stacked, *plan);
-    if (!stacked || !plan) return;
-    manifest = &stacked->manifest;
-  }
-  ForwardGraphs graphs = forward_graphs(
-      *manifest, *session.model.forward(),
-      default_pass(context.options.planning.mode, nullptr, session.plan.mesh));
-  forward_collectives(graphs, {*manifest, *plan, &rules, {}}, found);
-  for (const Diagnostic& each : found.all()) {
-    if (each.code == Code::NotAsHooks) context.diags.add(each);
-  }
 }
 
 std::vector<std::string> origin_of(const PlanRequest& planning,
@@ -173,7 +136,10 @@ Exit run_export(Context& context) {
   const auto text = export_text(*target, input, context.diags);
   if (!text) return Exit::CouldNotRun;
   if (target->name == kHfTpPlanTarget.name) {
-    check_plan_of_hooks(context, *session, *text);
+    follow_written_hooks(session->model, session->plan, *text,
+                         default_pass(context.options.planning.mode, nullptr,
+                                      session->plan.mesh),
+                         context.diags);
   } else {
     note_hooks(input, target->name, context.diags);
   }

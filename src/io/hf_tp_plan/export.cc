@@ -35,7 +35,8 @@ constexpr Cuts bit(TpCut cut) {
   return static_cast<Cuts>(1U << static_cast<unsigned>(cut));
 }
 
-// The styles of a kind of module.
+// The styles of a kind of module. Those of an embedding have that of a head
+// with the same weight in the same place.
 using Styles = std::array<std::string_view, 3>;
 constexpr Styles kLinear = {"colwise", "rowwise", "grouped_gemm"};
 constexpr Styles kHead = {"colwise_gather_output", "rowwise_split_input"};
@@ -45,6 +46,8 @@ constexpr Styles kEmbedding = {"embedding_rowwise", "embedding_colwise"};
 constexpr std::string_view kWholeExperts = "ep_dispatch_experts";
 constexpr std::string_view kPartsOfExperts = "moe_tp_experts";
 constexpr std::string_view kExperts = ".experts.";
+// A module of modules that reads shards of its own parameters.
+constexpr std::string_view kOwnShards = "local_params";
 
 struct Wanted {
   Cuts cuts = 0;
@@ -214,11 +217,18 @@ class Writer {
       }
       if (choose_experts(module, list)) continue;
       const Styles& styles = styles_of(module);
-      const TpStyle* style = module.empty() ? nullptr : style_of(list, styles);
+      // A module of modules has other inputs and outputs than a layer's.
+      const bool is_layer =
+          !module.empty() &&
+          std::ranges::none_of(folded_, [&](const auto& each) {
+            return parent(each.name).starts_with(std::string(module) + ".");
+          });
+      const TpStyle* style = is_layer ? style_of(list, styles) : nullptr;
       if (style != nullptr) {
         add(module, style);
         continue;
       }
+      if (!is_layer && !module.empty()) add(module, find_tp_style(kOwnShards));
       for (const Folded* folded : list) {
         if ((folded->cuts & bit(TpCut::Whole)) != 0) continue;
         const TpStyle* own = style_of({folded}, kLinear);
@@ -230,6 +240,7 @@ class Writer {
       }
     }
     for (const std::string_view norm : norms_) add_norm(norm);
+    if (!members.contains(head())) add_tied_head();
   }
 
   static std::string_view last_part(std::string_view module) {
@@ -237,11 +248,14 @@ class Writer {
   }
 
   // The head that the model type has, else the usual one.
-  const Styles& styles_of(std::string_view module) const {
+  std::string_view head() const {
     const TpModules* model = find_tp_modules(input_.manifest.model_type);
-    const std::string_view head =
-        (model != nullptr ? *model : kUsualTpModules).head;
-    if (module == (head.empty() ? kUsualTpModules.head : head)) return kHead;
+    return model != nullptr && !model->head.empty() ? model->head
+                                                    : kUsualTpModules.head;
+  }
+
+  const Styles& styles_of(std::string_view module) const {
+    if (module == head()) return kHead;
     const std::string_view last = last_part(module);
     const bool embeds =
         contains(last, "embed_tokens") || last == "wte" || last == "wpe";
@@ -289,8 +303,7 @@ class Writer {
       const bool is_dealt = input_.plan.of(folded->first).dealt.has_value();
       const bool whole_experts =
           one_by_one ? is_dealt : (folded->cuts & bit(TpCut::First)) != 0;
-      const bool by_rows = (folded->cuts & bit(TpCut::SecondLast)) != 0 ||
-                           (!one_by_one && is_bias_of_stack(own));
+      const bool by_rows = (folded->cuts & bit(TpCut::SecondLast)) != 0;
       std::string_view style = "rowwise";
       if (whole_experts) {
         style = "grouped_gemm";
@@ -309,9 +322,6 @@ class Writer {
     }
     return true;
   }
-  static bool is_bias_of_stack(std::string_view own) {
-    return own.ends_with("_bias");
-  }
   bool is_packed(const Folded& folded) const {
     const int rule = input_.plan.of(folded.first).rule;
     return rule > 0 && rule <= std::ssize(input_.plan.rules) &&
@@ -329,6 +339,18 @@ class Writer {
     const auto found = entries_.find(projection);
     if (found == entries_.end() || found->second->name != "colwise") return;
     add(module, find_tp_style("replicated_with_grad_allreduce"));
+  }
+
+  // A head without parameters multiplies with the embedding, whose shards it
+  // would read as if they were whole.
+  void add_tied_head() {
+    for (const auto& [module, style] : entries_) {
+      const auto at = std::ranges::find(kEmbedding, style->name);
+      if (at == kEmbedding.end()) continue;
+      add(head(),
+          find_tp_style(kHead[static_cast<size_t>(at - kEmbedding.begin())]));
+      return;
+    }
   }
 
   // A parameter may be called as another one's module: the first entry stays,

@@ -277,6 +277,8 @@ std::optional<PlannedTraining> search_training(const PlannerRequest& request,
   planned.winner = verified(best.question ? *best.question : question,
                             best.plan, host, diags, progress);
   if (!planned.winner) return std::nullopt;
+  const PlanQuestion& of_best = best.question ? *best.question : question;
+  planned.unknown = of_best.pricing->unknown_of(best.plan.point);
   return planned;
 }
 

@@ -41,6 +41,9 @@ struct PlannedTraining {
   // first: it is the plan. Empty: nothing fits.
   std::vector<ShownPlan> shown;
   std::optional<VerifiedPlan> winner;
+  // Why it cannot be told whether the framework runs the winner's tensor
+  // parallelism; empty where it can.
+  std::string unknown;
   std::vector<RivalPlan> why_not;
   // If nothing fits: the point that holds least, and the fewest devices, in
   // powers of two times those asked for, on which something fits.

@@ -195,8 +195,36 @@ Candidate PlanPricing::candidate_of(const PlanPoint& point, const Mesh& mesh,
   return candidate;
 }
 
-std::optional<std::string> PlanPricing::illegal(
-    const Evaluator::Placed& on, const Candidate& candidate) const {
+namespace {
+
+// What tensor parallelism is the same for.
+std::array<int64_t, 3> tensor_of(const PlanPoint& point) {
+  return {point.of(PlanAxis::Tensor), point.experts, point.expert_tensor};
+}
+
+}  // namespace
+
+TensorParallelism PlanPricing::tensor_parallelism(const PlanPoint& point,
+                                                  const Plan& plan) {
+  const std::string_view target = in_.space.ways.written_as;
+  if (target.empty() || point.of(PlanAxis::Tensor) == 1) return {};
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = tensor_.try_emplace(tensor_of(point));
+  if (is_new) {
+    known->second = tensor_parallelism_in(target, in_.inputs.model, plan);
+  }
+  return known->second;
+}
+
+std::string PlanPricing::unknown_of(const PlanPoint& point) {
+  const std::lock_guard lock(mutex_);
+  const auto known = tensor_.find(tensor_of(point));
+  return known == tensor_.end() ? "" : known->second.unknown;
+}
+
+std::optional<std::string> PlanPricing::illegal(const PlanPoint& point,
+                                                const Evaluator::Placed& on,
+                                                const Candidate& candidate) {
   if (on.judge == nullptr || on.findings.count(Severity::Error) > 0) {
     return first_error(on.findings);
   }
@@ -205,6 +233,8 @@ std::optional<std::string> PlanPricing::illegal(
   for (const ForbiddenSpec& each : in_.forbidden) {
     if (is_placed_so(*on.plan, each)) return each.text;
   }
+  const auto tensor = tensor_parallelism(point, *on.plan);
+  if (!tensor.problem.empty()) return tensor.problem;
   return std::nullopt;
 }
 
@@ -229,7 +259,7 @@ PlanCost PlanPricing::priced(const PlanPoint& point) {
   const Mesh mesh = mesh_of(point);
   const Candidate candidate = candidate_of(point, mesh, variant);
   Evaluator::Placed& on = evaluator->placed(candidate.placing);
-  if (auto why = illegal(on, candidate)) {
+  if (auto why = illegal(point, on, candidate)) {
     cost.reason = *std::move(why);
     return cost;
   }
@@ -285,7 +315,7 @@ std::optional<PlanCost> PlanPricing::refused(const PlanPoint& shape) {
     Lease evaluator(*this, variant, *point);
     const Candidate candidate = candidate_of(*point, mesh_of(*point), variant);
     Evaluator::Placed& on = evaluator->placed(candidate.placing);
-    if (auto why = illegal(on, candidate)) {
+    if (auto why = illegal(*point, on, candidate)) {
       cost.reason = *std::move(why);
       if (!refusal) refusal = std::move(cost);
       continue;

@@ -17,6 +17,7 @@
 #include "base/diagnostic.h"
 #include "evaluate/evaluate.h"
 #include "search/plan_search.h"
+#include "session/exported_plan.h"
 #include "session/memory_request.h"
 #include "session/session.h"
 
@@ -53,6 +54,9 @@ class PlanPricing {
   std::optional<PlanCost> refused(const PlanPoint& shape);
   LeastCost least(const PlanPoint& point);
   PlanCosts costs();
+  // Why it cannot be told whether the framework runs the tensor parallelism of
+  // a point that was priced; empty where it can.
+  std::string unknown_of(const PlanPoint& point);
 
  private:
   // Points that the same rules and requests place: with stages, with tokens
@@ -78,8 +82,11 @@ class PlanPricing {
   void make(Variant& variant, const PlanPoint& point);
   Candidate candidate_of(const PlanPoint& point, const Mesh& mesh,
                          const Variant& variant) const;
-  std::optional<std::string> illegal(const Evaluator::Placed& on,
-                                     const Candidate& candidate) const;
+  std::optional<std::string> illegal(const PlanPoint& point,
+                                     const Evaluator::Placed& on,
+                                     const Candidate& candidate);
+  TensorParallelism tensor_parallelism(const PlanPoint& point,
+                                       const Plan& plan);
   Candidate unlimited(const PlanPoint& point, int64_t sequences,
                       const Variant& variant) const;
   bool find_least(Diagnostics& diags);
@@ -123,6 +130,8 @@ class PlanPricing {
   std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
   std::atomic<int64_t> evaluations_{0};
   std::map<PlanPoint, PlanCost> known_;  // by price()
+  // By tp, ep and etp.
+  std::map<std::array<int64_t, 3>, TensorParallelism> tensor_;
   std::mutex samples_mutex_;
   std::map<std::array<int64_t, 6>, std::unique_ptr<Sample>> samples_;
 };

@@ -163,8 +163,10 @@ TEST_CASE(
   CHECK(counts["error"] + counts["wrong"] >= rows.of(150));
 }
 
-TEST_CASE("export: transformers runs the tp_plan that is written") {
-  size_t run = 0;
+TEST_CASE(
+    "export: transformers runs the tp_plan that is written, or it is said") {
+  size_t right = 0;
+  size_t wrong = 0;
   for (const Json& recorded : recorded_lines("hf_exports.jsonl")) {
     CAPTURE(recorded.at("name").get<std::string>());
     MemoryHost host;
@@ -174,12 +176,13 @@ TEST_CASE("export: transformers runs the tp_plan that is written") {
               "tp=2", "--to", "hf-tp-plan"},
              host);
     CHECK(host.out == recorded.at("text").get<std::string>());
-    CHECK(recorded.at("forward").at(0) == "right");
-    CHECK(recorded.at("backward").at(0) == "right");
-    CHECK(host.err.find("SP020") == std::string::npos);
-    ++run;
+    const bool is_right = recorded.at("forward").at(0) == "right" &&
+                          recorded.at("backward").at(0) == "right";
+    CHECK((host.err.find("warning[SP020]") == std::string::npos) == is_right);
+    ++(is_right ? right : wrong);
   }
-  CHECK(run >= 12);
+  CHECK(right >= 15);
+  CHECK(wrong >= 1);
 }
 
 }  // namespace

@@ -482,6 +482,12 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   if (planned.winner) {
     report.headline.push_back(gap_text(planned, request));
     report.notes.push_back(planned.winner->answer.step->workload);
+    if (!planned.unknown.empty()) {
+      report.notes.push_back(
+          "not known whether styles of tensor parallelism "
+          "run the plan: " +
+          planned.unknown);
+    }
     add_step_text(*planned.winner->answer.step, report);
     return;
   }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/exported_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/source.h"
+#include "base/words.h"
+#include "core/rules.h"
+#include "evaluate/stacked_experts.h"
+#include "io/dialects.h"
+#include "io/export.h"
+#include "io/load.h"
+#include "resolve/resolve.h"
+#include "sim/forward_collectives.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kTensor = "tp";
+constexpr std::string_view kExpertTensor = "etp";
+
+// The same plan on the devices of one group of tensor parallelism.
+Plan over_tensor_alone(const Plan& plan) {
+  Plan alone = plan;
+  const auto axis = plan.mesh.find(std::string(kTensor));
+  alone.mesh = Mesh({{std::string(kTensor),
+                      axis ? plan.mesh.size_of(std::string(kTensor)) : 1}});
+  for (Placement& placement : alone.placements) {
+    placement.dealt.reset();
+    placement.view.clear();
+    for (AxisNames& axes : placement.spec.dims) {
+      AxisNames kept;
+      for (const AxisName& each : axes) {
+        if (each == kTensor || each == kExpertTensor) {
+          kept = {std::string(kTensor)};
+        }
+      }
+      axes = std::move(kept);
+    }
+    measure(placement, alone.mesh, alone.on_indivisible);
+  }
+  return alone;
+}
+
+}  // namespace
+
+void follow_written_hooks(const Model& model, const Plan& plan,
+                          const std::string& text, const ForwardPass& pass,
+                          Diagnostics& diags) {
+  const auto dialects = rule_dialects();
+  const auto dialect =
+      std::ranges::find(dialects, kHfTpPlanTarget.name, &RuleDialect::name);
+  RuleSet rules;
+  Diagnostics found = diags.fresh();
+  const bool reads = dialect->read(std::make_shared<SourceFile>("plan", text),
+                                   {}, rules, found);
+  SHARDPLAN_CHECK(reads);
+  ResolveOptions options;
+  options.on_indivisible = plan.on_indivisible;
+  const Manifest* manifest = &model.manifest;
+  auto read = resolve(*manifest, rules, plan.mesh, options, found);
+  if (!read || model.forward() == nullptr) return;
+  // Experts that are dealt out are run as a stack.
+  const bool is_dealt = std::ranges::any_of(
+      read->placements, [](const Placement& p) { return p.dealt.has_value(); });
+  const auto stacked =
+      stacked_experts(*manifest, {}, is_dealt ? 1 : kFewestStacked);
+  auto of_stacks = stacked ? stacked_plan(*stacked, *read) : std::nullopt;
+  if (of_stacks) {
+    read = std::move(of_stacks);
+    manifest = &stacked->manifest;
+  } else if (is_dealt) {
+    return;
+  }
+  ForwardGraphs graphs = forward_graphs(*manifest, *model.forward(), pass);
+  forward_collectives(graphs, {*manifest, *read, &rules, {}}, found);
+  for (const Diagnostic& each : found.all()) {
+    if (each.code == Code::NotAsHooks) diags.add(each);
+  }
+}
+
+TensorParallelism tensor_parallelism_in(std::string_view target,
+                                        const Model& model, const Plan& plan) {
+  const bool has_styles = target == kHfTpPlanTarget.name;
+  const Plan written = has_styles ? over_tensor_alone(plan) : plan;
+  Diagnostics found;
+  const auto text = export_text(*find_export_target(target),
+                                {model.manifest, written}, found);
+  if (text && has_styles) {
+    follow_written_hooks(model, written, *text, {}, found);
+  }
+  TensorParallelism result;
+  for (const Diagnostic& each : found.all()) {
+    std::string why = code_id(each.code) + ": " + each.message;
+    if (!text && !each.facts.empty()) why += ", " + each.facts.front();
+    if (each.severity == Severity::Error ||
+        (each.severity == Severity::Warning && each.code == Code::NotAsHooks)) {
+      result.problem = std::move(why);
+      return result;
+    }
+    if (each.code == Code::NotAsHooks && !each.facts.empty()) {
+      result.unknown = each.facts.front();
+    }
+  }
+  SHARDPLAN_CHECK(text.has_value());
+  return result;
+}
+
+}  // namespace shardplan
