@@ -96,11 +96,9 @@ TensorParallelism tensor_parallelism_in(std::string_view target,
   }
   TensorParallelism result;
   for (const Diagnostic& each : found.all()) {
-    std::string why = code_id(each.code) + ": " + each.message;
-    if (!text && !each.facts.empty()) why += ", " + each.facts.front();
     if (each.severity == Severity::Error ||
         (each.severity == Severity::Warning && each.code == Code::NotAsHooks)) {
-      result.problem = std::move(why);
+      result.problem = code_id(each.code) + ": " + each.message;
       return result;
     }
     if (each.code == Code::NotAsHooks && !each.facts.empty()) {

@@ -134,6 +134,39 @@ TEST_CASE("plan: why not another mesh") {
   }
 }
 
+TEST_CASE("plan: a framework's own tensor parallelism has to run the rules") {
+  const auto verdict = [](const char* framework, const char* mesh,
+                          bool down_by_rows) {
+    MemoryHost host;
+    host.files["config.json"] = testing::tiny_llama().dump();
+    host.files["own.yaml"] =
+        "rules:\n"
+        "  - [\"(q|k|v|gate|up)_proj\", [tp, fsdp]]\n"
+        "  - [\"o_proj\", [fsdp, tp]]\n"
+        "  - [\"down_proj\", " +
+        std::string(down_by_rows ? "[fsdp, tp]" : "[tp, fsdp]") +
+        "]\n"
+        "  - [\"(embed_tokens|lm_head)\", [tp]]\n"
+        "  - [\".*\", []]\n";
+    REQUIRE(cli::run(
+                {"plan", "config.json", "--rules", "own.yaml", "--devices", "4",
+                 "--batch", "16", "--seq", "512", "--hardware", "h100-sxm",
+                 "--framework", framework, "--why-not", mesh, "--json"},
+                host) == 0);
+    const Json report = Json::parse(host.out);
+    const Json& row = report.at("tables").at("why_not").at(0);
+    return row.at("verdict").get<std::string>() +
+           (row.at("verdict") == "illegal"
+                ? ": " + row.at("reason").get<std::string>().substr(0, 5)
+                : "");
+  };
+  CHECK(verdict("torch", "fsdp=2,tp=2", true).substr(0, 7) != "illegal");
+  CHECK(verdict("torch", "fsdp=2,tp=2", false) == "illegal: SP020");
+  CHECK(verdict("jax", "fsdp=2,tp=2", false).substr(0, 7) != "illegal");
+  CHECK(verdict("megatron", "dp=2,tp=2", true).substr(0, 7) != "illegal");
+  CHECK(verdict("megatron", "dp=2,tp=2", false) == "illegal: SP014");
+}
+
 TEST_CASE("plan: why not another spec, or other rules") {
   MemoryHost host;
   host.files["config.json"] = testing::tiny_llama().dump();
