@@ -404,8 +404,14 @@ TEST_CASE("a parameter that is called as a module has one entry with it") {
                            diags)
         .value_or(testing::messages(diags));
   };
-  CHECK(said("tp") ==
-        "{\n  \"tp_plan\": {\n    \"head.w\": \"colwise\"\n  }\n}\n");
+  CHECK(said("tp") == R"({
+  "transformers_version": "5.23.0",
+  "tp_plan": {
+    "head": "local_params",
+    "head.w": "colwise"
+  }
+}
+)");
   CHECK(said("None, tp") ==
         "SP014 `head.w.inner` cannot be expressed in a tensor-parallel plan");
 }

@@ -35,8 +35,7 @@ constexpr double kTolerance = 0.02;
 
 bool names_axis(const RuleSet& rules, std::string_view axis) {
   const auto is_named = [&](const AxisNames& axes) {
-    return std::ranges::any_of(
-        axes, [&](const AxisName& each) { return each == axis; });
+    return contains(axes, AxisName(axis));
   };
   return is_named(rules.declared_axes) ||
          std::ranges::any_of(rules.rules,
@@ -47,6 +46,19 @@ bool names_axis(const RuleSet& rules, std::string_view axis) {
          std::ranges::any_of(rules.logical_rules, [&](const LogicalRule& rule) {
            return is_named(rule.axes);
          });
+}
+
+// Meshes are tried without axes that rules name, and with copies (dp), which
+// rules need not name: both are declared, as `--axes` would.
+void declare_plan_axes(PlanRequest& planning, RuleSet& rules) {
+  for (size_t i = 0; i < kPlanAxes; ++i) {
+    const AxisName axis(kPlanAxisNames[i]);
+    const bool may_be = static_cast<PlanAxis>(i) == PlanAxis::Replicas ||
+                        names_axis(rules, kPlanAxisNames[i]);
+    if (!may_be || contains(rules.declared_axes, axis)) continue;
+    rules.declared_axes.push_back(axis);
+    planning.axes.push_back(axis);
+  }
 }
 
 bool check(const PlannerRequest& request, Diagnostics& diags) {
@@ -380,6 +392,7 @@ std::unique_ptr<PlanQuestion> plan_question(const PlannerRequest& asked_for,
   if (first != nullptr) {
     inputs->rules.rules.insert(inputs->rules.rules.begin(), *first);
   }
+  declare_plan_axes(request.planning, inputs->rules);
   std::vector<std::string> assumed;
   const Manifest& manifest = inputs->model.manifest;
   assume(request, manifest, assumed);

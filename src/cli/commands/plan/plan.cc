@@ -49,12 +49,16 @@ PlannerRequest planner_request(const Options& options) {
   return request;
 }
 
+const PlanRequest& planning_of_best(const PlannedTraining& planned) {
+  const ShownPlan& best = planned.shown.front();
+  return (best.question ? *best.question : *planned.question).request.planning;
+}
+
 // Rules that others can name; a rival may have one rule more.
 std::vector<std::string> named_rules(const Options& options,
                                      const PlannedTraining& planned) {
-  const ShownPlan& best = planned.shown.front();
-  if (best.question == nullptr) return options.planning.rules;
-  const PlanRequest& own = best.question->request.planning;
+  if (planned.shown.front().question == nullptr) return options.planning.rules;
+  const PlanRequest& own = planning_of_best(planned);
   if (own.rules != options.planning.rules) return own.rules;
   return {options.plan.write_rules.value_or("plan.yaml")};
 }
@@ -65,6 +69,9 @@ std::vector<PlanFlag> all_flags(const Options& options,
   std::vector<PlanFlag> flags;
   for (const std::string& rules : named_rules(options, planned)) {
     flags.push_back({"rules", rules});
+  }
+  if (const auto& axes = planning_of_best(planned).axes; !axes.empty()) {
+    flags.push_back({"axes", joined_of(axes, ",", &AxisName::text)});
   }
   for (PlanFlag& flag :
        flags_of(planned.question->space, planned.shown.front().plan.point)) {
