@@ -89,6 +89,9 @@ bool is_plain_ascii(std::string_view text);
 // rendered (src/report) and nowhere before: texts are composed, compared and
 // searched as they are. Nothing changes twice.
 std::string printable(std::string_view text);
+// Escapes what is markup in XML, in text and in quoted attributes. Texts from
+// files go through printable() first: XML has no words for control characters.
+std::string xml_text(std::string_view text);
 
 // How many columns of a terminal a code point takes.
 //

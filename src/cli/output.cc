@@ -14,6 +14,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "io/fence.h"
+#include "io/paths.h"
 #include "report/runner_commands.h"
 
 namespace shardplan::cli {
@@ -256,6 +257,11 @@ void add_file_names(Report& report, const Options& options, Host& host) {
   }
 }
 
+// Where a file's ending chose the format, a failure is said as text.
+bool is_format_of_stdout(const OutputOptions& output) {
+  return !output.file || output.format_was_given;
+}
+
 Exit exit_of(const Diagnostics& diags) {
   return diags.has_errors() ? Exit::Findings : Exit::Fine;
 }
@@ -433,6 +439,7 @@ Exit finish_incomplete(Context& context, Report report) {
   // Of a file that went away nothing holds; run() tells of it.
   const std::string& format = context.options.output.format;
   if ((format != "json" && format != "sarif") ||
+      !is_format_of_stdout(context.options.output) ||
       !context.host.shortened_file().empty()) {
     return Exit::CouldNotRun;
   }
@@ -453,6 +460,28 @@ bool asks_for_plan(const OutputOptions& output) {
          !output.format_was_given;
 }
 
+void settle_format(OutputOptions& output, Diagnostics& diags) {
+  if (!output.file || output.format_was_given || asks_for_plan(output)) return;
+  const std::string name = file_name_of(*output.file);
+  const size_t dot = name.rfind('.');
+  if (dot == 0 || dot == std::string::npos) return;
+  const std::string ending = name.substr(dot + 1);
+  std::vector<std::string> known;
+  for (const Renderer& renderer : renderers()) {
+    if (renderer.ending.empty()) continue;
+    if (renderer.ending == ending) {
+      output.format = renderer.name;
+      return;
+    }
+    known.push_back("." + std::string(renderer.ending));
+  }
+  diags
+      .error(Code::Usage, {},
+             "no format has the ending of " + in_backticks(*output.file))
+      .fact("endings that choose a format: " + joined(known, ", "))
+      .help("`--format text` writes text to any file");
+}
+
 Exit finish_with(Context& context, const Writer& write) {
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
   if (!write_answer(context, write)) return Exit::CouldNotRun;
@@ -466,7 +495,8 @@ void explain_failure(const Options& options, const Diagnostics& diags,
   const Diagnostics shown = reasons(
       arranged(diags, options.output.quiet ? Severity::Error : Severity::Note));
   const Renderer* renderer = find_renderer(options.output.format);
-  if (renderer != nullptr && renderer->says_failures && !began_answer) {
+  if (renderer != nullptr && renderer->says_failures && !began_answer &&
+      is_format_of_stdout(options.output)) {
     Report report;
     add_file_names(report, options, host);
     report.command = options.command;

@@ -53,6 +53,11 @@ Exit finish(Context& context, Report report);
 // `-o X.plan.json` without --format or --json: the answer is a plan.
 bool asks_for_plan(const OutputOptions& output);
 
+// The format of a report that goes to a file: the one that is asked for, else
+// that of the file's ending; text where the name has none. An ending of no
+// format is an error.
+void settle_format(OutputOptions& output, Diagnostics& diags);
+
 // Ends a command whose answer is some other text: `write` produces it. Exit as
 // finish(), and so are the diagnostics.
 using Writer = std::function<bool(const TextSink&)>;

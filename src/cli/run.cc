@@ -37,7 +37,7 @@ int fail(const Options& options, const Diagnostics& diags, Host& host,
 // such that no options were read.
 std::string asked_format(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    for (const std::string format : {"json", "sarif"}) {
+    for (const std::string format : {"json", "sarif", "junit"}) {
       const bool apart = words[i] == "--format" && i + 1 < words.size() &&
                          words[i + 1] == format;
       if (apart || words[i] == "--format=" + format) return format;
@@ -149,6 +149,9 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   apply_settings(settings, options, diags);
   if (line.command->validate != nullptr) {
     line.command->validate(line.settings, options, diags);
+  }
+  if (is_taken_by(*find_flag("format"), options.command)) {
+    settle_format(options.output, diags);
   }
   if (asks_for_plan(options.output) && options.command != "resolve") {
     diags

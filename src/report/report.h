@@ -214,6 +214,7 @@ using TextSink = std::function<bool(std::string_view)>;
 
 struct Renderer {
   std::string_view name;     // --format NAME
+  std::string_view ending;   // of a file in this format: "json"; empty: none
   std::string_view summary;  // one line for `list`
   bool for_people = false;   // diagnostics go to stderr, as text
   // Says too why a command could not run; else that goes to stderr, as text.

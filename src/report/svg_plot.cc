@@ -34,25 +34,7 @@ constexpr std::array<const char*, 6> kColours = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6a00", "#333333"};
 constexpr std::array<const char*, 3> kDashes = {"", "7 4", "2 3"};
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
+std::string escaped(std::string_view text) { return xml_text(printable(text)); }
 
 double width_of(std::string_view text) {
   return kCharacter * display_width(text);

@@ -371,13 +371,38 @@ TEST_CASE("only a bare plan name asks for a plan") {
   }
 }
 
+TEST_CASE("the ending of a report's file is its format") {
+  const struct {
+    const char* file;
+    bool given;
+    const char* format;  // null: refused
+  } rows[] = {{"r.json", false, "json"},      {"r.md", false, "markdown"},
+              {"a.b/r.csv", false, "csv"},    {"r.sarif", false, "sarif"},
+              {"r.xml", false, "junit"},      {"r.txt", false, "text"},
+              {"r", false, "text"},           {"a.json/r", false, "text"},
+              {"/dev/stdout", false, "text"}, {".json", false, "text"},
+              {"r.yaml", false, nullptr},     {"r.yaml", true, "text"},
+              {"r.json", true, "text"},       {"x.plan.json", false, "text"},
+              {"r.JSON", false, nullptr},     {"r.", false, nullptr}};
+  for (const auto& row : rows) {
+    CAPTURE(row.file);
+    OutputOptions output;
+    output.file = row.file;
+    output.format_was_given = row.given;
+    Diagnostics diags;
+    settle_format(output, diags);
+    CHECK(diags.has_errors() == (row.format == nullptr));
+    if (row.format != nullptr) CHECK(output.format == row.format);
+  }
+}
+
 TEST_CASE("a failure is reported on stderr, or in the format made for that") {
   const struct {
     const char* format;
     bool on_stdout;
   } rows[] = {{"text", false},     {"json", true},    {"csv", false},
               {"markdown", false}, {"concise", true}, {"github", true},
-              {"sarif", true}};
+              {"sarif", true},     {"junit", true}};
   for (const auto& row : rows) {
     CAPTURE(row.format);
     MemoryHost host;

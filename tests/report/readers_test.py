@@ -24,7 +24,7 @@ import xml.etree.ElementTree
 import sarif_schema_test
 import schema_test
 
-FORMATS = ("csv", "markdown", "github", "concise")
+FORMATS = ("csv", "markdown", "github", "concise", "junit")
 LEAST = 100  # reports of each format
 EVERY = 6    # of the runs in JSON
 
@@ -212,8 +212,27 @@ def read_markdown(text, report):
         yield f"{len(items)} items for {len(listed)} findings"
 
 
+def read_junit(text, report):
+    suites = xml.etree.ElementTree.fromstring(text)
+    cases = list(suites.iter("testcase"))
+    failures = sum(case.find("failure") is not None for case in cases)
+    for counted in (suites, suites.find("testsuite")):
+        if (int(counted.get("tests")), int(counted.get("failures"))) != (
+                len(cases), failures):
+            yield f"{counted.get('tests')} tests, {counted.get('failures')} fail"
+    found = collections.Counter(
+        (case.get("classname").split()[0], case.find("failure") is not None,
+         "".join(child.text for child in case).rstrip("\n"))
+        for case in cases if case.get("name") != "no findings")
+    meant = collections.Counter()
+    for (code, severity, message), count in told(report).items():
+        meant[code, severity == "error", message] += count
+    if found != meant:
+        yield f"differs: {list(meant - found)[:2]} {list(found - meant)[:2]}"
+
+
 READERS = {"csv": read_csv, "markdown": read_markdown, "github": read_github,
-           "concise": read_concise}
+           "concise": read_concise, "junit": read_junit}
 
 
 def main():

@@ -72,6 +72,35 @@ TEST_CASE("concise prints the findings and nothing else") {
         "rules.yaml:1:8: error[SP201] unknown axis `tp`\n");
 }
 
+TEST_CASE("JUnit has a case for each finding, or one that passes") {
+  const SourceFile rules("r&<.yaml", "- [w, [tp]]\n");
+  Diagnostics diags;
+  Report report = sample_report();
+  report.command = "check";
+  CHECK(rendered(report, "junit").find("tests=\"1\" failures=\"0\"") !=
+        std::string::npos);
+  diags.report(Code::UnknownAxis, span_of(rules, "tp"), "axis `\"<t>\x1b`")
+      .help("a & b");
+  diags.report(Code::UnusedAxis, {}, "axis `sp`");
+  report.diagnostics = &diags;
+  CHECK("\n" + rendered(report, "junit") == R"(
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="2" failures="1">
+  <testsuite name="shardplan check" tests="2" failures="1" errors="0" skipped="0">
+    <testcase classname="SP201 unknown-axis" name="axis `&quot;&lt;t&gt;\x1b`" file="r&amp;&lt;.yaml" line="1">
+      <failure type="SP201" message="axis `&quot;&lt;t&gt;\x1b`">axis `&quot;&lt;t&gt;\x1b`
+help: a &amp; b
+</failure>
+    </testcase>
+    <testcase classname="SP204 unused-axis" name="axis `sp`">
+      <system-out>axis `sp`
+</system-out>
+    </testcase>
+  </testsuite>
+</testsuites>
+)");
+}
+
 TEST_CASE("CSV has the tables for programs, the placements first") {
   Report report = sample_report();
   std::swap(report.tables[0], report.tables[2]);  // memory first

@@ -73,7 +73,7 @@ TEST_CASE("svg_plot: texts cannot break out of their elements") {
   plot.series[0].name = "</text><script>";
   plot.x_labels[0] = "\x1b[2J\xff";
   const std::string text = svg_text(plot);
-  CHECK(text.find("a &lt; b &amp; \"c\" &gt; d</text>") != std::string::npos);
+  CHECK(text.find("a &lt; b &amp; &quot;c&quot; &gt; d</text>") != std::string::npos);
   CHECK(text.find("&lt;/text&gt;&lt;script&gt;") != std::string::npos);
   CHECK(text.find("<script") == std::string::npos);
   CHECK(text.find('\x1b') == std::string::npos);

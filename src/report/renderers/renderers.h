@@ -13,5 +13,6 @@ void render_csv(const Report&, const Style&, const TextSink&);
 void render_concise(const Report&, const Style&, const TextSink&);
 void render_github(const Report&, const Style&, const TextSink&);
 void render_sarif(const Report&, const Style&, const TextSink&);
+void render_junit(const Report&, const Style&, const TextSink&);
 
 }  // namespace shardplan
