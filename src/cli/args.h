@@ -9,6 +9,7 @@
 #include "base/diagnostic.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/pages.h"
 
 namespace shardplan::cli {
 
@@ -16,6 +17,7 @@ struct CommandLine {
   // Help on `command`, or on the whole program without one.
   bool help = false;
   bool version = false;
+  const Page* page = nullptr;        // to show as help
   const Command* command = nullptr;  // null only with help or version
   std::vector<std::string> arguments;
   std::vector<Setting> settings;
@@ -26,16 +28,21 @@ struct CommandLine {
 CommandLine parse_command_line(const std::vector<std::string>& words,
                                Diagnostics& diags);
 
-// Help texts, printed from the tables of commands and flags; 80 columns.
+// Help texts (help.cc).
 
 // "0.1.0"
 std::string_view version();
 
 // What `shardplan` prints without arguments.
 std::string overview_text(bool colour);
-// What `shardplan help COMMAND` prints: examples, arguments, flags by group,
-// exit codes, a page to read on.
-std::string command_help_text(const Command& command, bool colour);
+// What `shardplan help COMMAND [TOPIC]` prints: examples, arguments, the usual
+// flags, exit codes, a page to read on. With `all` every flag, with the name of
+// a topic the flags of that alone.
+std::string command_help_text(const Command& command, std::string_view topic,
+                              bool colour);
+// A page of docs/: "guide", "rules", "formats/rules.md"; null: there is none.
+const Page* find_help_page(std::string_view word);
+std::vector<std::string> help_page_names();
 
 // Words that arguments may be, for help with misspellings and for completion.
 

@@ -34,7 +34,10 @@ std::vector<Command> planning_commands() {
         "shardplan check model/ --rules rules.yaml --mesh tp=8 --format "
         "github"},
        {"no errors", "at least one error", kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh devices plan hardware topology mode optimizer "
+       "batch seq microbatches remat framework engine format output "
+       "fix deny allow expand config",
+       "guide.md",
        run_check,
        validate_check},
       {"resolve",
@@ -47,7 +50,9 @@ std::vector<Command> planning_commands() {
         "lm_head.weight"},
        {"no errors", "at least one error; the answer is printed all the same",
         kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh devices plan why on-indivisible unmatched format "
+       "output expand",
+       "guide.md",
        run_resolve,
        validate_resolve},
       {"analyze",
@@ -58,7 +63,10 @@ std::vector<Command> planning_commands() {
         "shardplan analyze config.json --plan tp8.plan.json --json"},
        {"no errors", "at least one error; the answer is printed all the same",
         kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh devices plan hardware topology mode optimizer "
+       "batch seq microbatches remat stages sequence-axes zero "
+       "framework engine format output expand",
+       "guide.md",
        run_analyze},
       {"sweep",
        "From rules",
@@ -68,7 +76,10 @@ std::vector<Command> planning_commands() {
         "shardplan sweep config.json -r @llama -m \"tp=4;tp=8\" --memory 80GB"},
        {"at least one point fits",
         "nothing fits, or at least one error in the rules", kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh devices over hardware topology memory optimizer "
+       "batch seq microbatches remat mode engine objective format "
+       "output expand",
+       "guide.md",
        run_sweep},
       {"simulate",
        "From rules",
@@ -81,7 +92,9 @@ std::vector<Command> planning_commands() {
         "shardplan simulate model.json --graph block.yaml -r @llama -m tp=8"},
        {"both compute the same, and no errors",
         "they differ, or at least one error", kCouldNotRun},
-       "docs/simulate.md",
+       "rules mesh devices plan graph layers tokens shrink full "
+       "dtype vary as seed format output plot",
+       "simulate.md",
        run_simulate,
        validate_simulate},
   };
@@ -98,7 +111,11 @@ std::vector<Command> searching_commands() {
         "shardplan plan config.json --topology 8xH100 --mode decode --engine "
         "vllm"},
        {"there is a plan that fits", "nothing fits", kCouldNotRun},
-       "docs/planner.md",
+       "devices hardware topology rules batch seq optimizer "
+       "framework fix-mesh why-not top verify mode engine "
+       "write-rules write-config "
+       "format output",
+       "planner.md",
        run_plan},
   };
 }
@@ -116,7 +133,8 @@ std::vector<Command> reference_commands() {
         "shardplan explain --algorithm ring --ranks 4"},
        {"the answer was printed", "with --matmul, an invalid operand",
         kCouldNotRun},
-       "docs/guide.md",
+       "",
+       "guide.md",
        run_explain,
        validate_explain},
       {"list",
@@ -133,7 +151,8 @@ std::vector<Command> reference_commands() {
        {"shardplan list rules", "shardplan list hardware h100-sxm",
         "shardplan list topologies v5p-128", "shardplan list codes --json"},
        {"the list was printed", "", kCouldNotRun},
-       "docs/guide.md",
+       "",
+       "guide.md",
        run_list},
       {"completion",
        "Reference",
@@ -143,7 +162,8 @@ std::vector<Command> reference_commands() {
         "shardplan completion fish > "
         "~/.config/fish/completions/shardplan.fish"},
        {"the script was printed", "", kCouldNotRun},
-       "docs/guide.md",
+       "",
+       "guide.md",
        run_completion},
   };
 }
@@ -161,7 +181,9 @@ std::vector<Command> other_commands() {
        {"the model was read",
         "with --shard at least one error; the answer is printed all the same",
         kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh architecture scheme lora shard format output "
+       "expand",
+       "guide.md",
        run_inspect,
        validate_inspect},
       {"gate",
@@ -176,7 +198,8 @@ std::vector<Command> other_commands() {
         "shardplan gate v1.2..HEAD --fail-on \"lost-axes,memory>1%\"",
         "shardplan gate old/ new/ --format markdown"},
        {"it passes", "it fails by --fail-on", kCouldNotRun},
-       "docs/ci.md",
+       "",
+       "ci.md",
        run_gate},
       {"diff",
        "With plans",
@@ -194,7 +217,9 @@ std::vector<Command> other_commands() {
        {"both were compared",
         "they differ, with --exit-code, or in what --fail-on names",
         kCouldNotRun},
-       "docs/guide.md",
+       "rules mesh semantics names before after hardware optimizer "
+       "batch seq fail-on exit-code format output expand",
+       "guide.md",
        run_diff,
        validate_diff,
        {"semantics", "before", "after"},
@@ -211,7 +236,8 @@ std::vector<Command> other_commands() {
         "could not run, or something cannot be expressed there (SP014): "
         "nothing is "
         "written"},
-       "docs/formats/export.md",
+       "rules mesh devices plan to output",
+       "formats/export.md",
        run_export},
   };
 }

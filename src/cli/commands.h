@@ -59,7 +59,9 @@ struct Command {
   std::vector<Argument> arguments;
   std::vector<std::string_view> examples;  // command lines, shown first
   std::vector<std::string_view> exits;     // what 0, 1 and 2 mean, in order
-  std::string_view page;                   // docs page at the end of its help
+  // The flags of its short help; empty: all that it takes.
+  std::string_view usual;
+  std::string_view page;  // docs page at the end of its help
   // Does all of it: reads, computes, and hands its answer to cli/output.h.
   // Exit::CouldNotRun means that the reason is in the context's diagnostics as
   // an error that prevents running; else run() takes it for a bug of ours.

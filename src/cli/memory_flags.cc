@@ -171,8 +171,7 @@ std::vector<std::string> hardware_names(const Setting& s,
 const std::vector<Flag>& device_flags() {
   static const std::vector<Flag> kFlags = {
       {"hardware", Takes::Text, "NAME|FILE", "Memory",
-       "profile of the devices; `shardplan list hardware` shows all",
-       kBudgeting,
+       "device profile; see `shardplan list hardware`", kBudgeting,
        [](auto& s, auto& o, auto& d) {
          for (const std::string& name : hardware_names(s, o.command, d)) {
            o.sweep.hardware.push_back(name);
@@ -180,21 +179,22 @@ const std::vector<Flag>& device_flags() {
          o.memory.hardware = o.sweep.hardware[0];
        }},
       {"calibrate", Takes::File, "FILE", "Memory",
-       "times measured on your devices, in place of the profile's: output of "
-       "nccl-tests or of scripts/measure-gpu; may repeat",
+       "your own measurements, replacing the profile's: output of "
+       "nccl-tests or scripts/measure-gpu; may repeat",
        kBudgeting,
        [](auto& s, auto& o, auto&) {
          o.memory.calibrate.push_back(path_of(s));
        },
        true},
       {"memory", Takes::Text, "SIZE", "Memory",
-       "what a device can hold, whatever the profile says: 80GiB, 95.7GB; or "
-       "0=16GiB,1=32GiB for those of each stage",
+       "device capacity, overrides the profile: 80GiB, 95.7GB, or per "
+       "stage 0=16GiB,1=32GiB",
        kBudgeting, set_memory},
       {"reserve", Takes::Text, "SIZE|P%", "Memory",
-       "to keep free on each device (default 0)", kBudgeting, set_reserve},
+       "memory to leave free on each device (default 0)", kBudgeting,
+       set_reserve},
       {"fragmentation", Takes::Text, "F", "Memory",
-       "fraction that the allocator loses (default 0)", kBudgeting,
+       "fraction lost to the allocator (default 0)", kBudgeting,
        set_fragmentation},
       {"stages", Takes::Text, "AXIS[:N,..]", "Memory",
        "pipeline axis, and layers per stage (default even)", kDecided,
@@ -206,40 +206,40 @@ const std::vector<Flag>& device_flags() {
 const std::vector<Flag>& state_flags() {
   static const std::vector<Flag> kFlags = {
       {"optimizer", Takes::Choice, "NAME", "Memory",
-       "count gradients and optimizer state", kBudgeting,
+       "adds gradients and optimizer state", kBudgeting,
        [](auto& s, auto& o, auto&) {
          o.memory.state.optimizer =
              find_optimizer(s.value).value_or(Optimizer::None);
        },
        false, true, optimizer_choices, 0, trainers_optimizer},
       {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
-       "another optimizer for what PATTERN is found in; may repeat", kBudgeting,
+       "another optimizer for parameters that match; may repeat", kBudgeting,
        add_optimizer_group, true},
       {"precision", Takes::Choice, "NAME", "Memory",
-       "dtypes of weights, gradients, state and products together (default "
-       "mixed beside 16-bit weights, else f32)",
+       "dtypes of weights, gradients, state and compute together (default "
+       "mixed for 16-bit weights, else f32)",
        kBudgeting,
        [](auto& s, auto& o, auto&) {
          o.memory.precision = find_step_precision(s.value);
        },
        false, true, precision_choices},
       {"param-dtype", Takes::Text, "DTYPE", "Memory",
-       "dtype of stored weights (default their own)", kBudgeting,
+       "dtype of stored weights (default: their own)", kBudgeting,
        set_dtype<&StateOptions::param_dtype>},
       {"grad-dtype", Takes::Text, "DTYPE", "Memory",
-       "dtype of gradients (default that of the weights)", kBudgeting,
+       "dtype of gradients (default: that of the weights)", kBudgeting,
        set_dtype<&StateOptions::grad_dtype>},
       {"moment-dtype", Takes::Text, "DTYPE", "Memory",
        "dtype of optimizer state (default f32)", kBudgeting,
        set_dtype<&StateOptions::moment_dtype>},
       {"master-dtype", Takes::Text, "DTYPE|none", "Memory",
-       "dtype of master weights (default f32 beside narrower weights)",
-       kBudgeting, set_master},
+       "dtype of master weights (default f32 for narrower weights)", kBudgeting,
+       set_master},
       {"compute-dtype", Takes::Text, "DTYPE", "Memory",
-       "dtype of gathered weights (default as stored)", kBudgeting,
+       "dtype of gathered weights (default: as stored)", kBudgeting,
        set_dtype<&StateOptions::compute_dtype>},
       {"live-layers", Takes::Text, "N", "Memory",
-       "layers that are gathered at once (default 1)", kDecided,
+       "layers gathered at once (default 1)", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.live_layers = integer_of(s, 0, 4096, d).value_or(1);
        }},
@@ -253,7 +253,7 @@ const std::vector<Flag>& state_flags() {
        },
        true},
       {"trainable", Takes::Text, "PATTERN", "Memory",
-       "train what it is found in, freeze the rest; may repeat", kBudgeting,
+       "train only parameters matching PATTERN; may repeat", kBudgeting,
        [](auto& s, auto& o, auto&) { o.memory.trainable.push_back(s.value); },
        true},
       {"zero", Takes::Text, "0|1|2|3", "Memory",
@@ -284,22 +284,21 @@ const std::vector<Flag>& state_flags() {
 const std::vector<Flag>& cache_flags() {
   static const std::vector<Flag> kFlags = {
       {"batch", Takes::Text, "N", "Memory",
-       "sequences over all devices: of a training step, or in the KV cache",
+       "sequences over all devices, per training step or in the KV cache",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
          o.sweep.batch =
              integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
-      {"seq", Takes::Text, "N", "Memory",
-       "tokens of each sequence, e.g. 32k for 32,768", kBudgeting,
+      {"seq", Takes::Text, "N", "Memory", "tokens per sequence; 32k is 32,768",
+       kBudgeting,
        [](auto& s, auto& o, auto& d) {
          o.sweep.seq = integers_of(s, o.command == "sweep", 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
       {"source-seq", Takes::Text, "N", "Memory",
-       "tokens that an encoder gives, where the decoder keeps their keys",
-       kBudgeting,
+       "encoder tokens whose keys the decoder caches", kBudgeting,
        [](auto& s, auto& o, auto& d) {
          const auto tokens = integers_of(s, false, 1, kMaxSequence, d);
          if (!tokens.empty()) o.memory.source_seq = tokens[0];
@@ -319,10 +318,11 @@ const std::vector<Flag>& cache_flags() {
        "axes that shard the batch (default dp, fsdp, data, replica)", kDecided,
        set_memory_axes<&MemoryRequest::batch_axes>},
       {"sequence-axes", Takes::Text, "A,B", "Memory",
-       "axes that shard the context (default none)", kDecided,
+       "axes that shard the sequence (default none)", kDecided,
        set_memory_axes<&MemoryRequest::sequence_axes>},
       {"ulysses-axes", Takes::Text, "A,B", "Memory",
-       "axes that shard tokens, and heads inside attention (DeepSpeed Ulysses)",
+       "axes that shard tokens, and heads inside attention (DeepSpeed "
+       "Ulysses)",
        kDecided, set_memory_axes<&MemoryRequest::ulysses_axes>},
   };
   return kFlags;

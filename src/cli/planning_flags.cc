@@ -97,7 +97,7 @@ const std::vector<Flag>& planning_flags() {
        [](auto& s, auto& o, auto&) { o.planning.rules.push_back(path_of(s)); },
        true, true, nullptr, 'r'},
       {"architecture", Takes::File, "FILE|NAME", "Inputs",
-       "how to read the model's config (default: what it says itself)",
+       "how to read the model's config (default: detected)",
        "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
          // A shipped one is a name, whatever stands in the folder.
@@ -106,15 +106,15 @@ const std::vector<Flag>& planning_flags() {
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
       {"lora", Takes::Text, "r=N,targets=A+B", "Inputs",
-       "add PEFT's LoRA adapters to a config's linear layers, or to all of "
-       "them: targets=all-linear; `,dtype=bf16`",
+       "add PEFT LoRA adapters: r=16,targets=all-linear, also "
+       "`,dtype=bf16`",
        "inspect check resolve analyze sweep plan simulate export",
        [](auto& s, auto& o, auto& d) {
          o.planning.reading.lora = read_lora(s.value, s.where, d);
        }},
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
-       "whose names the tensors of a config get (default: as save_pretrained "
-       "writes them)",
+       "naming of parameters made from a config (default: as "
+       "save_pretrained)",
        "inspect check resolve analyze sweep plan export diff",
        [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
@@ -122,26 +122,26 @@ const std::vector<Flag>& planning_flags() {
          o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
       {"dialect", Takes::Choice, "NAME", "Inputs",
-       "read rules as this dialect, whatever they look like", kSearched,
+       "rules format, if detection is wrong", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.dialect = s.value; }, false,
        true, dialect_names},
       {"table", Takes::Text, "NAME", "Inputs",
-       "which of several tables in a Python file", kSearched,
+       "which table of a Python file to read", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.table = s.value; }},
       {"set", Takes::Text, "NAME=VALUE", "Inputs",
-       "answer to a condition that rules in Python leave open, such as "
+       "value of a condition in Python rules, such as "
        "use_expert_tensor_mode=false; may repeat",
        kSearched, set_answer, true},
       {"pattern", Takes::Text, "STRING", "Inputs",
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled,
        set_pattern},
       {"parity", Takes::Nothing, "", "Inputs",
-       "as eFormer does it: how --pattern is read, axes that the mesh "
-       "lacks, what --matmul gives",
+       "follow eFormer exactly: --pattern, axes missing from the mesh, "
+       "--matmul",
        "check resolve analyze sweep export inspect diff explain",
        [](auto&, auto& o, auto&) { o.planning.parity = true; }},
       {"fallback", Takes::Choice, "WHAT", "Inputs",
-       "for logical axes that no rule places (default axis_is_unsharded)",
+       "logical axes that no rule places (default axis_is_unsharded)",
        kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.fallback =
@@ -149,45 +149,45 @@ const std::vector<Flag>& planning_flags() {
        },
        false, true, fallback_names},
       {"flax-compat", Takes::Choice, "YEAR", "Inputs",
-       "logical axes as flax of that year reads them (default current)",
-       kSearched,
+       "read logical axes as Flax did that year (default current)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
        },
        false, true, flax_versions},
       {"mesh", Takes::Text, "AXES", "Inputs",
-       "devices, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one size may "
-       "be -1",
+       "mesh axes, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one "
+       "size may be -1",
        kRuled, set_mesh, false, true, nullptr, 'm'},
       {"view", Takes::Text, "NAME:AXES", "Inputs",
-       "other axes for the same devices, for specs that name them: "
-       "experts:ep=8,edp=4; may repeat",
+       "another set of axes over the same devices: experts:ep=8,edp=4; may "
+       "repeat",
        kRuled, add_view_flag, true},
       {"expert-model-parallel-size", Takes::Text, "N", "Inputs",
-       "Megatron's degree of expert parallelism, as a view `experts`", kRuled,
+       "Megatron's expert parallel degree, as a view `experts`", kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.megatron.experts = integer_of(s, 1, kMaxDevices, d);
        }},
       {"expert-tensor-parallel-size", Takes::Text, "N", "Inputs",
-       "tensor parallelism of experts in it (default that of the mesh's `tp`)",
+       "Megatron's expert tensor parallel degree (default: size of `tp`)",
        kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.megatron.tensor = integer_of(s, 1, kMaxDevices, d);
        }},
       {"expert-parallel-degree", Takes::Text, "N", "Inputs",
-       "torchtitan's degree of expert parallelism, as a view `experts`", kRuled,
+       "torchtitan's expert parallel degree, as a view `experts`", kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.torchtitan.experts = integer_of(s, 1, kMaxDevices, d);
        }},
       {"expert-tensor-parallel-degree", Takes::Text, "N", "Inputs",
-       "tensor parallelism of experts in it, 1 (default) or that of `tp`",
+       "torchtitan's expert tensor parallel degree: 1 (default) or the "
+       "size of `tp`",
        kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.torchtitan.tensor = integer_of(s, 1, kMaxDevices, d);
        }},
       {"devices", Takes::Text, "N", "Inputs",
-       "number of devices, for a size of -1 or as a check", kSearched,
+       "number of devices; resolves a mesh size of -1", kSearched,
        [](auto& s, auto& o, auto& d) {
          o.sweep.devices =
              integers_of(s, o.command == "sweep", 1, kMaxDevices, d);
@@ -195,21 +195,21 @@ const std::vector<Flag>& planning_flags() {
            o.planning.devices = o.sweep.devices[0];
        }},
       {"slices", Takes::Text, "N", "Inputs",
-       "slices of devices joined by a slower network; each crosses an axis",
+       "number of slices joined by a slower network; each crosses an axis",
        kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.slices = integer_of(s, 1, kMaxDevices, d);
        }},
       {"topology", Takes::Text, "NAME", "Inputs",
-       "what the devices are, in place of --devices and --hardware: v5p-128, "
+       "machine type, replaces --devices and --hardware: v5p-128, "
        "2xv5e-256, a3-highgpu-8g, 8xH100",
        kSearched,
        [](auto& s, auto& o, auto& d) {
          o.planning.topology = read_topology(s.value, s.where, d);
        }},
       {"axes", Takes::Text, "A,B,C", "Inputs",
-       "axes that rules may name though the mesh lacks them; names for a mesh "
-       "of sizes alone",
+       "axes that rules may name without the mesh having them; names for a "
+       "mesh of sizes alone",
        kRuled, set_axes},
       {"plan", Takes::File, "FILE", "Inputs",
        "a saved plan instead of rules and mesh; with --mesh its specs on that "
@@ -217,20 +217,20 @@ const std::vector<Flag>& planning_flags() {
        kPlanned,
        [](auto& s, auto& o, auto&) { o.planning.saved_plan = path_of(s); }},
       {"min-size", Takes::Text, "N", "Inputs",
-       "replicate arrays of fewer elements (default 0)", kSearched,
+       "replicate arrays with fewer elements (default 0)", kSearched,
        [](auto& s, auto& o, auto& d) {
          o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
        }},
       {"on-indivisible", Takes::Choice, "POLICY", "Inputs",
-       "for dimensions that axes do not divide (default drop, and rows for "
-       "PyTorch's FSDP and DeepSpeed)",
+       "what to do with a dimension its axes do not divide (default drop; "
+       "rows for PyTorch FSDP and DeepSpeed)",
        kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.on_indivisible = find_policy(s.value);
        },
        false, true, on_indivisible_names},
       {"unmatched", Takes::Choice, "WHAT", "Inputs",
-       "for parameters that no rule matches (default error)", kSearched,
+       "what to do with a parameter no rule matches (default error)", kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
                                 : s.value == "replicate" ? Unmatched::Replicate
@@ -238,10 +238,11 @@ const std::vector<Flag>& planning_flags() {
        },
        false, true, unmatched_names},
       {"no-strict", Takes::Nothing, "", "Inputs",
-       "apply rules verbatim: scalars, sizes and ranks alike", kSearched,
-       [](auto&, auto& o, auto&) { o.planning.strict = false; }},
+       "apply rules verbatim, with no special case for scalars, sizes or "
+       "ranks",
+       kSearched, [](auto&, auto& o, auto&) { o.planning.strict = false; }},
       {"declare", Takes::Text, "A,B", "Inputs",
-       "what is stored differently: replicate-kv-heads, pad-vocab=M, "
+       "how weights are stored: replicate-kv-heads, pad-vocab=M, "
        "interleave-gate-up, interleave-qkv",
        kSearched,
        [](auto& s, auto& o, auto& d) {
@@ -249,11 +250,11 @@ const std::vector<Flag>& planning_flags() {
        },
        true},
       {"jobs", Takes::Text, "N", "Inputs",
-       "threads to use (default one per processor)",
+       "threads to use (default: one per processor)",
        "check resolve analyze sweep plan simulate export inspect diff gate",
        set_jobs},
-      {"mode", Takes::Choice, "MODE", "Memory",
-       "what the model runs for (default train)", kSearched,
+      {"mode", Takes::Choice, "MODE", "Memory", "workload (default train)",
+       kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.mode = find_mode(s.value).value_or(Mode::Train);
        },
@@ -264,7 +265,7 @@ const std::vector<Flag>& planning_flags() {
          o.planning.tolerance = number_of(s, d).value_or(o.planning.tolerance);
        }},
       {"max-replicated", Takes::Text, "F", "Diagnostics",
-       "fraction of bytes that may stay unsharded (default any)", kRuled,
+       "fraction of bytes that may stay unsharded (default: any)", kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.max_replicated = number_of(s, d);
        }},

@@ -55,9 +55,12 @@ void take_asked_format(const std::vector<std::string>& words,
 
 int show_help(const CommandLine& line, const Options& options, Host& host) {
   const bool colour = style_of(Stream::Out, options.output, host).colour;
-  host.write(Stream::Out, line.command == nullptr
-                              ? overview_text(colour)
-                              : command_help_text(*line.command, colour));
+  const std::string topic = line.arguments.empty() ? "" : line.arguments[0];
+  host.write(Stream::Out,
+             line.page != nullptr ? plain_page(line.page->text, colour)
+             : line.command == nullptr
+                 ? overview_text(colour)
+                 : command_help_text(*line.command, topic, colour));
   return static_cast<int>(Exit::Fine);
 }
 

@@ -2,6 +2,7 @@
 
 #include "cli/args.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/words.h"
 
@@ -35,7 +37,68 @@ TEST_CASE("help fits 80 columns and has no trailing blanks") {
   check_width(overview_text(false));
   for (const Command& command : commands()) {
     CAPTURE(command.name);
-    check_width(command_help_text(command, false));
+    check_width(command_help_text(command, "", false));
+    check_width(command_help_text(command, "all", false));
+  }
+}
+
+TEST_CASE("the help of a command fits one screen") {
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    const std::string text = command_help_text(command, "", false);
+    CHECK(std::ranges::count(text, '\n') <= 60);
+    std::string_view rest = command.usual;
+    while (!rest.empty()) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+      CAPTURE(word);
+      const Flag* flag = find_flag(word);
+      REQUIRE(flag != nullptr);
+      CHECK(is_taken_by(*flag, command.name));
+    }
+  }
+}
+
+TEST_CASE("all options of a command are those of its topics, each once") {
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    const std::string all = command_help_text(command, "all", false);
+    for (const Flag& flag : flags()) {
+      if (!is_taken_by(flag, command.name)) continue;
+      const std::string entry =
+          (flag.letter == 0 ? "\n      --"
+                            : "\n  -" + std::string(1, flag.letter) + ", --") +
+          std::string(flag.name) + " ";
+      CAPTURE(entry);
+      CHECK(has_text(all, entry));
+      int topics = 0;
+      for (const char* topic : {"inputs", "simulation", "serving", "memory",
+                                "output", "findings"}) {
+        topics += has_text(command_help_text(command, topic, false), entry);
+      }
+      CHECK(topics == 1);
+    }
+  }
+}
+
+TEST_CASE("a page is found by its name, a command before a page") {
+  const auto shown = [](const testing::Words& words) {
+    Diagnostics diags;
+    const CommandLine line = parse_command_line(words, diags);
+    if (diags.has_errors()) return testing::messages(diags);
+    return std::string(line.page != nullptr ? line.page->path
+                                            : line.command->name);
+  };
+  CHECK(shown({"help", "guide"}) == "guide.md");
+  CHECK(shown({"help", "rules"}) == "formats/rules.md");
+  CHECK(shown({"help", "formats/rules.md"}) == "formats/rules.md");
+  CHECK(shown({"help", "simulate"}) == "simulate");
+  CHECK(shown({"help", "simulate.md"}) == "simulate.md");
+  CHECK(shown({"help", "check", "all"}) == "check");
+  CHECK(shown({"help", "giude"}) == "SP010 unknown command `giude`");
+  for (const std::string& name : help_page_names()) {
+    CAPTURE(name);
+    CHECK(shown({"help", name}).ends_with(".md"));
   }
 }
 
@@ -52,7 +115,7 @@ TEST_CASE("the overview names every command below its group") {
 TEST_CASE("a command's help leads with examples and ends with a page") {
   for (const Command& command : commands()) {
     CAPTURE(command.name);
-    const std::string text = command_help_text(command, false);
+    const std::string text = command_help_text(command, "", false);
     const size_t example = text.find("\n  $ shardplan");
     const size_t arguments = text.find("\nArguments\n");
     const size_t exits = text.find("\nExit codes\n");
@@ -60,26 +123,32 @@ TEST_CASE("a command's help leads with examples and ends with a page") {
     REQUIRE(arguments != std::string::npos);
     CHECK(std::min(example, text.find("\n  $ ")) < arguments);
     CHECK(arguments < exits);
-    CHECK(text.ends_with("\nMore: " + std::string(command.page) + "\n"));
+    const size_t more = text.rfind("\nMore: `shardplan help ");
+    REQUIRE(more != std::string::npos);
+    std::string page = text.substr(more + 23);
+    page.resize(page.find('`'));
+    REQUIRE(find_help_page(page) != nullptr);
+    CHECK(find_help_page(page)->path == command.page);
   }
 }
 
 TEST_CASE("flags are shown to the commands that take them, in three groups") {
-  const std::string check = command_help_text(*find_command("check"), false);
+  const std::string check =
+      command_help_text(*find_command("check"), "all", false);
   CHECK(has_text(check, "\nInputs\n  -r, --rules FILE|@NAME"));
   CHECK(has_text(check, "\nOutput\n"));
-  CHECK(has_text(check, "\nDiagnostics\n"));
+  CHECK(has_text(check, "\nFindings\n"));
   CHECK_FALSE(has_text(check, "--why"));
   CHECK_FALSE(has_text(check, "--exit-code"));
   const std::string explain =
-      command_help_text(*find_command("explain"), false);
+      command_help_text(*find_command("explain"), "all", false);
   CHECK(has_text(explain, "--color WHEN"));
   CHECK(has_text(explain, "--matmul SPECS"));
   CHECK_FALSE(has_text(explain, "--rules"));
 }
 
 TEST_CASE("the help of a small command reads well") {
-  CHECK(command_help_text(*find_command("completion"), false) ==
+  CHECK(command_help_text(*find_command("completion"), "", false) ==
         R"(shardplan completion: print a completion script for bash, zsh or fish
 
   $ source <(shardplan completion bash)
@@ -100,7 +169,7 @@ Exit codes
   2  could not run: wrong usage, or an input that cannot be read or understood
   3  a bug in shardplan
 
-More: docs/guide.md
+More: `shardplan help guide`
 )");
 }
 
@@ -113,7 +182,7 @@ TEST_CASE("the pages that help names exist") {
   const std::filesystem::path root = source_dir();
   for (const Command& command : commands()) {
     CAPTURE(command.page);
-    CHECK(std::filesystem::exists(root / command.page));
+    CHECK(std::filesystem::exists(root / "docs" / command.page));
   }
 }
 

@@ -36,7 +36,7 @@ TEST_CASE("help and version are answers") {
   CHECK(host.out == overview_text(false));
   host.out.clear();
   CHECK(run({"help", "inspect"}, host) == 0);
-  CHECK(host.out == command_help_text(*find_command("inspect"), false));
+  CHECK(host.out == command_help_text(*find_command("inspect"), "", false));
   host.out.clear();
   CHECK(run({"--version"}, host) == 0);
   CHECK(host.out == "shardplan " + std::string(version()) + "\n");

@@ -475,7 +475,7 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
 const std::vector<Flag>& check_flags() {
   static const std::vector<Flag> kFlags = {
       {"fix", Takes::Nothing, "", "Diagnostics",
-       "apply the fixes that are edits of the rules files", "check",
+       "apply fixes to the rules files", "check",
        [](auto&, auto& o, auto&) {
          o.check.fix = true;
          o.planning.fixes_together = true;

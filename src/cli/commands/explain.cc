@@ -10,12 +10,12 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "cli/code_pages.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/pages.h"
 #include "cli/views/algorithm_report.h"
 #include "cli/views/matmul_report.h"
 #include "core/mesh.h"
@@ -24,61 +24,10 @@ namespace shardplan::cli {
 namespace {
 
 std::optional<std::string_view> page_of(Code code) {
-  for (const CodePage& page : code_pages()) {
+  for (const Page& page : code_pages()) {
     if (page.path == code_id(code) + ".md") return page.text;
   }
   return std::nullopt;
-}
-
-// `[SP203](SP203.md)` -> `SP203`
-std::string without_links(std::string_view line) {
-  std::string text;
-  for (;;) {
-    const size_t open = line.find('[');
-    const size_t middle = line.find("](", open == line.npos ? 0 : open);
-    const size_t close = middle == line.npos ? middle : line.find(')', middle);
-    if (open == line.npos || close == line.npos) return text.append(line);
-    text.append(line.substr(0, open));
-    text.append(line.substr(open + 1, middle - open - 1));
-    line.remove_prefix(close + 1);
-  }
-}
-
-// "rules.yaml" of "```yaml title=rules.yaml", or nothing.
-std::string_view fence_title(std::string_view line) {
-  constexpr std::string_view kTitle = "title=";
-  const size_t at = line.find(kTitle);
-  return at == line.npos ? "" : line.substr(at + kTitle.size());
-}
-
-std::string plain_line(std::string_view line, bool colour) {
-  const size_t marks = line.find_first_not_of('#');
-  if (marks == 0 || marks == line.npos || line[marks] != ' ') {
-    return without_links(line);
-  }
-  const std::string title(line.substr(marks + 1));
-  return colour ? "\x1b[1m" + title + "\x1b[0m" : title;
-}
-
-// Markdown as plain text: headings lose their marks and are bold, fences go
-// and what they held is indented below its title. The rest reads well as it
-// stands.
-std::string plain(std::string_view page, bool colour) {
-  std::string text;
-  bool fenced = false;
-  while (!page.empty()) {
-    const std::string_view line = next_line(page);
-    if (line.starts_with("```")) {
-      fenced = !fenced;
-      const std::string_view title = fence_title(line);
-      if (!title.empty()) text.append("  ").append(title).append(":\n");
-    } else if (fenced) {
-      text.append(line.empty() ? "" : "    ").append(line).append("\n");
-    } else {
-      text.append(plain_line(line, colour)).append("\n");
-    }
-  }
-  return text;
 }
 
 }  // namespace
@@ -131,7 +80,7 @@ Exit run_explain(Context& context) {
   const bool colour =
       style_of(Stream::Out, options.output, context.host).colour;
   return finish_with(context, [&](const TextSink& sink) {
-    return sink(plain(*page, colour));
+    return sink(plain_page(*page, colour));
   });
 }
 

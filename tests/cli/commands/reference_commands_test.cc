@@ -10,7 +10,7 @@
 
 #include "base/shipped.h"
 #include "cli/args.h"
-#include "cli/code_pages.h"
+#include "cli/pages.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "graph/composites.h"
@@ -135,7 +135,7 @@ TEST_CASE("every code is explained by number, in any case, and by name") {
 }
 
 TEST_CASE("pages are printed without the marks of Markdown") {
-  for (const CodePage& page : code_pages()) {
+  for (const Page& page : code_pages()) {
     CAPTURE(page.path);
     REQUIRE(page.path.ends_with(".md"));
     MemoryHost host;

@@ -255,14 +255,14 @@ Exit run_plan(Context& context) {
 const std::vector<Flag>& plan_flags() {
   static const std::vector<Flag> kFlags = {
       {"fix-mesh", Takes::Text, "AXES", "Inputs",
-       "the mesh to plan for: dp=8,fsdp=4,tp=2, major to minor", "plan",
+       "plan for this mesh: dp=8,fsdp=4,tp=2, major to minor", "plan",
        [](auto& s, auto& o, auto&) {
          o.plan.fixed_mesh =
              std::make_shared<SourceFile>("--fix-mesh", s.value);
        },
        false, false},
       {"why-not", Takes::Text, "MESH|NAME=SPEC|RULES", "Inputs",
-       "what is wrong with this mesh, spec or rules file; may repeat", "plan",
+       "why this mesh, spec or rules file is not the plan; may repeat", "plan",
        [](auto& s, auto& o, auto&) {
          o.plan.why_not.push_back(
              std::make_shared<SourceFile>("--why-not", s.value));
@@ -273,7 +273,8 @@ const std::vector<Flag>& plan_flags() {
        [](auto& s, auto& o, auto&) { o.plan.keep.push_back(path_of(s)); }, true,
        false},
       {"forbid", Takes::Text, "PATTERN=SPEC", "Inputs",
-       "no plan that places a parameter so: 'lm_head=P(tp, fsdp)'; may repeat",
+       "exclude plans with this placement: 'lm_head=P(tp, fsdp)'; may "
+       "repeat",
        "plan",
        [](auto& s, auto& o, auto&) {
          o.plan.forbidden.push_back(
@@ -281,29 +282,28 @@ const std::vector<Flag>& plan_flags() {
        },
        true, false},
       {"max-ttft", Takes::Text, "SECONDS", "Memory",
-       "the longest that a server may take for a prompt's first token", "plan",
+       "upper limit for time to first token", "plan",
        [](auto& s, auto& o, auto& d) { o.plan.max_ttft = number_of(s, d); },
        false, false},
       {"max-tpot", Takes::Text, "SECONDS", "Memory",
-       "the longest that it may take for every further token", "plan",
+       "upper limit for time per output token", "plan",
        [](auto& s, auto& o, auto& d) { o.plan.max_tpot = number_of(s, d); },
        false, false},
       {"verify", Takes::Nothing, "", "Inputs",
-       "run the plan on a smaller model and compare with the unsharded one",
-       "plan", [](auto&, auto& o, auto&) { o.plan.verify = true; }, false,
-       false},
+       "also run the plan on a smaller model against the unsharded one", "plan",
+       [](auto&, auto& o, auto&) { o.plan.verify = true; }, false, false},
       {"top", Takes::Text, "K", "Output",
-       "plans to show, each of another shape (default 5)", "plan",
+       "plans to show, one per shape (default 5)", "plan",
        [](auto& s, auto& o, auto& d) {
          o.plan.top = integer_of(s, 1, 1000, d).value_or(5);
        },
        false, false},
       {"write-rules", Takes::File, "FILE", "Output",
-       "write the plan's rules to FILE, with its mesh and views", "plan",
+       "write the plan's rules, with mesh and views", "plan",
        [](auto& s, auto& o, auto&) { o.plan.write_rules = path_of(s); }, false,
        false},
       {"write-config", Takes::File, "FILE", "Output",
-       "write a configuration to FILE that has the plan as a target", "plan",
+       "write a shardplan.yaml with the plan as a target", "plan",
        [](auto& s, auto& o, auto&) { o.plan.write_config = path_of(s); }, false,
        false},
   };

@@ -332,13 +332,10 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
 const std::vector<Flag>& sweep_flags() {
   static const std::vector<Flag> kFlags = {
       {"over", Takes::Text, "A,B", "Inputs",
-       "axes to cut --devices over, in every way", "sweep plan",
+       "axes to split --devices over, in every way", "sweep plan",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
-       "what comes first: memory (default, but for `plan`), or, with "
-       "--hardware, --batch and --seq, step-time (of a prompt or a token with "
-       "--mode) or tokens-per-second",
-       "sweep plan",
+       "sort order (default memory; step-time for `plan`)", "sweep plan",
        [](auto& s, auto& o, auto&) {
          const auto at = std::ranges::find(kObjectiveNames, s.value);
          o.sweep.objective =

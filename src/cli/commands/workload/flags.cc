@@ -170,15 +170,15 @@ void set_measured(const Setting& s, Options& o, Diagnostics& d) {
 const std::vector<Flag>& workload_flags() {
   static const std::vector<Flag> kFlags = {
       {"remat", Takes::Text, "POLICY", "Memory",
-       "what backward keeps of a layer: none (default), dots, block, full, or "
-       "a framework's own name",
+       "activation checkpointing: none (default), dots, block, full, or a "
+       "framework's own name",
        kCounting, set_remat},
       {"offload", Takes::Text, "WHAT", "Memory",
-       "keep in host memory what is not in use: optimizer, optimizer:paged, "
-       "weights, activations, or activations:NAME of one value; may repeat",
+       "keep on the host: optimizer, optimizer:paged, weights, "
+       "activations, or activations:NAME; may repeat",
        kCounting, set_offload, true},
       {"microbatches", Takes::Text, "N", "Memory",
-       "parts that a training step is done in (default 1)", kCounting,
+       "micro-batches per step (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.sweep.microbatches =
@@ -187,8 +187,8 @@ const std::vector<Flag>& workload_flags() {
          o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
       {"hide", Takes::Choice, "WHAT", "Memory",
-       "what collectives may hide behind computing: none, weights and "
-       "gradients as frameworks do it (framework, the default), or full",
+       "communication that overlaps compute (default framework: weights "
+       "and gradients)",
        kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
@@ -198,11 +198,11 @@ const std::vector<Flag>& workload_flags() {
        },
        false, true, hide_names},
       {"schedule", Takes::Text, "NAME", "Memory",
-       "order of micro-batches over --stages: 1f1b (default), gpipe, "
+       "pipeline schedule over --stages: 1f1b (default), gpipe, "
        "interleaved:N",
        kDecided, set_schedule},
       {"attention", Takes::Choice, "KIND", "Memory",
-       "flash (default) holds no scores of attention, scores all of them",
+       "attention kernel (default flash); scores stores the score matrix",
        kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
@@ -211,9 +211,7 @@ const std::vector<Flag>& workload_flags() {
        },
        false, true, attention_names},
       {"kernels", Takes::Choice, "KIND", "Memory",
-       "what runs the step: fused kernels, every operation by itself, or any "
-       "(default)",
-       kCounting,
+       "kernels of the step (default any)", kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.kernels_given = true;
          o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
@@ -222,9 +220,7 @@ const std::vector<Flag>& workload_flags() {
        },
        false, true, kernel_names},
       {"framework", Takes::Choice, "NAME", "Memory",
-       "whose step it is, where more is known of it than its kernels: any "
-       "(default), megatron, torch, jax",
-       kCounting,
+       "framework that runs the step (default any)", kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.framework = find_framework(s.value);
@@ -232,7 +228,8 @@ const std::vector<Flag>& workload_flags() {
        },
        false, true, framework_names},
       {"optimizer-impl", Takes::Choice, "NAME", "Memory",
-       "how PyTorch's optimizer runs (default foreach, with --framework torch)",
+       "PyTorch optimizer implementation (default foreach with --framework "
+       "torch)",
        kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
@@ -240,30 +237,28 @@ const std::vector<Flag>& workload_flags() {
        },
        false, true, update_choices},
       {"fp8", Takes::Choice, "RECIPE", "Memory",
-       "products of layers are computed in 8 bits: what is kept of their "
-       "inputs, and copies of weights",
-       kCounting,
+       "FP8 recipe for the products of layers", kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.segments.fp8 = find_fp8_recipe(s.value);
        },
        false, true, recipe_names},
       {"dropout", Takes::Nothing, "", "Memory",
-       "masks of dropout are kept: of embeddings, of what attention and MLP "
-       "add, of scores (default: with --framework torch as the config says)",
+       "dropout masks are stored (default with --framework torch: as the "
+       "config says)",
        kCounting,
        [](auto&, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.drops_out = true;
        }},
       {"no-dropout", Takes::Nothing, "", "Memory",
-       "nothing is dropped out, whatever the config says", kCounting,
+       "no dropout, whatever the config says", kCounting,
        [](auto&, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.drops_out = false;
        }},
       {"loss-tiles", Takes::Text, "N", "Memory",
-       "parts in which logits and loss are computed (default 1)", kCounting,
+       "chunks in which logits and loss are computed (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.workload.step.segments.loss_tiles =
@@ -274,8 +269,7 @@ const std::vector<Flag>& workload_flags() {
        "compared with the estimate",
        "analyze", set_measured, false, false},
       {"expert-factor", Takes::Text, "F", "Memory",
-       "tokens of the fullest expert, of what it would have if all had as many "
-       "(default 1)",
+       "the busiest expert's tokens divided by the average (default 1)",
        kCounting,
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `shardplan help` prints, from the tables of commands and flags and from
+// the pages of docs/; 80 columns.
+//
+// The help of a command fits one screen: its usual flags (Command::usual). Some
+// commands take a hundred flags; `--help all` has them by topic, and `--help
+// TOPIC` those of one topic.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "cli/args.h"
+#include "cli/flag_values.h"
+#include "cli/pages.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr int kWidth = 80;
+
+// The topics of flags. One with `flags` has these of its group; a later one of
+// the same group has the others.
+struct FlagTopic {
+  std::string_view name;  // as `--help` takes it
+  std::string_view title;
+  std::string_view group;  // of Flag
+  std::string_view flags = {};
+};
+constexpr FlagTopic kTopics[] = {
+    {"inputs", "Inputs", "Inputs"},
+    {"simulation", "Simulation", "Simulation"},
+    {"serving", "Serving", "Memory",
+     "engine gpu-memory-utilization mem-fraction-static max-batched-tokens "
+     "max-seqs expert-parallel dp-attention max-loras max-lora-rank "
+     "lora-target-modules fully-sharded-loras input-tokens output-tokens "
+     "concurrency draft kv-dtype kv-block kv-axes max-ttft max-tpot"},
+    {"memory", "Memory and time", "Memory"},
+    {"output", "Output", "Output"},
+    {"findings", "Findings", "Diagnostics"},
+};
+
+std::string heading(std::string_view text, bool colour) {
+  const std::string name(text);
+  return colour ? "\x1b[1m" + name + "\x1b[0m\n" : name + "\n";
+}
+
+// Breaks at blanks so that lines starting at column `indent` fit 80 columns;
+// the first line is already there.
+std::string wrapped(std::string_view text, int indent) {
+  std::string result;
+  int used = indent;
+  for (const std::string& word : split_list(text, ' ')) {
+    const int width = display_width(word);
+    if (used > indent && used + 1 + width > kWidth) {
+      result += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      used = indent;
+    } else if (used > indent) {
+      result += ' ';
+      ++used;
+    }
+    result += word;
+    used += width;
+  }
+  return result + "\n";
+}
+
+struct Entry {
+  std::string left;
+  std::string right;
+};
+
+std::string entries_text(const std::vector<Entry>& entries) {
+  int width = 0;
+  for (const Entry& entry : entries) {
+    width = std::max(width, display_width(entry.left));
+  }
+  std::string text;
+  for (const Entry& entry : entries) {
+    text += "  " + pad(entry.left, width) + "  ";
+    text += wrapped(entry.right, width + 4);
+  }
+  return text;
+}
+
+std::string arguments_help(const std::vector<Argument>& arguments) {
+  std::vector<Entry> entries;
+  for (const Argument& argument : arguments) {
+    entries.push_back({std::string(argument.name), std::string(argument.help)});
+  }
+  return entries_text(entries);
+}
+
+std::string examples_text(const std::vector<std::string_view>& examples) {
+  std::string text;
+  for (std::string_view example : examples) {
+    text += "  $ " + std::string(example) + "\n";
+  }
+  return text + "\n";
+}
+
+// Whose values stand in a text already, by these values.
+using ShownChoices = std::map<std::string, std::string_view>;
+
+Entry flag_entry(const Flag& flag, ShownChoices& shown) {
+  Entry entry;
+  entry.left =
+      flag.letter == 0 ? "    " : std::string("-") + flag.letter + ", ";
+  entry.left += "--" + std::string(flag.name);
+  if (flag.takes != Takes::Nothing) entry.left += " " + std::string(flag.value);
+  entry.right = flag.help;
+  if (flag.takes == Takes::Choice) {
+    const std::string choices = joined(flag.choices(), ", ");
+    const auto [first, is_new] = shown.try_emplace(choices, flag.name);
+    entry.right += is_new ? ": " + choices
+                          : "; values as of --" + std::string(first->second);
+  }
+  return entry;
+}
+
+// The first topic that has the flag.
+const FlagTopic& topic_of(const Flag& flag) {
+  const FlagTopic* const found =
+      std::ranges::find_if(kTopics, [&](const FlagTopic& topic) {
+        return topic.group == flag.group &&
+               (topic.flags.empty() || has_word(topic.flags, flag.name));
+      });
+  return *found;
+}
+
+std::string topic_text(const FlagTopic& topic, const Command& command,
+                       bool colour, ShownChoices& shown) {
+  std::vector<Entry> entries;
+  for (const Flag& flag : flags()) {
+    if (is_taken_by(flag, command.name) && &topic_of(flag) == &topic) {
+      entries.push_back(flag_entry(flag, shown));
+    }
+  }
+  if (entries.empty()) return "";
+  return "\n" + heading(topic.title, colour) + entries_text(entries);
+}
+
+// Topics of which the command has flags that its short help leaves out.
+std::vector<std::string> topics_beyond_usual(const Command& command) {
+  std::vector<std::string> names;
+  for (const FlagTopic& topic : kTopics) {
+    const bool has_more = std::ranges::any_of(flags(), [&](const Flag& flag) {
+      return is_taken_by(flag, command.name) && &topic_of(flag) == &topic &&
+             !has_word(command.usual, flag.name);
+    });
+    if (has_more) names.emplace_back(topic.name);
+  }
+  return names;
+}
+
+std::string usual_text(const Command& command, bool colour) {
+  ShownChoices shown;
+  std::vector<Entry> entries;
+  for (const Flag& flag : flags()) {
+    if (has_word(command.usual, flag.name)) {
+      entries.push_back(flag_entry(flag, shown));
+    }
+  }
+  const std::string all = "shardplan " + std::string(command.name) + " --help";
+  return "\n" + heading("Options that most runs need", colour) +
+         entries_text(entries) + "\n" +
+         wrapped("All options: `" + all + " all`, or those of a topic: `" +
+                     all + " " + joined(topics_beyond_usual(command), "`, `") +
+                     "`.",
+                 0);
+}
+
+// "guide" of "guide.md", "rules" of "formats/rules.md"; "plan.md" where a
+// command has the name.
+std::string page_name(std::string_view path) {
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  const std::string_view stem = file.substr(0, file.rfind('.'));
+  return std::string(find_command(stem) == nullptr ? stem : file);
+}
+
+// `[SP203](SP203.md)` -> `SP203`
+std::string without_links(std::string_view line) {
+  std::string text;
+  for (;;) {
+    const size_t open = line.find('[');
+    const size_t middle = line.find("](", open == line.npos ? 0 : open);
+    const size_t close = middle == line.npos ? middle : line.find(')', middle);
+    if (open == line.npos || close == line.npos) return text.append(line);
+    text.append(line.substr(0, open));
+    text.append(line.substr(open + 1, middle - open - 1));
+    line.remove_prefix(close + 1);
+  }
+}
+
+// "rules.yaml" of "```yaml title=rules.yaml", or nothing.
+std::string_view fence_title(std::string_view line) {
+  constexpr std::string_view kTitle = "title=";
+  const size_t at = line.find(kTitle);
+  return at == line.npos ? "" : line.substr(at + kTitle.size());
+}
+
+std::string plain_line(std::string_view line, bool colour) {
+  const size_t marks = line.find_first_not_of('#');
+  if (marks == 0 || marks == line.npos || line[marks] != ' ') {
+    return without_links(line);
+  }
+  const std::string title(line.substr(marks + 1));
+  return colour ? "\x1b[1m" + title + "\x1b[0m" : title;
+}
+
+}  // namespace
+
+std::string_view version() { return SHARDPLAN_VERSION; }
+
+const Page* find_help_page(std::string_view word) {
+  for (const Page& page : help_pages()) {
+    const std::string name = page_name(page.path);
+    if (word == name || word == page.path || word == name + ".md") return &page;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> help_page_names() {
+  std::vector<std::string> names;
+  for (const Page& page : help_pages()) names.push_back(page_name(page.path));
+  return names;
+}
+
+std::string overview_text(bool colour) {
+  std::string text = "shardplan " + std::string(version()) +
+                     ": check and resolve how a model is sharded\n\n";
+  text += examples_text(
+      {"shardplan check model.json --rules @llama --mesh fsdp=4,tp=2",
+       "shardplan resolve model.json --rules @llama --mesh fsdp=4,tp=2"});
+  size_t width = 0;
+  for (const Command& command : commands()) {
+    width = std::max(width, command.name.size());
+  }
+  std::string_view group;
+  for (const Command& command : commands()) {
+    if (command.group != group) text += heading(command.group, colour);
+    group = command.group;
+    text += "  " + pad(command.name, static_cast<int>(width)) + "  " +
+            wrapped(command.summary, static_cast<int>(width) + 4);
+  }
+  text += heading("Pages", colour);
+  text += "  " + wrapped(joined(help_page_names(), ", "), 2);
+  return text +
+         "\n`shardplan help COMMAND` describes one command, `shardplan help "
+         "PAGE` shows\none page.\n";
+}
+
+std::string command_help_text(const Command& command, std::string_view topic,
+                              bool colour) {
+  std::string text = "shardplan " + std::string(command.name) + ": " +
+                     std::string(command.summary) + "\n\n";
+  for (const FlagTopic& each : kTopics) {
+    ShownChoices shown;
+    if (each.name != topic) continue;
+    const std::string flags_of = topic_text(each, command, colour, shown);
+    return flags_of.empty() ? text + "no option is about that\n"
+                            : text.substr(0, text.size() - 1) + flags_of;
+  }
+  text += examples_text(command.examples);
+  text += heading("Arguments", colour) + arguments_help(command.arguments);
+  if (!command.other_arguments.empty()) {
+    std::vector<std::string> names;
+    for (const std::string_view flag : command.other_flags) {
+      names.push_back("--" + std::string(flag));
+    }
+    text += "\n" +
+            heading("Arguments with " + joined(names, ", ", " or "), colour) +
+            arguments_help(command.other_arguments);
+  }
+  if (topic == "all" || command.usual.empty()) {
+    ShownChoices shown;
+    for (const FlagTopic& each : kTopics) {
+      text += topic_text(each, command, colour, shown);
+    }
+  } else {
+    text += usual_text(command, colour);
+  }
+  text += "\n" + heading("Exit codes", colour);
+  for (size_t i = 0; i < command.exits.size(); ++i) {
+    if (command.exits[i].empty()) continue;
+    text += "  " + std::to_string(i) + "  " + wrapped(command.exits[i], 5);
+  }
+  text += "  3  a bug in shardplan\n";
+  return text + "\nMore: `shardplan help " + page_name(command.page) + "`\n";
+}
+
+std::string plain_page(std::string_view page, bool colour) {
+  std::string text;
+  bool fenced = false;
+  while (!page.empty()) {
+    const std::string_view line = next_line(page);
+    if (line.starts_with("```")) {
+      fenced = !fenced;
+      const std::string_view title = fence_title(line);
+      if (!title.empty()) text.append("  ").append(title).append(":\n");
+    } else if (fenced) {
+      text.append(line.empty() ? "" : "    ").append(line).append("\n");
+    } else {
+      text.append(plain_line(line, colour)).append("\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace shardplan::cli
