@@ -226,16 +226,22 @@ const Page* find_help_page(std::string_view word) {
 
 std::vector<std::string> help_page_names() {
   std::vector<std::string> names;
-  for (const Page& page : help_pages()) names.push_back(page_name(page.path));
+  for (const bool of_format : {false, true}) {
+    for (const Page& page : help_pages()) {
+      if (contains(page.path, '/') == of_format) {
+        names.push_back(page_name(page.path));
+      }
+    }
+  }
   return names;
 }
 
 std::string overview_text(bool colour) {
   std::string text = "shardplan " + std::string(version()) +
-                     ": check and resolve how a model is sharded\n\n";
+                     ": check, plan and run how a model is sharded\n\n";
   text += examples_text(
-      {"shardplan check model.json --rules @llama --mesh fsdp=4,tp=2",
-       "shardplan resolve model.json --rules @llama --mesh fsdp=4,tp=2"});
+      {"shardplan plan config.json --devices 64 --hardware h100-sxm",
+       "shardplan check config.json --rules rules.yaml --mesh fsdp=4,tp=2"});
   size_t width = 0;
   for (const Command& command : commands()) {
     width = std::max(width, command.name.size());
