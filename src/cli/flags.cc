@@ -342,9 +342,12 @@ const std::vector<Flag>& general_flags() {
        kJudging, [](auto&, auto& o, auto&) { o.output.quiet = true; }, false,
        true, nullptr, 'q'},
       {"verbose", Takes::Nothing, "", "Output",
-       "also print which configuration was read", kReading,
-       [](auto&, auto& o, auto&) { o.output.verbose = true; }, false, true,
-       nullptr, 'v'},
+       "also report the configuration file and notes on shipped rules", kReading,
+       [](auto&, auto& o, auto&) {
+         o.output.verbose = true;
+         o.planning.verbose = true;
+       },
+       false, true, nullptr, 'v'},
       {"no-progress", Takes::Nothing, "", "Output", "no progress line",
        kJudging, [](auto&, auto& o, auto&) { o.output.progress = false; }},
       {"deny", Takes::Text, "CODE|warnings", "Diagnostics",

@@ -75,6 +75,8 @@ struct LintOptions {
   // The shipped set that is written for the model's type, "@qwen3_moe", where
   // it is not among the rules; else empty.
   std::string other_set = {};
+  // Notes about shipped rules that need no attention (SP209) are reported.
+  bool verbose = false;
 };
 
 // Where the rules are written for other names than the model or the mesh has.

@@ -167,6 +167,11 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
     const Placement& placement = plan.placements[i];
     // eFormer and JAX have no views.
     if (!placement.requested || !asked_view(plan, placement).empty()) continue;
+    // Shipped rules name axes for every mesh.
+    const bool is_shipped =
+        placement.rule > 0 &&
+        plan.rules[static_cast<size_t>(placement.rule) - 1].shipped;
+    if (is_shipped && !input.options.verbose) continue;
     const auto& dims = placement.asked().dims;
     const size_t rank = placement.type.shape.size();
     bool lacks = false;

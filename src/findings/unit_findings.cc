@@ -475,8 +475,10 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         is_unmentioned(input, saving.axis)) {
       continue;
     }
-    // Copies over a data axis are meant, unless nothing at all is sharded.
-    const bool meant = is_data_axis(saving.axis) && any_sharded;
+    // Copies over an axis of sequences or their tokens are meant, unless nothing
+    // at all is sharded.
+    const bool meant =
+        (is_data_axis(saving.axis) || saving.axis == "cp") && any_sharded;
     auto report = diags.report(
         Code::UnusedAxis,
         meant ? Severity::Note : code_info(Code::UnusedAxis).severity, {},

@@ -75,6 +75,7 @@ struct PlanRequest {
   double tolerance = 0.02;               // --tolerance
   std::optional<double> max_replicated;  // --max-replicated
   int jobs = 0;                          // --jobs; 0: one per processor
+  bool verbose = false;                  // --verbose
   // Whether changes that would remove a finding are tried, which takes most of
   // the time where there are many.
   bool find_fixes = true;
