@@ -59,7 +59,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"search", {"base", "core", "cost", "search"}},
     {"session",
      {"base", "core", "model", "io", "resolve", "memory", "serve",
-      "activations", "cost", "findings", "evaluate", "advise", "search",
+      "activations", "sim", "cost", "findings", "evaluate", "advise", "search",
       "session"}},
     {"gate",
      {"base", "core", "syntax", "model", "io", "resolve", "memory", "sim",

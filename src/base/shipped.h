@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files under rules/ that are built into the program: a folder per kind,
+// Files under rules/ that are built into the program: a folder per kind, such as
 // "models" and "hardware".
 #pragma once
 
@@ -12,6 +12,10 @@
 #include "base/source.h"
 
 namespace shardplan {
+
+// The folders of rules sets: for the names of a model type's parameters, for any
+// model, for logical axes. No two sets have one name.
+inline constexpr std::string_view kRuleFolders[] = {"models", "any", "logical"};
 
 struct ShippedFile {
   std::string_view path;  // "models/llama.yaml"

@@ -404,13 +404,10 @@ namespace {
 // What tells dialects apart stands in a file's beginning.
 constexpr size_t kRulesHeadBytes = size_t{1} << 16U;
 
-// Rules for the names of a model's parameters, and for logical axes.
-constexpr std::array<std::string_view, 2> kFolders = {"models", "logical"};
-
 // A shipped set by its name without the `@`.
 SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
   std::vector<std::string> known;
-  for (const std::string_view folder : kFolders) {
+  for (const std::string_view folder : kRuleFolders) {
     SourcePtr source = find_shipped(folder, name, diags);
     if (source != nullptr) return source;
     for (std::string& other : shipped_names(folder)) {

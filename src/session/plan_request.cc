@@ -274,8 +274,10 @@ ResolveOptions resolve_options(const PlanRequest& request, Host& host) {
 }
 
 LintOptions lint_options(const PlanRequest& request) {
-  return {request.tolerance, request.max_replicated,
-          request.unmatched != Unmatched::Error};
+  LintOptions how{request.tolerance, request.max_replicated,
+                  request.unmatched != Unmatched::Error};
+  how.verbose = request.verbose;
+  return how;
 }
 
 }  // namespace shardplan

@@ -429,7 +429,6 @@ LintOptions lint_options_with(const PlanRequest& request,
   if (memory.stages) how.pipeline_axis = memory.stages->axis;
   if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
   how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
-  how.verbose = request.verbose;
   how.named_axes = std::move(named_axes);
   how.batch_axes = memory.batch_axes;
   for (const AxisNames* axes :

@@ -342,7 +342,7 @@ TEST_CASE("semantic axes are labels") {
 }
 
 TEST_CASE("a shipped set is the same as itself") {
-  for (const char* folder : {"models", "logical"}) {
+  for (const std::string_view folder : kRuleFolders) {
     for (const ShippedFile& file : shipped_files(folder)) {
       CAPTURE(file.path);
       const auto set = loaded(std::string(file.text));

@@ -166,7 +166,8 @@ TEST_CASE("a folder's files are told from those of another") {
   CHECK(shipped_name({"models/llama.yaml", ""}) == "llama");
   CHECK(shipped_name({"hardware/a.b.yaml", ""}) == "a.b");
   CHECK(shipped_files("models").size() + shipped_files("hardware").size() +
-            shipped_files("logical").size() + shipped_files("graphs").size() +
+            shipped_files("any").size() + shipped_files("logical").size() +
+            shipped_files("graphs").size() +
             shipped_files("architectures").size() +
             shipped_files("schemes").size() ==
         shipped_files().size());

@@ -171,6 +171,34 @@ std::vector<std::string> typed_architectures() {
   return names;
 }
 
+// All model types, from those that are known best to those known least.
+std::string models_list() {
+  std::vector<std::string> computed;
+  std::vector<std::string> state;
+  std::vector<std::string> tensors;
+  size_t types = 0;
+  for (const std::string& name : typed_architectures()) {
+    const auto all = find_architecture(name);
+    std::vector<std::string>& of =
+        all->computes                                    ? computed
+        : kept_names(*all, all->classes.front()).empty() ? tensors
+                                                         : state;
+    of.insert(of.end(), all->model_types.begin(), all->model_types.end());
+    types += all->model_types.size();
+  }
+  std::string text = "| of " + std::to_string(types) +
+                     " model types | of which |\n|---|---|\n";
+  const auto add = [&](const char* what, std::vector<std::string>& names) {
+    std::sort(names.begin(), names.end());
+    if (names.empty()) return;
+    text += std::string("| ") + what + " | " + in_code(names) + " |\n";
+  };
+  add("tensors, state and forward pass", computed);
+  add("tensors and state", state);
+  add("tensors", tensors);
+  return text;
+}
+
 std::string models_page() {
   std::string known;
   std::string judgements;
@@ -194,6 +222,10 @@ std::string models_page() {
 
 What is known of every kind of model that `shardplan list architectures` shows:
 [one file each](formats/architecture.md). The tests write this page.
+
+)" + models_list() +
+         R"(
+## One by one
 
 - *classes*: which the config may name in `architectures`, without the part that they
   share.
@@ -234,34 +266,6 @@ with transformers ([how](contributing.md)).
 )" + judgements;
 }
 
-// For the README, from what is known most to what is known least.
-std::string models_list() {
-  std::vector<std::string> computed;
-  std::vector<std::string> state;
-  std::vector<std::string> tensors;
-  size_t types = 0;
-  for (const std::string& name : typed_architectures()) {
-    const auto all = find_architecture(name);
-    std::vector<std::string>& of =
-        all->computes                                    ? computed
-        : kept_names(*all, all->classes.front()).empty() ? tensors
-                                                         : state;
-    of.insert(of.end(), all->model_types.begin(), all->model_types.end());
-    types += all->model_types.size();
-  }
-  std::string text = "| of " + std::to_string(types) +
-                     " model types | of which |\n|---|---|\n";
-  const auto add = [&](const char* what, std::vector<std::string>& names) {
-    std::sort(names.begin(), names.end());
-    if (names.empty()) return;
-    text += std::string("| ") + what + " | " + in_code(names) + " |\n";
-  };
-  add("tensors, state and forward pass", computed);
-  add("tensors and state", state);
-  add("tensors", tensors);
-  return text;
-}
-
 std::string read_text(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -279,17 +283,13 @@ TEST_CASE("the page of models stays fixed") {
   compare_page(source_dir() / "docs/models.md", models_page());
 }
 
-TEST_CASE("the README's list of models stays fixed") {
-  const std::filesystem::path path = source_dir() / "README.md";
-  const std::string text = read_text(path);
-  const std::string_view begin = "<!-- models, written by the tests -->\n";
-  const std::string_view end = "<!-- end of models -->\n";
-  const size_t from = text.find(begin);
-  const size_t to = text.find(end);
-  REQUIRE(from != std::string::npos);
-  REQUIRE(to != std::string::npos);
-  compare_page(path, text.substr(0, from + begin.size()) + models_list() +
-                         text.substr(to));
+TEST_CASE("the README counts the model types that are known") {
+  size_t types = 0;
+  for (const std::string& name : typed_architectures()) {
+    types += find_architecture(name)->model_types.size();
+  }
+  CHECK(read_text(source_dir() / "README.md")
+            .find(std::to_string(types) + " model types") != std::string::npos);
 }
 
 TEST_CASE("every architecture with a type is held against recorded tensors") {

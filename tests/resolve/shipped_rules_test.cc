@@ -633,11 +633,11 @@ TEST_CASE("shipped rules shard every matrix on every kind of axis") {
 }
 
 TEST_CASE("any subset of the declared axes may be in the mesh") {
-  const AxisNames axes = {"dp", "fsdp", "ep", "tp", "sp"};
+  const AxisNames axes = {"dp", "fsdp", "ep", "tp", "sp", "cp"};
   for (const ShippedFile& file : shipped_sets()) {
     const Loaded loaded = load(family_name(file));
     CHECK(loaded.rules.declared_axes == axes);
-    for (unsigned subset = 1; subset < 32; ++subset) {
+    for (unsigned subset = 1; subset < 64; ++subset) {
       std::vector<Axis> chosen;
       for (size_t i = 0; i < axes.size(); ++i) {
         if ((subset >> i & 1U) != 0) chosen.push_back({axes[i], 2});

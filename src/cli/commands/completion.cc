@@ -38,8 +38,10 @@ std::vector<std::string> code_names() {
 // "@llama" and so on.
 std::vector<std::string> rule_set_names() {
   std::vector<std::string> names;
-  for (const std::string& name : shipped_names("models")) {
-    names.push_back("@" + name);
+  for (const std::string_view folder : kRuleFolders) {
+    for (const std::string& name : shipped_names(folder)) {
+      names.push_back("@" + name);
+    }
   }
   return names;
 }

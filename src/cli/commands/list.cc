@@ -90,7 +90,7 @@ std::string first_sentence(std::string_view text) {
 
 std::vector<Table> list_rules() {
   std::vector<Row> rows;
-  for (const std::string_view folder : {"models", "logical"}) {
+  for (const std::string_view folder : kRuleFolders) {
     for (const ShippedFile& file : shipped_files(folder)) {
       rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
     }
@@ -385,7 +385,6 @@ Exit print_shipped(Context& context, std::span<const std::string_view> folders,
   return Exit::CouldNotRun;
 }
 
-constexpr std::array<std::string_view, 2> kRuleFolders = {"models", "logical"};
 constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
 constexpr std::array<std::string_view, 1> kArchitectureFolders = {
     "architectures"};

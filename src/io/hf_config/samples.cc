@@ -51,9 +51,8 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
   std::vector<std::shared_ptr<const Architecture>> all;
   std::map<std::string, int> builders;
   for (const std::string& name : shipped_names("models")) {
-    const auto architecture = find_architecture(name);
-    if (architecture == nullptr) continue;  // a set for any model: `fsdp`
-    all.push_back(architecture);
+    all.push_back(find_architecture(name));
+    SHARDPLAN_CHECK(all.back() != nullptr);
     const auto* const text = all.back()->find_section("text");
     if (text != nullptr) all.push_back(text->architecture);
     auto base = all.back();

@@ -10,9 +10,9 @@
 
 #include "base/shipped.h"
 #include "cli/args.h"
-#include "cli/pages.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/pages.h"
 #include "graph/composites.h"
 #include "graph/op.h"
 #include "io/graph/graph_file.h"
@@ -201,7 +201,8 @@ TEST_CASE("lists have a row for everything in their tables") {
   CHECK(listed("commands").at("commands").size() == commands().size());
   CHECK(listed("dialects").at("dialects").size() == rule_dialects().size());
   CHECK(listed("rules").at("rules").size() ==
-        shipped_files("models").size() + shipped_files("logical").size());
+        shipped_files("models").size() + shipped_files("any").size() +
+            shipped_files("logical").size());
   const auto formats = listed("formats");
   CHECK(formats.at("model_formats").size() == manifest_formats().size());
   CHECK(formats.at("output_formats").size() == renderers().size());
