@@ -69,9 +69,9 @@ struct TimeColumn {
   const char* title;
 };
 constexpr std::array<TimeColumn, kTimed> kTimes = {
-    {{"step_time", "step takes"},
+    {{"step_time", "step"},
      {"time_to_first_token", "first token"},
-     {"time_per_output_token", "token takes"}}};
+     {"time_per_output_token", "per token"}}};
 
 // Which columns say anything.
 struct Shown {
@@ -79,6 +79,7 @@ struct Shown {
   bool workload = false;
   bool findings = false;
   // What all points have in common stands in the headline.
+  bool devices = false;
   bool hardware = false;
   bool batch = false;
   bool seq = false;
@@ -123,6 +124,8 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     shown.batch = shown.batch || point.batch != first.batch;
     shown.seq = shown.seq || point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
+    shown.devices = shown.devices ||
+                    mesh.mesh.devices() != meshes[first.mesh].mesh.devices();
     shown.views = shown.views || !mesh.mesh.views().empty();
     shown.findings =
         shown.findings || mesh.errors + mesh.warnings + point.warnings > 0;
@@ -140,7 +143,7 @@ std::string named_views(const Mesh& mesh) {
 std::vector<Column> people_columns(const Shown& shown) {
   std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true}};
   if (shown.views) columns.push_back({"views", "views", Align::Left, true});
-  columns.push_back(right("devices"));
+  if (shown.devices) columns.push_back(right("devices"));
   if (shown.hardware) columns.push_back(left("hardware"));
   if (shown.batch) columns.push_back(right("batch"));
   if (shown.seq) {
@@ -154,7 +157,6 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("tokens"));
     columns.push_back(right("sequences"));
   } else if (shown.step) {
-    columns.push_back(right("lower", "at least"));
     columns.push_back(right("estimate"));
     columns.push_back(right("upper", "at most"));
   } else {
@@ -167,7 +169,7 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("tokens_per_second", "tokens/s"));
   }
   if (shown.limit) {
-    columns.push_back({"headroom", shown.serving ? "fits" : "of its memory"});
+    columns.push_back({"headroom", shown.serving ? "fits" : "memory"});
   }
   if (shown.limit && shown.workload) columns.push_back(left("breaks_at"));
   if (shown.findings) columns.push_back(left("findings"));
@@ -181,7 +183,7 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
                const Shown& shown) {
   Row row = {mesh_text(mesh.mesh)};
   if (shown.views) row.emplace_back(named_views(mesh.mesh));
-  row.emplace_back(Count{mesh.mesh.devices()});
+  if (shown.devices) row.emplace_back(Count{mesh.mesh.devices()});
   if (shown.hardware) row.emplace_back(point.device);
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));
@@ -196,7 +198,6 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
     row.push_back(runs ? Cell(Count{serving.tokens}) : Cell());
     row.push_back(runs ? Cell(sequences_text(serving.sequences)) : Cell());
   } else if (shown.step && step) {
-    row.emplace_back(ByteSize{step->lower});
     row.emplace_back(ByteSize{step->estimate});
     row.emplace_back(ByteSize{step->upper});
   } else {
@@ -360,11 +361,16 @@ std::string common_text(const std::vector<SweepPoint>& points,
   const SweepPoint& first = points.front();
   const Shown shown = shown_of(points, meshes);
   std::vector<std::string> parts;
-  if (first.limit && !shown.hardware) {
-    const std::string name = first.device;
-    parts.push_back((name.empty() ? "" : name + " with ") +
-                    bytes_text(first.limit->usable));
+  std::string where;
+  if (!shown.devices) {
+    where = plural(meshes[first.mesh].mesh.devices(), "device");
   }
+  if (first.limit && !shown.hardware) {
+    const std::string& name = first.device;
+    if (!name.empty()) where += (where.empty() ? "" : " of ") + name;
+    where += (where.empty() ? "" : " with ") + bytes_text(first.limit->usable);
+  }
+  if (!where.empty()) parts.push_back(std::move(where));
   if (first.batch && first.seq && !shown.batch &&
       (!first.serving || *first.batch > 1)) {
     parts.push_back("batch " + count_text(*first.batch));
@@ -409,7 +415,7 @@ Table points_table(const std::vector<SweepPoint>& points,
 Table sorted_points(const std::vector<SweepPoint>& points,
                     const std::vector<SweepMesh>& meshes, size_t limit) {
   const Shown shown = shown_of(points, meshes);
-  Table table = {"sorted_points", "All points, what fits first",
+  Table table = {"sorted_points", "All configurations, what fits first",
                  people_columns(shown)};
   table.audience = Audience::People;
   std::vector<Row> rows;

@@ -131,7 +131,7 @@ TEST_CASE("a sweep is the same for any number of threads") {
           host);
       outputs.push_back(host.out + host.err);
     }
-    CHECK(outputs[0].find("points") != std::string::npos);
+    CHECK(outputs[0].find("configurations") != std::string::npos);
     CHECK(outputs[1] == outputs[0]);
     CHECK(outputs[2] == outputs[0]);
   }

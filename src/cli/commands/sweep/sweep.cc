@@ -467,17 +467,15 @@ std::string trained_text(const Sweep& sweep) {
   return training_note(trained, frozen);
 }
 
-// "6 points, 2 of which fit and 3 may"
+// "6 configurations: 2 fit, 3 may fit"
 std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
-  if (fitting == points) return ", all of which fit";
-  if (fitting == 0 && perhaps == 0) return ", none of which fits";
-  if (perhaps == 0) return ", " + count_text(fitting) + " of which fit";
-  if (fitting == 0) {
-    return perhaps == points ? ", all of which may fit"
-                             : ", " + count_text(perhaps) + " of which may fit";
-  }
-  return ", " + count_text(fitting) + " of which fit and " +
-         count_text(perhaps) + " may";
+  if (fitting == points) return ": all fit";
+  if (perhaps == points) return ": all may fit";
+  if (fitting == 0 && perhaps == 0) return ": none fits";
+  std::vector<std::string> parts;
+  if (fitting > 0) parts.push_back(count_text(fitting) + " fit");
+  if (perhaps > 0) parts.push_back(count_text(perhaps) + " may fit");
+  return ": " + joined(parts, ", ");
 }
 
 std::string sweep_headline(const Sweep& sweep, int64_t fitting,
@@ -487,7 +485,8 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
   std::string line =
       manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-      bytes_text(manifest.total_bytes()) + "; " + plural(points, "point");
+      bytes_text(manifest.total_bytes()) + "; " +
+      plural(points, "configuration");
   if (sweep.candidates.front().device->limit) {
     line += fitting_text(points, fitting, perhaps);
   }
@@ -496,8 +495,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
       [](const SweepPoint& point) { return !point.refused.empty(); });
   if (refused > 0) {
     line += "; " + count_text(refused) +
-            " refused, since something does not "
-            "divide";
+            " cannot run, since something does not divide";
   }
   const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
                                    [&](const SweepPoint& point) {
