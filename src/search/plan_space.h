@@ -78,9 +78,8 @@ struct FrameworkWays {
   // The target of `export` that has words for its tensor parallelism; empty: a
   // compiler runs any.
   std::string_view written_as = {};
-  std::vector<std::string_view> remats = {"none", "dots",
-                                          "full"};  // what keeps
-                                                    // most first
+  // The policy that keeps most comes first.
+  std::vector<std::string_view> remats = {"none", "dots", "full"};
 };
 const FrameworkWays& framework_ways(std::string_view name);
 

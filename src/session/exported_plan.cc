@@ -55,6 +55,16 @@ void follow_written_hooks(const Model& model, const Plan& plan,
   const auto dialects = rule_dialects();
   const auto dialect =
       std::ranges::find(dialects, kHfTpPlanTarget.name, &RuleDialect::name);
+  const auto report_unknown = [&](std::string why) {
+    diags
+        .report(Code::NotAsHooks, Severity::Note, {},
+                "it is not known whether hooks run the plan")
+        .fact(std::move(why));
+  };
+  if (model.forward() == nullptr) {
+    report_unknown("the forward pass of this model is not known");
+    return;
+  }
   RuleSet rules;
   Diagnostics found = diags.fresh();
   const bool reads = dialect->read(std::make_shared<SourceFile>("plan", text),
@@ -64,7 +74,7 @@ void follow_written_hooks(const Model& model, const Plan& plan,
   options.on_indivisible = plan.on_indivisible;
   const Manifest* manifest = &model.manifest;
   auto read = resolve(*manifest, rules, plan.mesh, options, found);
-  if (!read || model.forward() == nullptr) return;
+  SHARDPLAN_CHECK(read.has_value());
   // Experts that are dealt out are run as a stack.
   const bool is_dealt = std::ranges::any_of(
       read->placements, [](const Placement& p) { return p.dealt.has_value(); });
@@ -75,13 +85,19 @@ void follow_written_hooks(const Model& model, const Plan& plan,
     read = std::move(of_stacks);
     manifest = &stacked->manifest;
   } else if (is_dealt) {
+    report_unknown("experts of one layer are placed differently");
     return;
   }
   ForwardGraphs graphs = forward_graphs(*manifest, *model.forward(), pass);
-  forward_collectives(graphs, {*manifest, *read, &rules, {}}, found);
+  const bool is_followed =
+      forward_collectives(graphs, {*manifest, *read, &rules, {}}, found)
+          .has_value();
+  std::string problem = "it could not be followed";
   for (const Diagnostic& each : found.all()) {
     if (each.code == Code::NotAsHooks) diags.add(each);
+    if (each.severity == Severity::Error) problem = each.message;
   }
+  if (!is_followed) report_unknown(std::move(problem));
 }
 
 TensorParallelism tensor_parallelism_in(std::string_view target,
@@ -101,9 +117,7 @@ TensorParallelism tensor_parallelism_in(std::string_view target,
       result.problem = code_id(each.code) + ": " + each.message;
       return result;
     }
-    if (each.code == Code::NotAsHooks && !each.facts.empty()) {
-      result.unknown = each.facts.front();
-    }
+    if (each.code == Code::NotAsHooks) result.unknown = each.facts.front();
   }
   SHARDPLAN_CHECK(text.has_value());
   return result;

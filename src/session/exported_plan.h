@@ -18,22 +18,23 @@
 namespace shardplan {
 
 // Reads a plan of hooks that was written for the model and follows its hooks:
-// SP020 says where these stop or compute something else (a warning), or that
-// this cannot be told (a note). `plan` is what was written.
+// SP020 reports where these stop or compute something else (a warning), or why
+// that is not known (a note). `plan` is what was written.
 void follow_written_hooks(const Model& model, const Plan& plan,
                           const std::string& text, const ForwardPass& pass,
                           Diagnostics& diags);
 
 struct TensorParallelism {
-  std::string
-      problem;  // why the framework does not run it; empty where it does
-  std::string unknown;  // why that cannot be told; empty where it can
+  // Why the framework does not run it; empty where it does.
+  std::string problem;
+  // Why that is not known; empty where it is.
+  std::string unknown;
 };
 
 // What an export target (io/export.h) makes of the tensor parallelism of a plan
-// that `plan` proposes, whose axis is `tp`, or `etp` in a view of experts. Of
-// styles nothing else is asked: other axes, and experts that are dealt out, are
-// run around them.
+// that `plan` proposes, whose axis is `tp`, or `etp` in a view of experts.
+// Styles are asked about these axes alone: other axes, and experts that are
+// dealt out, are run around them.
 TensorParallelism tensor_parallelism_in(std::string_view target,
                                         const Model& model, const Plan& plan);
 

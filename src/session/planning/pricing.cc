@@ -197,9 +197,23 @@ Candidate PlanPricing::candidate_of(const PlanPoint& point, const Mesh& mesh,
 
 namespace {
 
-// What tensor parallelism is the same for.
-std::array<int64_t, 3> tensor_of(const PlanPoint& point) {
-  return {point.of(PlanAxis::Tensor), point.experts, point.expert_tensor};
+// What is the same for plans of the same tensor and expert parallelism: their
+// degrees, and which dimensions of which placements they cut.
+std::string tensor_key(const PlanPoint& point, const Plan& plan) {
+  std::string key = std::to_string(point.of(PlanAxis::Tensor)) + "," +
+                    std::to_string(point.experts) + "," +
+                    std::to_string(point.expert_tensor);
+  for (const Placement& placement : plan.placements) {
+    key += placement.dealt ? '*' : '/';
+    for (const AxisNames& axes : placement.spec.dims) {
+      int cut = 0;
+      for (const AxisName& axis : axes) {
+        cut |= axis == "tp" ? 1 : axis == "etp" ? 2 : axis == "ep" ? 4 : 0;
+      }
+      key += static_cast<char>('0' + cut);
+    }
+  }
+  return key;
 }
 
 }  // namespace
@@ -209,17 +223,18 @@ TensorParallelism PlanPricing::tensor_parallelism(const PlanPoint& point,
   const std::string_view target = in_.space.ways.written_as;
   if (target.empty() || point.of(PlanAxis::Tensor) == 1) return {};
   const std::lock_guard lock(mutex_);
-  const auto [known, is_new] = tensor_.try_emplace(tensor_of(point));
+  const auto [known, is_new] = tensor_.try_emplace(tensor_key(point, plan));
   if (is_new) {
     known->second = tensor_parallelism_in(target, in_.inputs.model, plan);
   }
+  if (!known->second.unknown.empty()) unknown_[point] = known->second.unknown;
   return known->second;
 }
 
 std::string PlanPricing::unknown_of(const PlanPoint& point) {
   const std::lock_guard lock(mutex_);
-  const auto known = tensor_.find(tensor_of(point));
-  return known == tensor_.end() ? "" : known->second.unknown;
+  const auto known = unknown_.find(point);
+  return known == unknown_.end() ? "" : known->second;
 }
 
 std::optional<std::string> PlanPricing::illegal(const PlanPoint& point,

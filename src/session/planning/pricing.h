@@ -130,8 +130,9 @@ class PlanPricing {
   std::map<std::tuple<int64_t, bool, size_t>, double> kept_in_parts_;
   std::atomic<int64_t> evaluations_{0};
   std::map<PlanPoint, PlanCost> known_;  // by price()
-  // By tp, ep and etp.
-  std::map<std::array<int64_t, 3>, TensorParallelism> tensor_;
+  // By what is cut for tensor and expert parallelism.
+  std::map<std::string, TensorParallelism> tensor_;
+  std::map<PlanPoint, std::string> unknown_;  // of points with such a reason
   std::mutex samples_mutex_;
   std::map<std::array<int64_t, 6>, std::unique_ptr<Sample>> samples_;
 };
