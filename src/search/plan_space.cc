@@ -285,13 +285,16 @@ std::vector<PlanPoint> plan_points(const PlanSpace& space,
       points.push_back(split);
       if (space.fixed) continue;
       // Views of experts have one order.
-      const bool moves = space.ways.moves_axes && split.experts == 1;
-      if (space.devices <= space.domain || !moves) continue;
+      if (space.devices <= space.domain || split.experts > 1) continue;
       int last = kPlanAxes - 1;
       while (last > 0 && split.sizes[last] == 1) --last;
       for (int axis = 0; axis < last; ++axis) {
         if (split.sizes[axis] == 1) continue;
         split.innermost = static_cast<PlanAxis>(axis);
+        const bool is_whole = split.of(Tensor) == 1 && split.of(Sequence) == 1;
+        const bool moves =
+            space.ways.moves_axes || (split.innermost == Stages && is_whole);
+        if (!moves) continue;
         points.push_back(split);
       }
     }

@@ -74,7 +74,9 @@ struct FrameworkWays {
   bool zero_one = true;  // optimizer state shared out over copies
   bool tokens_over_tensor = true;
   bool interleaves = true;
-  bool moves_axes = true;  // another axis than tp may be innermost
+  // Any axis may be innermost; else stages alone, where no product and no
+  // sequence is in parts (Megatron's --use-tp-pp-dp-mapping).
+  bool moves_axes = true;
   // The target of `export` that has words for its tensor parallelism; empty: a
   // compiler runs any.
   std::string_view written_as = {};
