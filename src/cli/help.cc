@@ -103,7 +103,7 @@ std::string examples_text(const std::vector<std::string_view>& examples) {
   return text + "\n";
 }
 
-// Whose values stand in a text already, by these values.
+// The flags whose values a text lists already, by these values.
 using ShownChoices = std::map<std::string, std::string_view>;
 
 Entry flag_entry(const Flag& flag, ShownChoices& shown) {

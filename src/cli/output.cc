@@ -257,7 +257,7 @@ void add_file_names(Report& report, const Options& options, Host& host) {
   }
 }
 
-// Where a file's ending chose the format, a failure is said as text.
+// A failure is printed as text if the format follows from a file's ending.
 bool is_format_of_stdout(const OutputOptions& output) {
   return !output.file || output.format_was_given;
 }

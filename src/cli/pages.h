@@ -12,9 +12,9 @@ struct Page {
   std::string_view path;  // "SP203.md", "formats/rules.md"
   std::string_view text;
 };
-// Of docs/codes, for `shardplan explain`.
+// The pages of docs/codes, which `shardplan explain` prints.
 std::span<const Page> code_pages();
-// Of docs/ and docs/formats, for `shardplan help`.
+// The other pages, which `shardplan help` prints.
 std::span<const Page> help_pages();
 
 namespace cli {

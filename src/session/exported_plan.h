@@ -25,10 +25,8 @@ void follow_written_hooks(const Model& model, const Plan& plan,
                           Diagnostics& diags);
 
 struct TensorParallelism {
-  // Why the framework does not run it; empty where it does.
-  std::string problem;
-  // Why that is not known; empty where it is.
-  std::string unknown;
+  std::string problem;  // the reason if the framework cannot run it
+  std::string unknown;  // the reason if that is unknown
 };
 
 // What an export target (io/export.h) makes of the tensor parallelism of a plan

@@ -41,8 +41,8 @@ struct PlannedTraining {
   // first: it is the plan. Empty: nothing fits.
   std::vector<ShownPlan> shown;
   std::optional<VerifiedPlan> winner;
-  // Why it cannot be told whether the framework runs the winner's tensor
-  // parallelism; empty where it can.
+  // The reason if it is unknown whether the framework can run the winner's
+  // tensor parallelism; else empty.
   std::string unknown;
   std::vector<RivalPlan> why_not;
   // If nothing fits: the point that holds least, and the fewest devices, in

@@ -54,8 +54,8 @@ class PlanPricing {
   std::optional<PlanCost> refused(const PlanPoint& shape);
   LeastCost least(const PlanPoint& point);
   PlanCosts costs();
-  // Why it cannot be told whether the framework runs the tensor parallelism of
-  // a point that was priced; empty where it can.
+  // The reason if it is unknown whether the framework can run the tensor
+  // parallelism of a priced point; else empty.
   std::string unknown_of(const PlanPoint& point);
 
  private:
