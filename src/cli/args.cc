@@ -114,13 +114,8 @@ const Command* look_up_command(const std::string& word, bool help,
   std::vector<std::string> names = {"help"};
   if (help) names = help_page_names();
   for (const Command& command : commands()) names.emplace_back(command.name);
-  suggest(diags.error(Code::Usage, {},
-                      std::string(help ? "no command or page is named "
-                                       : "unknown command ") +
-                          in_backticks(word)),
-          word, names,
-          std::string("`shardplan help` shows all commands") +
-              (help ? " and pages" : ""));
+  suggest(diags.error(Code::Usage, {}, "unknown command " + in_backticks(word)),
+          word, names, "`shardplan help` shows all commands");
   return nullptr;
 }
 

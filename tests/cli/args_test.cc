@@ -95,8 +95,7 @@ TEST_CASE("a page is found by its name, a command before a page") {
   CHECK(shown({"help", "simulate"}) == "simulate");
   CHECK(shown({"help", "simulate.md"}) == "simulate.md");
   CHECK(shown({"help", "check", "all"}) == "check");
-  CHECK(shown({"help", "giude"}) ==
-        "SP010 no command or page is named `giude`");
+  CHECK(shown({"help", "giude"}) == "SP010 unknown command `giude`");
   for (const std::string& name : help_page_names()) {
     CAPTURE(name);
     CHECK(shown({"help", name}).ends_with(".md"));
