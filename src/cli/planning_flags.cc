@@ -115,7 +115,7 @@ const std::vector<Flag>& planning_flags() {
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
        "naming of parameters made from a config (default: as "
        "save_pretrained)",
-       "inspect check resolve analyze sweep plan export diff",
+       "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
          const bool shipped = contains(names, s.value);

@@ -68,6 +68,43 @@ using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
+// TensorView: how another program keeps a tensor of the checkpoint
+// (`--scheme`): turned, with its heads in a dimension of their own, as a layer
+// of a stack. Moves come first, then joining, then stacking.
+struct TensorView {
+  // One of a shape: `number`, or a dimension of the tensor before divided by
+  // it.
+  struct Dim {
+    int from = -1;
+    int64_t number = 1;
+  };
+  // An order (for every dimension of the result, the operand's), or a shape.
+  struct Move {
+    std::vector<size_t> order = {};
+    std::vector<Dim> shape = {};
+  };
+  // A dimension that is put in at `at`, and where the tensor stands in it; -1:
+  // it counts experts, and all of them are one tensor of the forward pass.
+  struct Stacked {
+    size_t at = 0;
+    int64_t count = 1;
+    int64_t index = 0;
+  };
+  // Others stand beside the tensor in dimension `at` of `size`.
+  struct Joined {
+    size_t at = 0;
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+  std::string of;  // a tensor of the manifest
+  Shape shape;     // of the checkpoint's; experts first where they are stacked
+  std::vector<Move> moves;
+  std::optional<Joined> joined;
+  std::vector<Stacked> stacked;
+};
+// By the checkpoint's name; that of stacked experts lacks the expert's number.
+using TensorViews = std::map<std::string, TensorView, std::less<>>;
+
 // A manifest without its tensors: everything else that was read of a model.
 struct ManifestHead {
   std::string title;  // what to call the model in output: the path as given
@@ -87,6 +124,9 @@ struct ManifestHead {
   // What a logical axis was called in older rules of the program that it is of,
   // newest first (settle_labels).
   std::map<std::string, std::vector<std::string>> earlier_labels;
+  // How a forward pass reads tensors that another program keeps; null where the
+  // tensors are those of the checkpoint.
+  std::shared_ptr<const TensorViews> views;
   // The mesh that a dump of another program was made on; else empty.
   std::vector<AxisRequest> mesh;
   // What a reader should know though nothing is wrong: "the data of

@@ -257,6 +257,11 @@ struct RuleForm {
   std::string_view unordered;
   // What to do where it cannot say a rule.
   std::string_view instead;
+  // `--scheme NAME` gives a config's tensors the names and labels that its
+  // program has; empty where that has no names of its own.
+  std::string_view scheme = {};
+  // The program gives every declared axis a size, 1 where none is named.
+  bool sizes_declared = false;
 };
 
 // Marks the rules of views that the mesh does not have, and declares the axes

@@ -157,6 +157,9 @@ void report_unmentioned(const LintInput& input,
 // and what others make of them.
 void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   const Plan& plan = input.plan;
+  const RuleForm* const form = form_of(input);
+  const bool is_sized = form != nullptr && form->sizes_declared;
+  if (is_sized && !input.options.verbose) return;
   AxisNames present = plan.declared_axes;
   erase_if(present,
            [&](const AxisName& axis) { return !plan.mesh.find(axis); });
@@ -639,6 +642,15 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
     report.fact("the model has " + quoted_list({labels.begin(), labels.end()}));
   }
   report_outcome(input, report);
+  const RuleForm* const form = form_of(input);
+  if (labels.empty() && form != nullptr && !form->scheme.empty() &&
+      input.manifest.format == kConfigFormat) {
+    report.help("`--scheme " + std::string(form->scheme) +
+                "` gives the parameters the names and logical axes that these "
+                "rules are for; in `shardplan.yaml`, `scheme: " +
+                std::string(form->scheme) + "`");
+    return;
+  }
   if (labels.empty() && has_many_axes(*input.rules)) {
     report.help(
         "where the names are patterns and each axis is for one dimension, "

@@ -327,6 +327,11 @@ PartitionAxis partition_axis_of(const RuleSet& rules) {
 
 void add_semantic_changes(const RuleComparison& comparison,
                           std::vector<RuleSetChange>& changes) {
+  // Tables that follow from labels change with these.
+  if (!comparison.before.partition_axis_where &&
+      !comparison.after.partition_axis_where) {
+    return;
+  }
   const PartitionAxis before = partition_axis_of(comparison.before);
   const PartitionAxis after = partition_axis_of(comparison.after);
   for (size_t i = 0; i < kPartitionFields; ++i) {

@@ -243,6 +243,17 @@ int64_t shrunk_layers(const ForwardDefinition& model, const Manifest& manifest,
     int64_t& known = first[folding.class_of[i]];
     if (layer >= 0) known = std::min(known, layer);
   }
+  // And per stack of layers of another program, the first that it holds.
+  std::map<std::string_view, int64_t> first_of;
+  if (manifest.views != nullptr) {
+    for (const auto& [name, view] : *manifest.views) {
+      const int64_t layer = first_number(name).number;
+      if (layer < 0) continue;
+      const auto [entry, is_new] = first_of.try_emplace(view.of, layer);
+      if (!is_new) entry->second = std::min(entry->second, layer);
+    }
+  }
+  for (const auto& [stack, layer] : first_of) first.push_back(layer);
   const bool many =
       model_size(model, "experts").value_or(0) > kManyExperts / mesh.devices();
   int64_t count = many ? 1 : kLeastLayers;

@@ -662,6 +662,7 @@ std::optional<RuleSet> read_rules(const SourcePtr& file,
     return std::nullopt;
   }
   drop_unsized_mesh(rules);
+  settle_activation_labels(rules);
   return rules;
 }
 
@@ -690,6 +691,7 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
   }
   if (!good) return std::nullopt;
   drop_unsized_mesh(rules);
+  settle_activation_labels(rules);
   report_unused_sizes(rules, diags);
   return rules;
 }

@@ -105,6 +105,9 @@ using Cell =
 
 enum class Align : uint8_t { Left, Right };
 
+// What a cell means to its reader; a terminal shows it in colours.
+enum class Tone : uint8_t { Plain, Good, Doubtful, Bad };
+
 struct Column {
   std::string id;     // JSON key and CSV header; stable
   std::string title;  // for people; may change
@@ -113,6 +116,8 @@ struct Column {
   bool elastic = false;
   // Text has it below the row, on a line of its own: a sentence, not a value.
   bool below = false;
+  // The tone of a cell's text; null: all are plain.
+  Tone (*tone)(std::string_view text) = nullptr;
 };
 // A column of texts, and one of numbers. Without a title it has the key's
 // words.

@@ -48,6 +48,8 @@ std::string_view escape_of(Paint paint) {
       return "\x1b[1;33m";
     case Paint::Help:
       return "\x1b[1;36m";
+    case Paint::Good:
+      return "\x1b[1;32m";
   }
   return "";
 }

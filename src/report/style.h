@@ -11,7 +11,7 @@
 
 namespace shardplan {
 
-enum class Paint : uint8_t { Plain, Bold, Dim, Error, Warning, Help };
+enum class Paint : uint8_t { Plain, Bold, Dim, Error, Warning, Help, Good };
 
 // `text` between the terminal's escapes for `paint`; as it is without colour.
 std::string painted(std::string_view text, Paint paint, const Style& style);

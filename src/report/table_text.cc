@@ -336,13 +336,37 @@ class Printer {
     }
     table_.rows([&](std::span<const Cell> row) {
       if (out_.refused()) return;
+      set_paints(row);
       line(Paint::Plain, [&](size_t i) { return cell_text(row[i], style_); });
+      paints_.clear();
       print_below(row);
     });
     if (table_.footer) print_footer(*table_.footer);
   }
 
  private:
+  void set_paints(std::span<const Cell> row) {
+    if (!style_.colour) return;
+    paints_.assign(row.size(), Paint::Plain);
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (table_.columns[i].tone == nullptr) continue;
+      paints_[i] = paint_of(table_.columns[i].tone(cell_text(row[i], style_)));
+    }
+  }
+  static Paint paint_of(Tone tone) {
+    switch (tone) {
+      case Tone::Good:
+        return Paint::Good;
+      case Tone::Doubtful:
+        return Paint::Warning;
+      case Tone::Bad:
+        return Paint::Error;
+      case Tone::Plain:
+        break;
+    }
+    return Paint::Plain;
+  }
+
   template <typename TextOf>
   void line(Paint paint, TextOf text_of) {
     cells_.resize(table_.columns.size());
@@ -373,7 +397,7 @@ class Printer {
       if (right) blanks += missing;
       if (!text.empty()) {
         out.append(static_cast<size_t>(blanks), ' ');
-        out += painted(text, paint, style_);
+        out += painted(text, paints_.empty() ? paint : paints_[i], style_);
         blanks = 0;
       }
       if (!right) blanks += missing;
@@ -417,6 +441,7 @@ class Printer {
   const Style& style_;
   const Widths& widths_;
   Output& out_;
+  std::vector<Paint> paints_;                    // of a row; empty: the line's
   std::vector<std::vector<std::string>> cells_;  // of a row, in lines
 };
 

@@ -96,7 +96,8 @@ std::vector<Mesh> with_moved_views(const Mesh& mesh, int64_t factor) {
 
 // Whether a spec of the rules names it, or a dimension's name stands for it.
 bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
-  if (rules.partition_axis) return true;  // semantic names stand for any
+  // Semantic names stand for any axes.
+  if (rules.partition_axis && rules.partition_axis_where) return true;
   const auto names_it = [&](const PartitionSpec& spec) {
     return std::ranges::any_of(
         spec.dims, [&](const auto& dim) { return contains(dim, axis); });

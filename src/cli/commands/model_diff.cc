@@ -344,8 +344,7 @@ Report report_of_diff(const Context& context, const BothSides& diff,
   report.tables.push_back(std::move(rules));
   add_summary_of(diff, report);
   report.headline = headline_of_diff(context, diff);
-  // Instead of how many targets change.
-  report.closing.back() = model_diff_note(diff);
+  report.closing.push_back(model_diff_note(diff));
   for (const std::string& note : diff.rules.notes) {
     report.notes.push_back("Not all was looked at: " + note + ".");
   }

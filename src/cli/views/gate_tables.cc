@@ -402,12 +402,12 @@ Totals totals_of(const GateView& view) {
   return totals;
 }
 
-// "2 of 12 targets change, 1 of them fails"
-std::string last_line(const GateView& view, const Totals& totals) {
+// "2 of 12 targets change, 1 fails."
+std::string totals_text(const GateView& view, const Totals& totals) {
   const auto all = std::ssize(view.targets);
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
-    return (all == 1 ? "The one target is"
-                     : "All " + count_text(all) + " targets are") +
+    return (all == 1 ? "the one target is"
+                     : "all " + count_text(all) + " targets are") +
            std::string(" the same.");
   }
   std::string text = count_text(totals.changed) + " of " +
@@ -653,8 +653,8 @@ Report gate_report(const GateView& view) {
                     {"failed", Count{totals.failed}},
                     {"base", view.base},
                     {"head", view.head}};
-  report.headline = {view.base + " → " + view.head + "    " +
-                     plural(std::ssize(view.targets), "target")};
+  report.headline = {view.verdict + ": " + totals_text(view, totals),
+                     view.base + " → " + view.head};
   report.tables = {targets_table(view), changes_table(view),
                    memory_changes_table(view), time_changes_table(view)};
   add_people_tables(view, report);
@@ -663,7 +663,6 @@ Report gate_report(const GateView& view) {
     report.closing.push_back("The same: " + some_names(same) + ".");
   }
   add_coverage(view, report.closing);
-  report.closing.push_back(last_line(view, totals));
   if (!view.expand) report.most_bytes = kMostCommentBytes;
   return report;
 }

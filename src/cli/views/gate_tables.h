@@ -25,6 +25,7 @@ struct GateTarget {
 };
 
 struct GateView {
+  std::string verdict;  // "Passes", as the exit code has it
   std::string base;  // "1a2b3c4", "old/"
   std::string head;
   // Whether lines of the base can be looked at: not those of a revision.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,8 @@
 
 namespace shardplan::cli {
 namespace {
+
+constexpr size_t kSweepRowsForPeople = 40;
 
 Cell count_cell(const std::optional<int64_t>& count) {
   return count ? Cell(Count{*count}) : Cell();
@@ -64,6 +67,13 @@ const std::vector<std::string>& reasons_of(const SweepPoint& point) {
   return point.serving ? point.serving->reasons : point.refused;
 }
 
+// Of the texts of headroom_text.
+Tone fit_tone(std::string_view text) {
+  if (text == "yes" || text.ends_with(" free")) return Tone::Good;
+  if (text == "perhaps" || text == "may fit") return Tone::Doubtful;
+  return text.empty() ? Tone::Plain : Tone::Bad;
+}
+
 struct TimeColumn {
   const char* id;
   const char* title;
@@ -96,10 +106,14 @@ struct Shown {
   bool has_column(size_t time) const { return times[time] || asked[time]; }
   bool is_timed() const { return contains(asked, true); }
 };
+// `hidden` has no rows; empty: all points have.
 Shown shown_of(const std::vector<SweepPoint>& points,
-               const std::vector<SweepMesh>& meshes) {
+               const std::vector<SweepMesh>& meshes,
+               const std::vector<bool>& hidden = {}) {
   Shown shown;
-  for (const SweepPoint& point : points) {
+  for (size_t p = 0; p < points.size(); ++p) {
+    if (!hidden.empty() && hidden[p]) continue;
+    const SweepPoint& point = points[p];
     shown.limit = shown.limit || point.limit;
     shown.workload =
         shown.workload || (point.seq && !point.step && !point.serving);
@@ -170,6 +184,7 @@ std::vector<Column> people_columns(const Shown& shown) {
   }
   if (shown.limit) {
     columns.push_back({"headroom", shown.serving ? "fits" : "memory"});
+    columns.back().tone = fit_tone;
   }
   if (shown.limit && shown.workload) columns.push_back(left("breaks_at"));
   if (shown.findings) columns.push_back(left("findings"));
@@ -224,13 +239,32 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   return row;
 }
 
+// What no framework runs, and meshes that the rules do not suit where they suit
+// others.
+std::vector<bool> impossible_points(const std::vector<SweepPoint>& points,
+                                    const std::vector<SweepMesh>& meshes) {
+  const bool some_suit = std::ranges::any_of(
+      meshes, [](const SweepMesh& mesh) { return mesh.errors == 0; });
+  std::vector<bool> impossible;
+  for (const SweepPoint& point : points) {
+    const bool is_wrong = some_suit && meshes[point.mesh].errors > 0;
+    impossible.push_back(is_wrong || !point.refused.empty());
+  }
+  return impossible;
+}
+
 std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                            const std::vector<SweepMesh>& meshes) {
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  // By what was asked for; by memory, the fewest devices are.
   const auto key = [&](size_t i) {
+    const double cost = points[i].cost();
+    const bool by_time = points[i].objective != Objective::Memory;
+    const auto devices =
+        static_cast<double>(meshes[points[i].mesh].mesh.devices());
     return std::tuple(!points[i].is_sure(), !points[i].is_possible(),
-                      meshes[points[i].mesh].mesh.devices(), points[i].cost());
+                      by_time ? cost : devices, by_time ? devices : cost);
   };
   std::ranges::stable_sort(order,
                            [&](size_t a, size_t b) { return key(a) < key(b); });
@@ -412,18 +446,55 @@ Table points_table(const std::vector<SweepPoint>& points,
           Audience::Programs};
 }
 
+std::string left_out_text(const std::vector<SweepPoint>& points,
+                          const std::vector<SweepMesh>& meshes) {
+  const std::vector<bool> impossible = impossible_points(points, meshes);
+  std::map<std::string, int64_t> reasons;
+  int64_t count = 0;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (!impossible[i]) continue;
+    ++count;
+    ++reasons[points[i].refused.empty() ? meshes[points[i].mesh].error_codes
+                                        : points[i].refused.front()];
+  }
+  if (count == 0) return "";
+  std::vector<std::pair<int64_t, std::string>> most;
+  for (const auto& [reason, times] : reasons) most.emplace_back(-times, reason);
+  std::ranges::sort(most);
+  std::string text = plural(count, "configuration") + " that cannot run " +
+                     (count == 1 ? "is" : "are") +
+                     " left out (`--expand` shows " +
+                     (count == 1 ? "it" : "them") + "): ";
+  const size_t shown = std::min<size_t>(most.size(), 3);
+  for (size_t i = 0; i < shown; ++i) {
+    text += (i == 0 ? "" : "; ") + most[i].second;
+    if (count > 1) text += " (" + count_text(-most[i].first) + ")";
+  }
+  if (shown < most.size()) {
+    text += "; and " +
+            plural(static_cast<int64_t>(most.size() - shown), "more reason");
+  }
+  return text;
+}
+
 Table sorted_points(const std::vector<SweepPoint>& points,
-                    const std::vector<SweepMesh>& meshes, size_t limit) {
-  const Shown shown = shown_of(points, meshes);
+                    const std::vector<SweepMesh>& meshes, bool expand) {
+  const std::vector<bool> impossible =
+      expand ? std::vector<bool>(points.size(), false)
+             : impossible_points(points, meshes);
+  const Shown shown = shown_of(points, meshes, impossible);
+  const auto possible =
+      static_cast<size_t>(std::ranges::count(impossible, false));
+  const size_t limit = expand ? points.size() : kSweepRowsForPeople;
   Table table = {"sorted_points", "All configurations, what fits first",
                  people_columns(shown)};
   table.audience = Audience::People;
   std::vector<Row> rows;
   for (const size_t i : sorted(points, meshes)) {
+    if (impossible[i]) continue;
     if (rows.size() == limit) {
       Row rest(table.columns.size());
-      rest[0] = "and " +
-                count_text(static_cast<int64_t>(points.size() - limit)) +
+      rest[0] = "and " + count_text(static_cast<int64_t>(possible - limit)) +
                 " more (--expand)";
       rows.push_back(std::move(rest));
       break;
@@ -437,16 +508,18 @@ Table sorted_points(const std::vector<SweepPoint>& points,
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
                                    const std::vector<SweepMesh>& meshes) {
   const Shown shown = shown_of(points, meshes);
+  const Shown shown_to_people =
+      shown_of(points, meshes, impossible_points(points, meshes));
   std::vector<Row> for_people;
   std::vector<Row> for_programs;
   for (const size_t i : frontier(points, meshes)) {
     const SweepMesh& mesh = meshes[points[i].mesh];
-    for_people.push_back(people_row(points[i], mesh, shown));
+    for_people.push_back(people_row(points[i], mesh, shown_to_people));
     for_programs.push_back(program_row(points[i], mesh, shown));
   }
   Table people = {"frontier_for_people",
                   "Frontier of " + compared_text(points) + " against devices",
-                  people_columns(shown)};
+                  people_columns(shown_to_people)};
   people.audience = Audience::People;
   people.rows = rows_of(std::move(for_people));
   Table programs = {"frontier", "", program_columns(points, shown)};

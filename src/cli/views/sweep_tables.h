@@ -22,10 +22,14 @@ std::string breaks_text(const WorkloadHeadroom& workload_headroom);
 // Every point as computed, for programs.
 Table points_table(const std::vector<SweepPoint>& points,
                    const std::vector<SweepMesh>& meshes);
-// The same for people: what fits first, then by devices and bytes; at most
-// `limit` rows and one that counts the rest.
+// The same for people: what fits first, then by what the sweep compares.
+// Without `expand` a row counts those beyond the first 40, and points that
+// cannot run are left out.
 Table sorted_points(const std::vector<SweepPoint>& points,
-                    const std::vector<SweepMesh>& meshes, size_t limit);
+                    const std::vector<SweepMesh>& meshes, bool expand);
+// How many points are left out, and why; empty where none is.
+std::string left_out_text(const std::vector<SweepPoint>& points,
+                          const std::vector<SweepMesh>& meshes);
 // Those of frontier(): one table for people, one for programs, whose columns
 // are those of points_table.
 std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/maxtext/config.h"
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -13,6 +15,21 @@ namespace shardplan {
 namespace {
 
 constexpr size_t kMaxBases = 16;
+
+// What MaxText calls the dimensions of activations, by the semantic axes that a
+// forward pass is labelled with. Source: MaxText 0.2.5, the constraints of
+// layers/attentions.py, linears.py and decoders.py.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10>
+    kActivationLabels = {{{"batch_axis", "activation_batch"},
+                          {"sequence_axis", "activation_length"},
+                          {"query_sequence_axis", "activation_length"},
+                          {"key_sequence_axis", "activation_kv_length"},
+                          {"head_axis", "activation_heads"},
+                          {"kv_head_axis", "activation_kv_heads"},
+                          {"hidden_state_axis", "activation_embed"},
+                          {"mlp_intermediate_axis", "activation_mlp"},
+                          {"vocab_axis", "activation_vocab"},
+                          {"expert_axis", "activation_exp"}}};
 
 bool is_file(const std::string& path, Host& files) {
   const auto info = files.file_info(path);
@@ -256,6 +273,26 @@ bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
     }
   }
   return true;
+}
+
+void settle_activation_labels(RuleSet& rules) {
+  const bool is_maxtext = rules.form != nullptr && rules.form->sizes_declared;
+  if (rules.partition_axis || !is_maxtext) return;
+  const auto find_label = [&](std::string_view label) -> const LogicalRule* {
+    for (const LogicalRule& rule : rules.logical_rules) {
+      if (rule.name == label) return &rule;
+    }
+    return nullptr;
+  };
+  if (find_label(kActivationLabels.front().second) == nullptr) return;
+  PartitionAxis table = default_partition_axis();
+  for (const auto& [field, label] : kActivationLabels) {
+    AxisValue& value = table.at(*find_partition_field(field)).emplace();
+    const LogicalRule* const rule = find_label(label);
+    if (rule != nullptr) value = {rule->axes, rule->axes.size() != 1};
+  }
+  Diagnostics none;
+  rules.partition_axis = resolve_partition_axis(std::move(table), none);
 }
 
 void drop_unsized_mesh(RuleSet& rules) {

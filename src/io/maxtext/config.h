@@ -60,5 +60,9 @@ bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
 // Of all files together: a mesh whose sizes neither a file nor a default says
 // is none.
 void drop_unsized_mesh(RuleSet& rules);
+// The same: what the semantic axes of a forward pass mean, by the rules for
+// activations. Nothing where these have none for the batch: they are a part of
+// a config's.
+void settle_activation_labels(RuleSet& rules);
 
 }  // namespace shardplan

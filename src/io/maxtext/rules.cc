@@ -171,7 +171,10 @@ constexpr RuleForm kMaxTextForm = {
       return "add a rule `['" + std::string(name) +
              "', []]`, or with axes in the brackets";
     },
-    "", kNoPatterns};
+    "",
+    kNoPatterns,
+    "maxtext",
+    true};
 
 }  // namespace
 

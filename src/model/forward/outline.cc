@@ -612,7 +612,7 @@ class ShapeReading {
       if (found == found_.end()) found = found_.find(tensor.stacked_name);
     }
     if (found == found_.end()) return std::nullopt;
-    Shape shape = manifest_.any_type(found->second.index).shape;
+    Shape shape = names_.shape_of(found->second);
     const auto drop = [&] {
       if (!shape.empty()) shape.erase(shape.begin());
     };

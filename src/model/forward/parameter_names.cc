@@ -145,21 +145,42 @@ Canonical canonical(std::string_view name) {
   return result;
 }
 
+std::pair<std::string, NamedParameter> canonical_name(
+    std::string_view tensor, std::span<const OtherName> others) {
+  Canonical name = canonical(tensor);
+  for (std::string_view& part : name.parts) {
+    const auto own =
+        std::find_if(others.begin(), others.end(),
+                     [&](const OtherName& each) { return each.other == part; });
+    if (own != others.end()) part = own->part;
+  }
+  return {join(name.parts), name.parameter};
+}
+
 }  // namespace
 
 ParameterNames::ParameterNames(const Manifest& manifest,
                                std::span<const OtherName> others)
     : manifest_(&manifest) {
   for (size_t i = 0; i < manifest.any_size(); ++i) {
-    Canonical name = canonical(manifest.any_name(i));
-    name.parameter.index = i;
-    for (std::string_view& part : name.parts) {
-      const auto own = std::find_if(
-          others.begin(), others.end(),
-          [&](const OtherName& each) { return each.other == part; });
-      if (own != others.end()) part = own->part;
-    }
-    by_name_.emplace(join(name.parts), name.parameter);
+    auto [name, parameter] = canonical_name(manifest.any_name(i), others);
+    parameter.index = i;
+    by_name_.emplace(std::move(name), parameter);
+  }
+  if (manifest.views != nullptr) add_views(*manifest.views, others);
+}
+
+void ParameterNames::add_views(const TensorViews& views,
+                               std::span<const OtherName> others) {
+  std::map<std::string_view, size_t> numbers;
+  for (size_t i = 0; i < manifest_->any_size(); ++i) {
+    numbers.emplace(manifest_->any_name(i), i);
+  }
+  for (const auto& [tensor, view] : views) {
+    const auto of = numbers.find(view.of);
+    if (of == numbers.end()) continue;  // filtered out
+    by_name_.emplace(canonical_name(tensor, others).first,
+                     NamedParameter{of->second, false, false, &view});
   }
 }
 

@@ -37,14 +37,24 @@ struct NamedParameter {
   bool inputs_first = false;
   // The name lacks the number of the layer: the first dimension counts layers.
   bool stacked = false;
+  // The parameter is read through this view; null: as it is.
+  const TensorView* view = nullptr;
 };
 
 class ParameterNames {
  public:
   // The manifest must outlive this. Parts of names that are one of `others` are
   // as the architecture has them.
+  // Tensors that another program keeps (Manifest::views) have names, too.
   explicit ParameterNames(const Manifest& manifest,
                           std::span<const OtherName> others = {});
+
+  // As the checkpoint has it: what a view gives, where it is read through one.
+  const Shape& shape_of(const NamedParameter& parameter) const {
+    return parameter.view != nullptr
+               ? parameter.view->shape
+               : manifest_->any_type(parameter.index).shape;
+  }
 
   // By a name of the convention; "layers.3.x" is also found in a stacked
   // "layers.x". Null when there is none.
@@ -63,6 +73,8 @@ class ParameterNames {
   std::map<std::string, NamedParameter> folded_tensors() const;
 
  private:
+  void add_views(const TensorViews& views, std::span<const OtherName> others);
+
   const Manifest* manifest_;
   std::map<std::string, NamedParameter, std::less<>> by_name_;
 };

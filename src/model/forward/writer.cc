@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "model/forward/tensor_view.h"
 
 namespace shardplan {
 namespace {
@@ -60,7 +61,7 @@ bool ForwardWriter::has(std::string_view parameter) const {
 std::optional<Shape> ForwardWriter::shape_of(std::string_view parameter) const {
   const NamedParameter* const found = names_.find(parameter);
   if (found == nullptr) return std::nullopt;
-  return input_.manifest.any_type(found->index).shape;
+  return names_.shape_of(*found);
 }
 
 std::optional<std::pair<int64_t, int64_t>> ForwardWriter::matrix_of(
@@ -68,7 +69,7 @@ std::optional<std::pair<int64_t, int64_t>> ForwardWriter::matrix_of(
   const std::string weight = layer + weight_name;
   const NamedParameter* const found = names_.find(has(weight) ? weight : layer);
   if (found == nullptr) return std::nullopt;
-  const Shape& shape = input_.manifest.any_type(found->index).shape;
+  const Shape& shape = names_.shape_of(*found);
   if (shape.size() < 2) return std::nullopt;
   std::pair matrix(shape[shape.size() - 2], shape.back());
   if (found->inputs_first) std::swap(matrix.first, matrix.second);
@@ -102,6 +103,7 @@ std::string ForwardWriter::parameter(std::string_view name,
   value.name = value.parameter;
   value.where = input_.manifest.any_where(found->index);
   value.shape = shape;
+  if (found->view != nullptr) return viewed(value, name, *found->view);
   if (found->stacked) {
     value.shape->insert(value.shape->begin(), layers_);
   }
@@ -111,6 +113,41 @@ std::string ForwardWriter::parameter(std::string_view name,
   rank_of_[value.name] = value.shape->size();
   if (!found->stacked) return value.name;
   return one_layer(value, layer, shape);
+}
+
+std::string ForwardWriter::viewed(DescribedValue stored, std::string_view name,
+                                  const TensorView& view) {
+  std::optional<ViewReading> reading = read_view(view, *stored.shape);
+  if (!reading) {
+    if (good_) {
+      refuse("names of another program are not known for a smaller model")
+          .fact(in_backticks(stored.name) + " is made of a " +
+                shape_text(view.shape) + ", here it would be of a " +
+                shape_text(*stored.shape))
+          .help(
+              "leave out `--scheme`, with rules for the names of the "
+              "checkpoint, or run the whole model (`--full`)");
+    }
+    return std::string(name);
+  }
+  stored.shape = std::move(reading->stored);
+  const std::string result = reading->steps.empty()
+                                 ? stored.name
+                                 : stored.name + ":" + std::string(name);
+  rank_of_[stored.name] = stored.shape->size();
+  if (written_.insert(stored.name).second) {
+    description_.parameters.push_back(stored);
+  }
+  if (!written_.insert(result).second) return result;
+  std::string value = stored.name;
+  for (size_t i = 0; i < reading->steps.size(); ++i) {
+    const bool is_last = i + 1 == reading->steps.size();
+    ViewReading::Step& step = reading->steps[i];
+    value = op(step.op, {std::move(value)},
+               is_last ? result : result + ":" + std::to_string(i),
+               std::move(step.attributes));
+  }
+  return value;
 }
 
 std::string ForwardWriter::one_layer(const DescribedValue& stacked,
@@ -230,7 +267,7 @@ std::string ForwardWriter::adapted(const LinearUse& use,
                                    const std::string& base) {
   if (use.lora) return adapted_stack(use, base);
   const std::string in = use.parameter + std::string(kAdapterIn);
-  const Shape& shape = input_.manifest.any_type(names_.find(in)->index).shape;
+  const Shape& shape = names_.shape_of(*names_.find(in));
   const int64_t rank = shape.empty() ? 0 : shape.front();
   const std::string dims = letters(use.x);
   const std::string low =
@@ -382,6 +419,12 @@ void ForwardWriter::report_missing() {
     problem.fact("missing: " + in_backticks(missing_[i]));
   }
   if (missing_.size() > kShown) problem.fact("missing: ..");
+  if (input_.manifest.views != nullptr) {
+    problem.help(
+        "`--scheme` splits these into tensors that the forward pass does not "
+        "read; leave it out, with rules for the names of the checkpoint");
+    return;
+  }
   std::vector<std::string> names;
   for (size_t i = 0; i < input_.manifest.size(); ++i) {
     names.emplace_back(input_.manifest.name(i));

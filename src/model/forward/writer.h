@@ -24,12 +24,11 @@
 #include "core/graph_description.h"
 #include "core/manifest.h"
 #include "model/forward/parameter_names.h"
+#include "model/forward/tensor_view.h"
 
 namespace shardplan {
 
 using ValueLabels = std::vector<std::string>;  // semantic axes, "" for none
-using GivenAttributes =
-    std::vector<std::pair<std::string, decltype(DescribedAttribute::value)>>;
 
 // How much of a model is run, on what.
 struct ForwardPass {
@@ -150,6 +149,9 @@ class ForwardWriter {
  private:
   std::string adapted(const LinearUse& use, const std::string& base);
   std::string adapted_stack(const LinearUse& use, const std::string& base);
+  // The checkpoint's tensor `name`, of which `stored` has the shape.
+  std::string viewed(DescribedValue stored, std::string_view name,
+                     const TensorView& view);
   std::string one_layer(const DescribedValue& stacked, int64_t layer,
                         const Shape& shape);
   size_t rank_of(std::string_view op, const std::vector<std::string>& operands,

@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
 #include "model/architecture/walk.h"
+#include "model/naming/stack.h"
 
 namespace shardplan {
 namespace {
@@ -24,27 +23,6 @@ using PieceKind = NamePiece::Kind;
 
 // How many names a message shows.
 constexpr size_t kShownNames = 8;
-
-// A tensor while it is renamed.
-struct Renamed {
-  std::string name;
-  TensorType type;
-  ParameterKind kind;
-  bool buffer = false;
-};
-
-// One of the tensors that become one.
-struct StackMember {
-  std::vector<int64_t> at;  // by rule.stack
-  size_t part = 0;          // of a join
-  std::string module;       // what it was called last: "gate_proj"
-  Renamed tensor;
-};
-
-struct TensorStack {
-  const NameRule* rule = nullptr;
-  std::vector<StackMember> members;
-};
 
 template <typename T>
 std::vector<T> in_order(const std::vector<T>& all,
@@ -160,8 +138,9 @@ class Renaming {
       if (count++ == 0) first = folded_name(name);
       return true;
     }
-    Renamed tensor{std::string(name), type, kind_of(name, type, buffer),
-                   buffer};
+    Renamed tensor{std::string(name),           type,
+                   kind_of(name, type, buffer), buffer,
+                   std::string(name),           type.shape};
     if (!reorder(rule, rule.order, tensor) ||
         !reshape(rule, rule.shape, tensor) ||
         !reorder(rule, rule.then, tensor)) {
@@ -200,6 +179,7 @@ class Renaming {
     }
     tensor.type.shape = in_order(tensor.type.shape, order);
     tensor.kind = in_order(tensor.kind, order);
+    tensor.moves.push_back({.order = order});
     return true;
   }
 
@@ -213,6 +193,7 @@ class Renaming {
     }
     Shape sizes;
     ParameterKind kinds;
+    std::vector<TensorView::Dim> dims;
     bool good = true;
     for (const Expression& each : shape) {
       const auto size = scope_.integer(each, 1, kMaxDim);
@@ -222,6 +203,7 @@ class Renaming {
       }
       sizes.push_back(*size);
       kinds.push_back(dimension_kind(each, old, tensor.kind));
+      dims.push_back(dimension_of(each, old, *size));
     }
     scope_.own.resize(before);
     if (!good) return false;
@@ -233,7 +215,21 @@ class Renaming {
     }
     tensor.type.shape = std::move(sizes);
     tensor.kind = std::move(kinds);
+    tensor.moves.push_back({.shape = std::move(dims)});
     return true;
+  }
+
+  // A part of a dimension that was there, or a size of the model.
+  static TensorView::Dim dimension_of(const Expression& each, const Shape& old,
+                                      int64_t size) {
+    for (size_t i = 0; i < old.size(); ++i) {
+      const std::string name = "d" + std::to_string(i);
+      const bool is_part =
+          each.text == name || each.text.starts_with(name + " /");
+      if (!is_part || old[i] % size != 0) continue;
+      return {static_cast<int>(i), old[i] / size};
+    }
+    return {-1, size};
   }
 
   // A dimension that stays is of its kind.
@@ -269,6 +265,7 @@ class Renaming {
       left -= *size;
       if (left < 0) break;
       Renamed part = whole;
+      part.in_parts = true;
       part.type.shape[at] = *size;
       if (by_part) {
         part.kind[at] = {dim.parts[i].label, dim.parts[i].count};
@@ -315,6 +312,13 @@ class Renaming {
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
       set_dtype(rule.dtype, tensor);
+      if (!tensor.in_parts) {
+        views_[std::move(tensor.plain)] = {tensor.name,
+                                           std::move(tensor.plain_shape),
+                                           std::move(tensor.moves),
+                                           {},
+                                           {}};
+      }
       return add(std::move(tensor));
     }
     StackMember member{{}, each.from, module_of(old), std::move(tensor)};
@@ -354,115 +358,6 @@ class Renaming {
     } else if (scheme_.vectors && tensor.type.shape.size() == 1) {
       tensor.type.dtype = *scheme_.vectors;
     }
-  }
-
-  // --- several --------------------------------------------------------------
-
-  // Members by place, each of as many values as there are: all that belong
-  // there, and each once.
-  bool complete(const TensorStack& stack, const std::string& name) {
-    const NameRule& rule = *stack.rule;
-    int64_t expected = std::ssize(rule.from);
-    for (size_t i = 0; i < rule.stack.size(); ++i) {
-      expected *= distinct(stack, i);
-      if (expected > std::ssize(stack.members)) break;
-    }
-    std::set<std::pair<std::vector<int64_t>, size_t>> places;
-    for (const StackMember& member : stack.members) {
-      places.emplace(member.at, member.part);
-    }
-    const auto found = std::ssize(stack.members);
-    if (found == expected && places.size() == stack.members.size()) return true;
-    return misfit(rule, stack.members.front().tensor,
-                  in_backticks(name) +
-                      " is made of several tensors, of which " +
-                      (found < expected ? "some are missing"
-                                        : "some stand at the same place"));
-  }
-
-  static int64_t distinct(const TensorStack& stack, size_t which) {
-    std::set<int64_t> values;
-    for (const StackMember& member : stack.members) {
-      values.insert(member.at[which]);
-    }
-    return std::ssize(values);
-  }
-
-  bool join_all(const TensorStack& stack, Renamed& result) {
-    const NameRule& rule = *stack.rule;
-    if (!complete(stack, result.name)) return false;
-    // One of each part; the others are like these.
-    std::vector<const StackMember*> parts(rule.from.size());
-    for (const StackMember& member : stack.members) {
-      const StackMember*& part = parts[member.part];
-      if (part == nullptr) part = &member;
-      if (part->tensor.type != member.tensor.type) {
-        return misfit(rule, member.tensor,
-                      in_backticks(part->tensor.name) + " is " +
-                          type_text(part->tensor.type) +
-                          ", and both belong to " + in_backticks(result.name));
-      }
-    }
-    const Renamed& first = parts.front()->tensor;
-    result.type = first.type;
-    result.kind = first.kind;
-    result.buffer = first.buffer;
-    if (rule.join && !join_parts(rule, parts, result)) return false;
-    for (size_t i = 0; i < rule.stack.size(); ++i) {
-      const auto& [what, at] = rule.stack[i];
-      if (at > result.type.shape.size()) {
-        return misfit(rule, first,
-                      "a dimension is stacked behind the end of " +
-                          in_backticks(result.name));
-      }
-      const int64_t count = distinct(stack, i);
-      const auto label = scheme_.labels.find(what.text);
-      DimKind kind;
-      if (label != scheme_.labels.end()) kind.label = label->second;
-      kind.axis = kind.label;
-      const auto offset = static_cast<std::ptrdiff_t>(at);
-      result.type.shape.insert(result.type.shape.begin() + offset, count);
-      result.kind.insert(result.kind.begin() + offset, std::move(kind));
-    }
-    set_dtype(rule.dtype, result);
-    return true;
-  }
-
-  bool join_parts(const NameRule& rule,
-                  const std::vector<const StackMember*>& parts,
-                  Renamed& result) {
-    const size_t at = *rule.join;
-    if (at >= result.type.shape.size()) {
-      return misfit(rule, parts.front()->tensor,
-                    "there is no such dimension to join");
-    }
-    DimKind joined;
-    int64_t rows = 0;
-    for (const StackMember* part : parts) {
-      const TensorType& type = part->tensor.type;
-      Shape like = type.shape;
-      if (like.size() == result.type.shape.size()) {
-        like[at] = result.type.shape[at];
-      }
-      const auto sum =
-          like == result.type.shape && type.dtype == result.type.dtype
-              ? checked_add(rows, type.shape[at])
-              : std::nullopt;
-      if (!sum) {
-        return misfit(rule, part->tensor,
-                      "it does not stand beside " +
-                          in_backticks(parts.front()->tensor.name) + ", " +
-                          type_text(parts.front()->tensor.type));
-      }
-      rows = *sum;
-      const DimKind& dim = part->tensor.kind[at];
-      joined.parts.push_back(
-          {part->module, dim.label, type.shape[at], dim.count});
-    }
-    result.type.shape[at] = rows;
-    result.kind[at] = std::move(joined);
-    label_joined(result.kind, at);
-    return true;
   }
 
   // --- the result -----------------------------------------------------------
@@ -523,7 +418,9 @@ class Renaming {
 
   bool write() {
     for (auto& [at, stack] : groups_) {
-      if (!join_all(stack, results_[at])) return false;
+      const auto problem = join_stack(stack, scheme_, results_[at], views_);
+      if (problem) return misfit(*stack.rule, *problem->tensor, problem->why);
+      set_dtype(stack.rule->dtype, results_[at]);
       stack.members = {};
     }
     ParameterKinds kinds;
@@ -545,6 +442,7 @@ class Renaming {
     }
     manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
     manifest_.earlier_labels = scheme_.earlier;
+    manifest_.views = std::make_shared<const TensorViews>(std::move(views_));
     if (const auto twice = manifest_.find_duplicate()) {
       config_.refuse("", "names of " + in_backticks(scheme_.name) +
                              " do not fit this model: two tensors become " +
@@ -606,6 +504,7 @@ class Renaming {
   std::map<std::string, int64_t> unnamed_;  // by folded name
   // By reason: the first folded name, and how many.
   std::map<std::string, std::pair<std::string, int64_t>> dropped_;
+  TensorViews views_;
   std::vector<Renamed> results_;
   std::unordered_map<std::string, size_t> group_of_;  // by name
   std::map<size_t, TensorStack> groups_;              // by result

@@ -383,15 +383,16 @@ Exit report_gate(Gate& gate) {
   view.changes = &gate.changes;
   view.exact = context.options.output.exact;
   view.expand = context.options.output.expand;
-  bool could_not_run = false;
   for (const GatedTarget& gated : gate.targets) {
     view.targets.push_back(view_of(gated));
-    could_not_run = could_not_run || gated.failed_to_run;
   }
   add_new_diagnostics(gate, context.diags);
   add_failures(gate, context.diags);
   add_unjudged_times(gate, context.diags);
   add_warnings(gate, context.diags);
+  view.verdict = context.diags.cannot_run()   ? "Could not run"
+                 : context.diags.has_errors() ? "Fails"
+                                              : "Passes";
   Report report = gate_report(view);
   const Diagnostics remarks = gate_remarks(view);
   report.remarks = &remarks;

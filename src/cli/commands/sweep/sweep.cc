@@ -37,7 +37,6 @@ namespace shardplan::cli {
 
 namespace {
 
-constexpr size_t kSweepRowsForPeople = 40;
 constexpr size_t kMaxPoints = 200'000;
 
 struct Sweep {
@@ -523,6 +522,68 @@ std::vector<std::string> untimed_notes(const Sweep& sweep) {
   return notes;
 }
 
+// How far a point is from fitting, bytes; empty where no change of memory makes
+// it run.
+std::optional<int64_t> bytes_over(const SweepPoint& point) {
+  if (!point.refused.empty() || !point.limit) return std::nullopt;
+  if (point.fit.headroom) return -*point.fit.headroom;
+  return (point.step ? point.step->lower : point.total) - point.limit->usable;
+}
+
+// Asks of the configuration that comes nearest to fitting what `check` asks:
+// the changes that would make it fit are in its findings.
+void add_nearest(Context& context, const Sweep& sweep, Report& report) {
+  if (sweep.memory.on_slices) return;
+  std::optional<size_t> nearest;
+  std::optional<int64_t> least;
+  for (size_t i = 0; i < sweep.points.size(); ++i) {
+    if (sweep.meshes[sweep.points[i].mesh].errors > 0) continue;
+    const auto over = bytes_over(sweep.points[i]);
+    if (!over || (least && *over >= *least)) continue;
+    nearest = i;
+    least = over;
+  }
+  if (!nearest) return;
+  const SweepPoint& point = sweep.points[*nearest];
+  const Mesh& mesh = sweep.meshes[point.mesh].mesh;
+  const size_t kind = *nearest % sweep.candidates.size();
+  const Candidate& candidate = sweep.candidates[kind];
+  PlanRequest planning = context.options.planning;
+  planning.mesh = std::make_shared<SourceFile>("--mesh", mesh_text(mesh));
+  planning.views.clear();
+  for (const MeshView& view : mesh.views()) {
+    planning.views.push_back(std::make_shared<SourceFile>(
+        "--view", view.name + ":" + axes_text(view.axes)));
+  }
+  planning.devices = mesh.devices();
+  planning.find_fixes = false;  // other meshes were tried
+  MemoryRequest memory = context.options.memory;
+  if (point.batch) memory.batch = point.batch;
+  if (point.seq) memory.seq = point.seq;
+  // Devices vary fastest.
+  const auto& hardware = context.options.sweep.hardware;
+  if (!hardware.empty()) memory.hardware = hardware[kind % hardware.size()];
+  WorkloadRequest workload = context.options.workload;
+  if (candidate.step) workload.step = *candidate.step;
+  Diagnostics found = context.diags.fresh();
+  const auto session =
+      open_session(planning, memory, context.host, found, context.progress);
+  if (!session) return;
+  const size_t before = found.all().size();
+  if (!answer_memory({planning, memory, workload, context.options.engine},
+                     *session, Headroom::Leave, context.host, found)) {
+    return;
+  }
+  for (size_t i = before; i < found.all().size(); ++i) {
+    const Diagnostic& each = found.all()[i];
+    if (each.severity != Severity::Error || each.help.empty()) continue;
+    report.notes.push_back("nearest to fitting, `" + mesh_text(mesh) +
+                           views_text(mesh) + "`: " + each.message);
+    for (const std::string& help : each.help) report.notes.push_back(help);
+    return;
+  }
+}
+
 }  // namespace
 
 Exit run_sweep(Context& context) {
@@ -560,10 +621,8 @@ Exit run_sweep(Context& context) {
     report.headline.push_back("each on " + std::move(common));
   }
   report.tables = frontier_tables(sweep->points, sweep->meshes);
-  report.tables.push_back(sorted_points(sweep->points, sweep->meshes,
-                                        context.options.output.expand
-                                            ? sweep->points.size()
-                                            : kSweepRowsForPeople));
+  const bool expand = context.options.output.expand;
+  report.tables.push_back(sorted_points(sweep->points, sweep->meshes, expand));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
   if (const auto& files = context.options.memory.calibrate; !files.empty()) {
     report.notes.push_back("calibrated by " + joined(files, ", ", " and "));
@@ -578,6 +637,11 @@ Exit run_sweep(Context& context) {
   }
   if (!sweep->memory.trained.empty())
     report.notes.push_back(trained_text(*sweep));
+  if (std::string text = left_out_text(sweep->points, sweep->meshes);
+      !text.empty() && !expand) {
+    report.notes.push_back(std::move(text));
+  }
+  if (limited && fitting + perhaps == 0) add_nearest(context, *sweep, report);
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   // Without a limit every point fits, but for those that are refused.

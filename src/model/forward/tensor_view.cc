@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/tensor_view.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/types.h"
+
+namespace shardplan {
+namespace {
+
+class ViewReader {
+ public:
+  explicit ViewReader(const TensorView& view) : view_(view) {
+    experts_ = std::ranges::any_of(
+        view.stacked, [](const auto& each) { return each.index < 0; });
+  }
+
+  std::optional<ViewReading> run(Shape shape) {
+    if (view_.joined && shape != view_.shape) return std::nullopt;
+    if (experts_) {
+      if (shape.empty()) return std::nullopt;
+      shape.erase(shape.begin());
+    }
+    std::vector<ViewReading::Step> back;  // the last first
+    for (const TensorView::Move& move : view_.moves) {
+      if (!move.order.empty()) {
+        if (move.order.size() != shape.size()) return std::nullopt;
+        back.push_back(turned_back(move.order));
+        shape = in_order(shape, move.order);
+        continue;
+      }
+      back.push_back(reshaped(shape));
+      std::optional<Shape> moved = moved_shape(move.shape, shape);
+      if (!moved) return std::nullopt;
+      shape = *std::move(moved);
+    }
+    if (view_.joined) {
+      const TensorView::Joined& joined = *view_.joined;
+      back.push_back(sliced(joined.at + (experts_ ? 1 : 0), joined.begin,
+                            joined.begin + shape[joined.at]));
+      shape[joined.at] = joined.size;
+    }
+    unstack(std::move(shape), back);
+    std::ranges::reverse(back);
+    result_.steps = std::move(back);
+    return std::move(result_);
+  }
+
+ private:
+  static Shape in_order(const Shape& shape, const std::vector<size_t>& order) {
+    Shape result;
+    for (const size_t at : order) result.push_back(shape[at]);
+    return result;
+  }
+
+  static std::optional<Shape> moved_shape(
+      const std::vector<TensorView::Dim>& dims, const Shape& before) {
+    Shape result;
+    for (const TensorView::Dim& dim : dims) {
+      if (dim.from < 0) {
+        result.push_back(dim.number);
+        continue;
+      }
+      const int64_t size = before[static_cast<size_t>(dim.from)];
+      if (size % dim.number != 0) return std::nullopt;
+      result.push_back(size / dim.number);
+    }
+    if (element_count(result) != element_count(before)) return std::nullopt;
+    return result;
+  }
+
+  ViewReading::Step turned_back(const std::vector<size_t>& order) const {
+    const size_t first = experts_ ? 1 : 0;
+    std::vector<int64_t> back(order.size() + first, 0);
+    for (size_t i = 0; i < order.size(); ++i) {
+      back[order[i] + first] = static_cast<int64_t>(i + first);
+    }
+    return {"transpose", {{"order", std::move(back)}}};
+  }
+  ViewReading::Step reshaped(Shape shape) const {
+    if (experts_) {
+      shape.insert(shape.begin(), view_.shape.front());
+    }
+    return {"reshape", {{"shape", std::move(shape)}}};
+  }
+  static ViewReading::Step sliced(size_t at, int64_t begin, int64_t end) {
+    return {"slice",
+            {{"dim", static_cast<double>(at)},
+             {"begin", static_cast<double>(begin)},
+             {"end", static_cast<double>(end)}}};
+  }
+
+  // Takes the tensor's place in every stack; experts come first.
+  void unstack(Shape shape, std::vector<ViewReading::Step>& back) {
+    // What each dimension is: one of the stacked ones, or -1.
+    std::vector<int> what(shape.size(), -1);
+    for (size_t i = 0; i < view_.stacked.size(); ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(view_.stacked[i].at);
+      shape.insert(shape.begin() + at, view_.stacked[i].count);
+      what.insert(what.begin() + at, static_cast<int>(i));
+    }
+    result_.stored = shape;
+    std::vector<ViewReading::Step> steps;
+    Shape left;
+    size_t experts_at = 0;
+    bool is_sliced = false;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (what[d] < 0) {
+        left.push_back(shape[d]);
+        continue;
+      }
+      const int64_t index = view_.stacked[static_cast<size_t>(what[d])].index;
+      if (index < 0) {
+        experts_at = left.size();
+        left.push_back(shape[d]);
+        continue;
+      }
+      steps.push_back(sliced(d, index, index + 1));
+      is_sliced = true;
+    }
+    if (is_sliced) steps.push_back({"reshape", {{"shape", left}}});
+    if (experts_at > 0) {
+      std::vector<int64_t> order = {static_cast<int64_t>(experts_at)};
+      for (size_t d = 0; d < left.size(); ++d) {
+        if (d != experts_at) order.push_back(static_cast<int64_t>(d));
+      }
+      steps.push_back({"transpose", {{"order", std::move(order)}}});
+    }
+    back.insert(back.end(), steps.rbegin(), steps.rend());
+  }
+
+  const TensorView& view_;
+  bool experts_ = false;
+  ViewReading result_;
+};
+
+}  // namespace
+
+std::optional<ViewReading> read_view(const TensorView& view,
+                                     const Shape& shape) {
+  return ViewReader(view).run(shape);
+}
+
+}  // namespace shardplan
