@@ -163,6 +163,9 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   AxisNames present = plan.declared_axes;
   erase_if(present,
            [&](const AxisName& axis) { return !plan.mesh.find(axis); });
+  const bool labels_are_shipped =
+      input.rules != nullptr &&
+      std::ranges::all_of(input.rules->logical_rules, &LogicalRule::shipped);
   AxisNames absent;
   int64_t parameters = 0;
   Int128 more = 0;
@@ -172,8 +175,9 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
     if (!placement.requested || !asked_view(plan, placement).empty()) continue;
     // Shipped rules name axes for every mesh.
     const bool is_shipped =
-        placement.rule > 0 &&
-        plan.rules[static_cast<size_t>(placement.rule) - 1].shipped;
+        placement.rule > 0
+            ? plan.rules[static_cast<size_t>(placement.rule) - 1].shipped
+            : labels_are_shipped;
     if (is_shipped && !input.options.verbose) continue;
     const auto& dims = placement.asked().dims;
     const size_t rank = placement.type.shape.size();

@@ -161,12 +161,19 @@ bool check_state_options(const StateOptions& options, const Mesh& mesh,
     return false;
   }
   if (options.zero_axes.empty()) {
+    std::vector<std::string> data_axes;
+    for (const Axis& axis : mesh.all_axes()) {
+      if (is_data_axis(axis.name)) data_axes.push_back(axis.name);
+    }
     diags
         .error(Code::Usage, {},
                "`--zero " + std::to_string(options.zero) +
                    "` needs axes to shard over")
         .fact("the mesh has axes " + mesh_axes_text(mesh))
-        .help("add `--zero-axes`, e.g. the axis of data parallelism");
+        .help(data_axes.empty()
+                  ? "add `--zero-axes AXIS`, the axis of data "
+                    "parallelism"
+                  : "add `--zero-axes " + joined(data_axes, ",") + "`");
     return false;
   }
   const bool good = check_axes(options, mesh, diags);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/allocation.h"
+
 namespace shardplan::testing {
 namespace {
 
@@ -81,6 +83,8 @@ Block read_block(std::string_view info) {
       block.columns = word.substr(6);
     } else if (word == "norun") {
       block.norun = true;
+    } else if (word == "slow") {
+      block.norun = block.norun || !kCountsAllocations;
     } else if (word == "colour") {
       block.colour = true;
     } else if (word == "ascii") {

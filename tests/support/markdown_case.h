@@ -14,7 +14,8 @@
 // commands nothing is. A final `\` continues a command, `NAME=value` may stand
 // before it and `< FILE` after it. A line `...` stands for any lines, and
 // blank lines before the next command do not count. Escape characters are
-// written `␛`. Words after ```console: `norun`, `width=60`, `colour`, `ascii`.
+// written `␛`. Words after ```console: `norun`, `width=60`, `colour`, `ascii`,
+// and `slow` for what takes too long under a sanitizer.
 // An unknown language is a failure, and so is `$ shardplan` in another block
 // than ```console: a misspelt fence would run nothing.
 #pragma once

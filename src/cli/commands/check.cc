@@ -171,13 +171,21 @@ std::optional<Report> check_report(Context& context, const Session& session) {
       }
       report.notes.push_back(answer->step->workload);
       if (answer->budget.limit) {
-        report.closing.push_back(step_fit_text(*answer->step, answer->fit));
+        report.closing.push_back(
+            step_fit_text(*answer->step, answer->fit, *answer->budget.limit));
       }
       add_step_text(*answer->step, report);
     }
     if (answer->inference) {
       add_inference(*answer, options.planning.mode, TimeTables::LeftOut,
                     report);
+    }
+    if (answer->budget.limit) {
+      std::string each = stage_limits_text(*answer->budget.limit);
+      if (!each.empty()) report.notes.push_back(std::move(each));
+    }
+    if (!answer->step && !answer->serving && answer->budget.limit) {
+      report.closing.push_back(state_fit_text(*answer, options.planning.mode));
     }
   }
   report.headline = {verdict(context.diags, session)};

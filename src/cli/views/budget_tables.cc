@@ -271,8 +271,18 @@ std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit) {
           {"fits", fits_cell(fit)}};
 }
 
-std::string fit_text(const Fit& fit) {
-  const std::string of = bytes_text(*fit.usable);
+namespace {
+
+// What it fits, or does not.
+std::string capacity_text(const Fit& fit, const DeviceLimit& limit) {
+  return limit.of_stages.empty() ? bytes_text(*fit.usable)
+                                 : std::string("the devices of every stage");
+}
+
+}  // namespace
+
+std::string fit_text(const Fit& fit, const DeviceLimit& limit) {
+  const std::string of = capacity_text(fit, limit);
   if (fit.surely()) {
     return "fits " + of + ": at least " + bytes_text(*fit.headroom) + " free";
   }
@@ -280,6 +290,30 @@ std::string fit_text(const Fit& fit) {
     return "may not fit " + of + ": it needs up to " + bytes_text(fit.needed);
   }
   return "does not fit " + of;
+}
+
+std::string state_fit_text(const MemoryAnswer& answer, Mode mode) {
+  const bool has_cache = answer.options.kv.has_value();
+  const bool trains = answer.options.state.optimizer != Optimizer::None;
+  const std::string what = has_cache ? "weights and KV cache: "
+                           : trains  ? "training state: "
+                                     : "weights: ";
+  std::string missing;
+  if (mode == Mode::Train) {
+    missing = "activations are not counted";
+  } else if (!has_cache) {
+    missing = "the KV cache is not counted";
+  }
+  if (!missing.empty()) {
+    missing = "; " + missing + " (add `--batch` and `--seq`)";
+  }
+  const Fit& fit = answer.fit;
+  const std::string usable = capacity_text(fit, *answer.budget.limit);
+  return what +
+         (fit.surely()
+              ? "fits " + usable + ", " + bytes_text(*fit.headroom) + " free"
+              : "does not fit " + usable) +
+         missing;
 }
 
 std::string training_note(const Budget::Part& trained,

@@ -48,7 +48,10 @@ std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit);
 Cell headroom_cell(const Fit& fit);
 Cell fits_cell(const Fit& fit);
 // "fits 79.1 GiB: at least 18.9 GiB free". REQUIRES: a limit.
-std::string fit_text(const Fit& fit);
+std::string fit_text(const Fit& fit, const DeviceLimit& limit);
+// The same of what is held outside a step: training state, or weights and
+// cache, with what is not counted. REQUIRES: a limit.
+std::string state_fit_text(const MemoryAnswer& answer, Mode mode);
 
 // What the numbers leave out or assume, as lines.
 std::vector<std::string> budget_notes(const Context& context,

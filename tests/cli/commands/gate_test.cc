@@ -144,7 +144,7 @@ TEST_CASE("gate: a revision beside itself is the same") {
   Repository repository;
   const GateHost host =
       repository.run({"gate", "main..main", "--fail-on", "any-change"}, 0);
-  CHECK(has(host.out, "The one target is the same."));
+  CHECK(has(host.out, "Passes: the one target is the same."));
 }
 
 TEST_CASE("gate: it works below the root, too") {

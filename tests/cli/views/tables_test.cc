@@ -27,7 +27,8 @@ TEST_CASE("the summary has the contract's keys, in order") {
   for (const auto& [key, value] : summary.items()) keys += key + " ";
   CHECK(keys ==
         "tensors sharded_tensors total_parameters sharded_parameters "
-        "total_bytes devices mesh views memory_per_device balance_score efficiency "
+        "total_bytes devices mesh views memory_per_device balance_score "
+        "efficiency "
         "replication_factor padding_bytes replicated_fraction corrections "
         "errors warnings fingerprint ");
   CHECK(summary.at("tensors") == 7);
@@ -304,7 +305,7 @@ TEST_CASE("margins say with what a device is first too full") {
 
 TEST_CASE("people see what fits first, and how many rows are left out") {
   const Sample s = sample();
-  const Table table = sorted_points(s.points, s.meshes, 2);
+  const Table table = sorted_points(s.points, s.meshes, false);
   const std::vector<Row> rows = rows_in(table);
   REQUIRE(rows.size() == 2);
   CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
@@ -312,9 +313,49 @@ TEST_CASE("people see what fits first, and how many rows are left out") {
   CHECK(std::get<std::string>(rows[0][5]) == "2 warnings");
   CHECK(std::get<std::string>(rows[1][3]) == "30 B over");
   CHECK(common_text(s.points, s.meshes) == "x with 100 B, batch 1, context 64");
-  const std::vector<Row> cut = rows_in(sorted_points(s.points, s.meshes, 1));
-  REQUIRE(cut.size() == 2);
-  CHECK(std::get<std::string>(cut[1][0]) == "and 1 more (--expand)");
+  Sample many = s;
+  while (many.points.size() < 41) many.points.push_back(s.points[0]);
+  const std::vector<Row> cut =
+      rows_in(sorted_points(many.points, many.meshes, false));
+  REQUIRE(cut.size() == 41);
+  CHECK(std::get<std::string>(cut[40][0]) == "and 1 more (--expand)");
+  CHECK(rows_in(sorted_points(many.points, many.meshes, true)).size() == 41);
+}
+
+TEST_CASE("points that cannot run are left out for people, with their count") {
+  Sample s = sample();
+  s.meshes[1].errors = 3;
+  s.meshes[1].error_codes = "SP206";
+  const std::vector<Row> rows =
+      rows_in(sorted_points(s.points, s.meshes, false));
+  REQUIRE(rows.size() == 1);
+  CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
+  CHECK(left_out_text(s.points, s.meshes) ==
+        "1 configuration that cannot run is left out (`--expand` shows it): "
+        "SP206");
+  CHECK(rows_in(sorted_points(s.points, s.meshes, true)).size() == 2);
+  // Rules that suit no mesh are no reason to leave all out.
+  s.meshes[0].errors = 3;
+  CHECK(rows_in(sorted_points(s.points, s.meshes, false)).size() == 2);
+  CHECK(left_out_text(s.points, s.meshes).empty());
+  // What does not divide is one, whatever the others are.
+  s.points[0].refused = {"a batch of 3 does not divide by 2"};
+  CHECK(rows_in(sorted_points(s.points, s.meshes, false)).size() == 1);
+}
+
+TEST_CASE("a sweep by time puts the fastest first, whatever its devices") {
+  Sample s = sample();
+  for (SweepPoint& point : s.points) {
+    point.fit = fit_between(point.limit, 40, 40);
+    point.objective = Objective::StepTime;
+    point.times.asked = Timed::TrainingStep;
+    const double seconds = point.mesh == 0 ? 2 : 1;
+    point.times.of[0] = {seconds, seconds, seconds};
+  }
+  const std::vector<Row> rows =
+      rows_in(sorted_points(s.points, s.meshes, false));
+  CHECK(std::get<std::string>(rows[0][0]) == "tp=4");
+  CHECK(std::get<std::string>(rows[1][0]) == "tp=8");
 }
 
 TEST_CASE("programs get every point, with sizes by category") {

@@ -299,8 +299,10 @@ void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
   }
 }
 
-std::string step_fit_text(const StepAnswer& answer, const Fit& fit) {
-  return fit_text(fit) + (answer.left_out.empty() ? "" : ", of text alone");
+std::string step_fit_text(const StepAnswer& answer, const Fit& fit,
+                          const DeviceLimit& limit) {
+  return fit_text(fit, limit) +
+         (answer.left_out.empty() ? "" : ", of text alone");
 }
 
 std::vector<std::pair<std::string, Cell>> step_summary(
@@ -393,7 +395,7 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
   if (budget.limit) {
     std::string each = stage_limits_text(*budget.limit);
     if (!each.empty()) report.notes.push_back(std::move(each));
-    report.closing.push_back(step_fit_text(answer, fit));
+    report.closing.push_back(step_fit_text(answer, fit, *budget.limit));
   }
   add_step_text(answer, report);
   if (answer.reserved) {

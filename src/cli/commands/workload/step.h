@@ -19,7 +19,8 @@ namespace shardplan::cli {
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer);
 // fit_text() of a training step. REQUIRES: a limit.
-std::string step_fit_text(const StepAnswer& answer, const Fit& fit);
+std::string step_fit_text(const StepAnswer& answer, const Fit& fit,
+                          const DeviceLimit& limit);
 // How long it takes, in a line, or why that is not known.
 void add_step_text(const StepAnswer& answer, Report& report);
 // Times of inference in the summary, in lines and, for `analyze`, as tables;
