@@ -19,13 +19,13 @@ struct RowName {
 constexpr std::array<RowName, kRows - kCategories> kNames = {
     {{"activations", "activations"},
      {"logits", "logits"},
-     {"buffers", "gathered ahead"},
+     {"buffers", "prefetched weights"},
      {"gradient_buckets", "gradient buckets"},
      {"pipeline_buffers", "pipeline buffers"},
      {"optimizer_temporaries", "optimizer temporaries"},
      {"workspaces", "workspaces"},
      {"dequantised_weights", "dequantised weights"},
-     {"fp8_weights", "weights in fp8"}}};
+     {"fp8_weights", "fp8 weights"}}};
 
 constexpr size_t kMostAlive = 16;
 constexpr int64_t kOtherSlack = 4;  // the same of logits and buffers
@@ -82,15 +82,15 @@ std::vector<Widening> widenings(const Parts& least, const Parts& most,
   const Int128 activations = beyond(kActivations, kActivationSlack);
   const Int128 logits = beyond(kLogitRow, kOtherSlack);
   const Int128 buffers = beyond(kBuffers, kOtherSlack);
-  add(how.is_eager && versions
-          ? "attention: versions of PyTorch or transformers hold scores or not"
-      : how.is_eager ? "activations: gradients that may be alive together"
-                     : "activations: which kernels run is not known",
+  add(how.is_eager && versions ? "attention: scores kept or not, by version of "
+                                 "PyTorch or transformers"
+      : how.is_eager ? "activations: gradients that may be live together"
+                     : "activations: kernels unknown",
       activations);
-  add(how.is_eager ? "logits: a copy that the program may hold on to"
-                   : "logits: how the loss is computed is not known",
+  add(how.is_eager ? "logits: a copy that the program may keep"
+                   : "logits: loss implementation unknown",
       logits);
-  add(how.is_eager ? "buffers: gradients and casts that may be alive together"
+  add(how.is_eager ? "buffers: gradients and casts that may be live together"
                    : "buffers",
       buffers);
   add("margin: 8 % of activations, 4 % of logits and buffers, either way",
@@ -157,8 +157,9 @@ std::vector<BracketRow> bracket_rows(const std::array<Parts, kKeepings>& parts,
       const RowName& name = kNames.at(row - kCategories);
       each.category = name.category;
       each.title = row == kBuffers && more_buffers ? "buffers"
-                   : row == kBuffers && offloads   ? "gathered, fetched ahead"
-                                                   : name.title;
+                   : row == kBuffers && offloads
+                       ? "prefetched weights, offloads"
+                       : name.title;
     }
     for (size_t k = 0; k < kKeepings; ++k) {
       each.bytes[k] = static_cast<int64_t>(parts.at(k).at(row));

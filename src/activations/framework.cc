@@ -12,7 +12,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 std::vector<FrameworkDef> make_frameworks() {
   FrameworkDef any;
   any.name = "any";
-  any.summary = "nothing is known";
+  any.summary = "framework unknown";
   // Logits as they are, their gradient in their place; with a copy that becomes
   // the softmax, and the gradient; a copy, logarithms of probabilities and the
   // gradients of both.
@@ -77,8 +77,7 @@ std::vector<FrameworkDef> make_frameworks() {
 
   FrameworkDef jax;
   jax.name = "jax";
-  jax.summary =
-      "JAX, a step that XLA compiles, layers in a loop, state donated";
+  jax.summary = "JAX: jitted step, scanned layers, donated state";
   jax.kernels = Kernels::Eager;
   // MaxText moves all of it to the device before it updates
   // (optimizer_memory_host_offload); XLA may send it in parts.
@@ -108,22 +107,22 @@ std::vector<Fp8Recipe> make_recipes() {
   constexpr int64_t kUnit = Fp8Recipe::kUnit;
   // On Hopper products read both factors along the rows, so a weight is there
   // as it is and transposed; newer devices need the first alone.
-  Fp8Recipe delayed{"delayed", "Transformer Engine, scales of the steps before",
+  Fp8Recipe delayed{"delayed", "Transformer Engine, scales from earlier steps",
                     true};
   delayed.copies = {0, 2, 2};
   Fp8Recipe tensorwise = delayed;
   tensorwise.name = "tensorwise";
-  tensorwise.summary = "Transformer Engine, a scale of each tensor";
+  tensorwise.summary = "Transformer Engine, one scale per tensor";
   // A scale of 4 bytes for 128 numbers of an input, 128 x 128 of a weight.
   Fp8Recipe blockwise = delayed;
   blockwise.name = "blockwise";
-  blockwise.summary = "Transformer Engine, scales of blocks";
+  blockwise.summary = "Transformer Engine, one scale per block";
   blockwise.input = kUnit + kUnit / 128 * 4;
   blockwise.weight = kUnit + 1;
   // A byte for 32 numbers.
   Fp8Recipe mxfp8 = delayed;
   mxfp8.name = "mxfp8";
-  mxfp8.summary = "Transformer Engine, a scale of 32 numbers";
+  mxfp8.summary = "Transformer Engine, one scale per 32 values";
   mxfp8.input = kUnit + kUnit / 32;
   mxfp8.weight = mxfp8.input;
   // It keeps what it is given, and casts that in forward and in backward.

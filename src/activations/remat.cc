@@ -18,37 +18,36 @@ constexpr int64_t kMostLayers = 100'000;
 std::vector<RematPolicy> make_policies() {
   RematPolicy none{"none", "everything that backward reads"};
   none.everything = true;
-  RematPolicy dots{"dots", "products with weights, no scores of attention"};
+  RematPolicy dots{"dots", "matmuls with weights, not attention scores"};
   dots.weight_products = true;
-  RematPolicy block{"block", "the inputs of layers and what attention gives"};
+  RematPolicy block{"block", "layer inputs and attention outputs"};
   block.attention = true;
-  const RematPolicy full{"full", "the inputs of layers"};
-  RematPolicy all_dots{"dots_saveable", "all products, those of attention too"};
+  const RematPolicy full{"full", "layer inputs"};
+  RematPolicy all_dots{"dots_saveable", "all matmuls, including attention's"};
   all_dots.weight_products = true;
   all_dots.other_products = true;
   RematPolicy context{"minimal_with_context",
-                      "products with weights and what attention gives"};
+                      "matmuls with weights, and attention outputs"};
   context.weight_products = true;
   context.attention = true;
-  RematPolicy scores{"selective", "all but scores of attention (Megatron-LM)"};
+  RematPolicy scores{"selective", "all but attention scores (Megatron-LM)"};
   scores.scores_only = true;
-  RematPolicy operations{"selective:op",
-                         "what attention gives and every second product with "
-                         "weights (torchtitan)"};
+  RematPolicy operations{
+      "selective:op",
+      "attention outputs and every second matmul with weights (torchtitan)"};
   operations.weight_products = true;
   operations.attention = true;
   operations.every_second_product = true;
-  RematPolicy no_mlp{"save_dot_except_mlp",
-                     "products of attention with weights"};
+  RematPolicy no_mlp{"save_dot_except_mlp", "attention's matmuls with weights"};
   no_mlp.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv",
                  "attn.output"};
   RematPolicy no_mlpwi = no_mlp;
   no_mlpwi.name = "save_dot_except_mlpwi";
-  no_mlpwi.summary = "the same and the last product of the MLP";
+  no_mlpwi.summary = "attention's matmuls with weights and the MLP's last";
   no_mlpwi.kept.push_back("mlp.output");
   RematPolicy qkv{"save_qkv_proj", "queries, keys and values"};
   qkv.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv"};
-  RematPolicy out{"save_out_proj", "the last product of attention"};
+  RematPolicy out{"save_out_proj", "attention's output projection"};
   out.kept = {"attn.output"};
   RematPolicy offloaded = qkv;
   offloaded.name = "qkv_proj_offloaded";
@@ -56,12 +55,13 @@ std::vector<RematPolicy> make_policies() {
   offloaded.offloaded = qkv.kept;
   RematPolicy all_offloaded = dots;
   all_offloaded.name = "minimal_offloaded";
-  all_offloaded.summary = "products with weights, in host memory (MaxText)";
+  all_offloaded.summary = "matmuls with weights, in host memory (MaxText)";
   all_offloaded.offloads_products = true;
   // torchtune and TRL: OffloadActivations; parameters are not moved.
   RematPolicy activations = none;
   activations.name = "offload_activations";
-  activations.summary = "all that layers keep, in host memory (torchtune, TRL)";
+  activations.summary =
+      "all saved activations, in host memory (torchtune, TRL)";
   activations.offloads_everything = true;
 
   std::vector<RematPolicy> all = {none,      dots,          block,      full,
@@ -75,14 +75,14 @@ std::vector<RematPolicy> make_policies() {
     same.summary = summary;
     all.push_back(std::move(same));
   };
-  also(none, "everything_saveable", "as none (JAX)");
-  also(full, "nothing_saveable", "as full (JAX)");
-  also(all_dots, "checkpoint_dots", "as dots_saveable (JAX)");
-  also(dots, "dots_with_no_batch_dims_saveable", "as dots (JAX)");
-  also(dots, "checkpoint_dots_with_no_batch_dims", "as dots (JAX)");
-  also(dots, "minimal", "as dots (MaxText)");
+  also(none, "everything_saveable", "same as none (JAX)");
+  also(full, "nothing_saveable", "same as full (JAX)");
+  also(all_dots, "checkpoint_dots", "same as dots_saveable (JAX)");
+  also(dots, "dots_with_no_batch_dims_saveable", "same as dots (JAX)");
+  also(dots, "checkpoint_dots_with_no_batch_dims", "same as dots (JAX)");
+  also(dots, "minimal", "same as dots (MaxText)");
   also(all_offloaded, "offload_dot_with_no_batch_dims",
-       "as minimal_offloaded (JAX)");
+       "same as minimal_offloaded (JAX)");
   return all;
 }
 
@@ -116,9 +116,8 @@ const CheckpointName* find_checkpoint_name(const std::string& name,
     if (each.name == name) return &each;
     names.emplace_back(each.name);
   }
-  auto problem =
-      diags.error(Code::Usage, {},
-                  "`--remat` knows no value of layers " + in_backticks(name));
+  auto problem = diags.error(
+      Code::Usage, {}, "`--remat` has no layer value " + in_backticks(name));
   if (const auto near = nearest(name, names)) {
     problem.help("did you mean " + in_backticks(*near) + "?");
   }
@@ -204,7 +203,7 @@ std::shared_ptr<const NamedPolicy> read_modules(const std::string& text,
     if (std::find(known.begin(), known.end(), each) == known.end()) {
       auto problem = diags.error(
           Code::Usage, {},
-          "`--remat selective` knows no module " + in_backticks(each));
+          "`--remat selective` has no module " + in_backticks(each));
       if (const auto near = nearest(each, known)) {
         problem.help("did you mean " + in_backticks(*near) + "?");
       }
@@ -346,7 +345,7 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
     names.emplace_back(policy.name);
   }
   auto problem = diags.error(Code::Usage, {},
-                             "`--remat` knows no policy " + in_backticks(text));
+                             "`--remat` has no policy " + in_backticks(text));
   if (const auto near = nearest(text, names)) {
     problem.help("did you mean " + in_backticks(*near) + "?");
   }

@@ -146,7 +146,7 @@ class Sweep {
       }
       const Int128 rest = alive - registers.total - gradients.total;
       if (rest > 0) {
-        by["numbers of rows, gathered gradients"] += rest;
+        by["per-row statistics, unsharded gradients"] += rest;
       } else if (rest < 0) {
         by["gradient of " +
            folded_name(view_.value(view_.at(i).result).whole())] += rest;
@@ -395,7 +395,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
     // needs.
     const Int128 again = sweep.forward(values.alive) + sweep.handed_on();
     if (again > memory.backward) {
-      memory.backward_by["computed again"] += again - memory.backward;
+      memory.backward_by["recomputed activations"] += again - memory.backward;
       memory.backward = again;
     }
   }

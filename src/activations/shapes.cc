@@ -255,7 +255,7 @@ void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
   memory.backward = alive + more;
   memory.backward_by = memory.saved_by;
   if (alive > memory.saved) {
-    memory.backward_by["computed again"] += alive - memory.saved;
+    memory.backward_by["recomputed activations"] += alive - memory.saved;
   }
   if (more > 0) memory.backward_by[name] += more;
 }
@@ -435,16 +435,16 @@ Segment ShapeReader::around(bool before) const {
     add_part(eager, "embedding",
              stream * (3 * own + kFloatBytes) +
                  (how.dropout.any() ? stream * (2 + own) : Int128{0}));
-    add_part(eager, "outside of layers", outer * own * 3);
+    add_part(eager, "outside layers", outer * own * 3);
   } else {
-    add_part(fused, "norm behind layers", stream * own * 2);
-    add_part(fused, "outside of layers", outer * own / 2);
-    add_part(eager, "norm behind layers", stream * (3 * kFloatBytes + 3 * own));
-    add_part(eager, "outside of layers", outer * own * 3);
+    add_part(fused, "norm after layers", stream * own * 2);
+    add_part(fused, "outside layers", outer * own / 2);
+    add_part(eager, "norm after layers", stream * (3 * kFloatBytes + 3 * own));
+    add_part(eager, "outside layers", outer * own * 3);
   }
   for (SegmentMemory& memory : segment.memory) {
     const bool most_of_all = &memory == &segment.memory[2];
-    finish(memory, memory.saved, "gradients outside of layers",
+    finish(memory, memory.saved, "gradients outside layers",
            &memory == &segment.memory[0]
                ? Int128{0}
                : gathered * own * (most_of_all ? 2 : 1) +
@@ -484,7 +484,7 @@ void ShapeReader::measure(ShapedLayers& result) {
            model_.holds_scores) &&
           shapes.heads > 0 && shapes.scores == 0) {
         result = {};
-        result.unknown = "nobody says how many heads hold scores of attention";
+        result.unknown = "the number of heads with attention scores is unknown";
         return;
       }
       const std::string label = "layers." + std::to_string(number);

@@ -64,7 +64,7 @@ class StepMaker {
           const Int128 total = sum_of(fullest.parts);
           if (total > std::numeric_limits<int64_t>::max()) {
             return diags.error(Code::MemoryBudget, {},
-                               "what a training step holds exceeds 63 bits");
+                               "the memory of a training step exceeds 63 bits");
           }
           own.total[k] = static_cast<int64_t>(total);
           if (!moments[k].found || total > sum_of(moments[k].parts)) {
@@ -77,9 +77,9 @@ class StepMaker {
     std::ranges::stable_sort(by_stage, {}, &StageBracket::stage);
     for (const Int128 bytes : host_) {
       if (bytes > std::numeric_limits<int64_t>::max()) {
-        return diags.error(Code::MemoryBudget, {},
-                           "what a training step keeps in host memory exceeds "
-                           "63 bits");
+        return diags.error(
+            Code::MemoryBudget, {},
+            "the host memory of a training step exceeds 63 bits");
       }
     }
     MemoryBracket result = bracket(moments);

@@ -54,7 +54,7 @@ class TokenReader {
   // for every token of a vocabulary.
   bool find_embedding() {
     if (manifest_.kinds == nullptr || manifest_.kinds->empty()) {
-      return refuse("no architecture explains the parameters");
+      return refuse("the parameters match no known architecture");
     }
     for (size_t i = 0; i < manifest_.size(); ++i) {
       const TensorType& type = manifest_.type(i);
@@ -67,13 +67,15 @@ class TokenReader {
                       type_text(type));
       }
       const ParameterKind* kind = kind_of(i);
-      if (kind == nullptr) return refuse("nothing explains `" + name + "`");
+      if (kind == nullptr)
+        return refuse("the role of `" + name + "` is unknown");
       if (embedding_.empty() && kind->size() == 2 &&
           has_label(*kind, kVocabDim)) {
         embedding_ = name;
       }
     }
-    return embedding_.empty() ? refuse("no part of it reads tokens") : true;
+    return embedding_.empty() ? refuse("no part of the model reads tokens")
+                              : true;
   }
 
   static bool has_label(const ParameterKind& kind, std::string_view label) {
@@ -136,12 +138,12 @@ class TokenReader {
                   model_.stacks[0].decodes != model_.stacks[1].decodes;
     if (layers == 0 || model_.stacks.empty() ||
         (model_.stacks.size() > 1 && !model_.pair)) {
-      return refuse("its layers are not numbered one after another");
+      return refuse("its layers are not numbered consecutively");
     }
     for (TokenStack& stack : model_.stacks) {
       const auto count = static_cast<int64_t>(numbers[stack.number].size());
       if (!model_.pair && count < layers) {
-        return refuse(plural(layers, "layer") + " use the weights of " +
+        return refuse(plural(layers, "layer") + " share the weights of " +
                       std::to_string(count));
       }
       stack.encodes = model_.pair && stack.encodes;
@@ -270,7 +272,7 @@ class TokenReader {
           });
       TokenWeight weight = weight_of(i);
       if (weight.routed && !routes_) {
-        return refuse("nobody says how many experts a token goes to");
+        return refuse("the number of experts per token is unknown");
       }
       if (stack != model_.stacks.end()) {
         model_.layer_of[i] = at.number;
@@ -310,7 +312,8 @@ class TokenReader {
         model_.hidden = size;
       }
     }
-    if (most == 0) return refuse("no weight takes or gives the hidden size");
+    if (most == 0)
+      return refuse("no weight has the hidden size as input or output");
     return true;
   }
 
@@ -342,8 +345,9 @@ class TokenReader {
                                  });
             });
         if (keeps && !has) {
-          return refuse("layer " + std::to_string(number) +
-                        " keeps keys and values with the weights of another");
+          return refuse(
+              "layer " + std::to_string(number) +
+              " computes keys and values with another layer's weights");
         }
       }
     }

@@ -52,7 +52,7 @@ std::string added_text(const Planned& planned, const RuleChange& change) {
     const std::string& file =
         planned.plan.rules[static_cast<size_t>(change.rule) - 1].file;
     const size_t begin = file.rfind('/') + 1;  // npos + 1 is 0
-    return text + " in a rules file of your own, given before `@" +
+    return text + " in your own rules file, given before `@" +
            file.substr(begin, file.rfind('.') - begin) + "`";
   }
   if (change.rule <= rules) {

@@ -485,7 +485,7 @@ std::unique_ptr<ChildProcess> start_real_program(
     return nullptr;
   }
   if (noted) return started;
-  why = "too many programs run at once";
+  why = "too many programs are running";
   return nullptr;
 }
 

@@ -26,8 +26,8 @@ std::unique_ptr<ChildProcess> start_real_program(
 // prints nothing. It is ended, with these words on its standard error.
 inline constexpr int kMostIdleSeconds = 5;
 inline constexpr std::string_view kWaitsInVain =
-    "fatal: it waits for something that does not come, as for a pipe in place "
-    "of a file";
+    "fatal: stopped after waiting for input that never came, such as a pipe in "
+    "place of a file";
 inline bool waits_in_vain(std::string_view errors) {
   return errors.starts_with(kWaitsInVain);
 }

@@ -111,7 +111,7 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
       continue;
     }
     if (got < 0) {
-      why = errno == EAGAIN ? "has nothing to read, and may never have"
+      why = errno == EAGAIN ? "has nothing to read and may never have"
                             : reason(errno);
       return nullptr;
     }
@@ -129,7 +129,7 @@ std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit, int64_t size,
 // Empty when what is open there can be read to an end, else why not.
 std::string endless_reason(int fd, const struct stat& info, Waiting waiting) {
   if (S_ISFIFO(info.st_mode) && waiting == Waiting::Refused) {
-    return "is a pipe, and only one that the command line names is read";
+    return "is a pipe; only pipes named on the command line are read";
   }
   const bool device = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
   const bool null = S_ISCHR(info.st_mode) && major(info.st_rdev) == 1 &&

@@ -261,7 +261,7 @@ class DirectFile : public OutputFile {
 };
 
 constexpr const char* kHardLinks =
-    "it has other names (hard links), which would stay as they are";
+    "it has other hard links, which would keep the old content";
 
 // False when what was written did not reach the disk. Some file systems know
 // nothing of that.
@@ -427,14 +427,14 @@ class ReplacingFile : public OutputFile {
     if (!noted(swap_names(temporary_, target_))) {
       // The file now under the temporary name is someone's; it must stay.
       made_ = false;
-      problem_ += "; what it was is in `" + temporary_ + "`";
+      problem_ += "; its old content is in `" + temporary_ + "`";
       return false;
     }
     if (::stat(temporary_.c_str(), &there) == 0 && there.st_size != size_) {
       // In that moment somebody wrote to ours.
       made_ = false;
       has_changed();
-      problem_ += "; what was written then is in `" + temporary_ + "`";
+      problem_ += "; what was written meanwhile is in `" + temporary_ + "`";
       return false;
     }
     return has_changed();
@@ -530,7 +530,7 @@ std::unique_ptr<OutputFile> replace_file(
       return nullptr;
     }
     if (!take_over(kept, file->descriptor())) {
-      why = (kept.always ? "its owner and mode cannot be kept: " : "") +
+      why = (kept.always ? "its owner and mode cannot be preserved: " : "") +
             reason(errno);
       return nullptr;
     }

@@ -110,7 +110,7 @@ std::optional<int64_t> parse_bytes(std::string_view text);
 
 // What to tell somebody whose size was not understood.
 inline constexpr std::string_view kByteSizeHelp =
-    "sizes are written like `80GiB` (2^30 bytes) or `95.7GB` (10^9)";
+    "write sizes like `80GiB` (2^30 bytes) or `95.7GB` (10^9)";
 
 // Strings as JSON spells them.
 

@@ -48,7 +48,7 @@ std::vector<Command> planning_commands() {
         "shardplan resolve config.json -r rules.yaml -m tp=8 -o tp8.plan.json",
         "shardplan resolve config.json -r rules.yaml -m tp=8 --why "
         "lm_head.weight"},
-       {"no errors", "at least one error; the answer is printed all the same",
+       {"no errors", "at least one error; the result is still printed",
         kCouldNotRun},
        "rules mesh devices plan why on-indivisible unmatched format "
        "output expand",
@@ -61,7 +61,7 @@ std::vector<Command> planning_commands() {
        {kModel},
        {"shardplan analyze config.json --rules @llama --mesh fsdp=4,tp=2",
         "shardplan analyze config.json --plan tp8.plan.json --json"},
-       {"no errors", "at least one error; the answer is printed all the same",
+       {"no errors", "at least one error; the result is still printed",
         kCouldNotRun},
        "rules mesh devices plan hardware topology mode optimizer "
        "batch seq microbatches remat stages sequence-axes zero "
@@ -90,8 +90,8 @@ std::vector<Command> planning_commands() {
         "shardplan simulate checkpoint/ -r @llama -m tp=8 --dtype bf16 --vary "
         "tp",
         "shardplan simulate model.json --graph block.yaml -r @llama -m tp=8"},
-       {"both compute the same, and no errors",
-        "they differ, or at least one error", kCouldNotRun},
+       {"results match, and no errors", "results differ, or at least one error",
+        kCouldNotRun},
        "rules mesh devices plan graph layers tokens shrink full "
        "dtype vary as seed format output plot",
        "simulate.md",
@@ -110,7 +110,7 @@ std::vector<Command> searching_commands() {
         "shardplan plan config.json --topology 8xH100 --batch 64 --seq 4k",
         "shardplan plan config.json --topology 8xH100 --mode decode --engine "
         "vllm"},
-       {"there is a plan that fits", "nothing fits", kCouldNotRun},
+       {"a plan fits", "nothing fits", kCouldNotRun},
        "devices hardware topology rules batch seq optimizer "
        "framework fix-mesh why-not top verify mode engine "
        "write-rules write-config "
@@ -131,7 +131,7 @@ std::vector<Command> reference_commands() {
        {"shardplan explain SP203", "shardplan explain split-unit",
         "shardplan explain --matmul \"P(dp, tp) @ P(tp, None)\"",
         "shardplan explain --algorithm ring --ranks 4"},
-       {"the answer was printed", "with --matmul, an invalid operand",
+       {"the explanation was printed", "with --matmul, an invalid operand",
         kCouldNotRun},
        "",
        "guide.md",
@@ -145,8 +145,8 @@ std::vector<Command> reference_commands() {
          "without it, the topics",
          true, Kind::Topic},
         {"[NAME]",
-         "a hardware profile or a file with one, or a topology: all its "
-         "numbers and where they are from",
+         "a hardware profile, a profile file or a topology: its numbers and "
+         "their sources",
          true}},
        {"shardplan list rules", "shardplan list hardware h100-sxm",
         "shardplan list topologies v5p-128", "shardplan list codes --json"},
@@ -172,14 +172,14 @@ std::vector<Command> other_commands() {
   return {
       {"inspect",
        "Without rules",
-       "show what a model consists of",
+       "show a model's parameters, dtypes and sizes",
        {kModel},
        {"shardplan inspect model.safetensors.index.json",
         "shardplan inspect config.json --json",
         "shardplan inspect config.json -r @llama -m tp=8 --shard "
         "lm_head.weight"},
        {"the model was read",
-        "with --shard at least one error; the answer is printed all the same",
+        "with --shard: at least one error; the result is still printed",
         kCouldNotRun},
        "rules mesh architecture scheme lora shard format output "
        "expand",
@@ -188,22 +188,22 @@ std::vector<Command> other_commands() {
        validate_inspect},
       {"gate",
        "With targets",
-       "judge a change of rules, models or settings in CI",
+       "judge a change to rules, models or settings in CI",
        {{"BASE[..HEAD]",
          "two revisions of the git repository, or two folders: OLD/ NEW/; a "
-         "single BASE is its merge base with HEAD",
+         "single BASE means its merge base with HEAD",
          false, Kind::Folder},
         {"[NEW/]", "the folder after the change", true, Kind::Folder}},
        {"shardplan gate origin/main",
         "shardplan gate v1.2..HEAD --fail-on \"lost-axes,memory>1%\"",
         "shardplan gate old/ new/ --format markdown"},
-       {"it passes", "it fails by --fail-on", kCouldNotRun},
+       {"the change passes", "the change fails --fail-on", kCouldNotRun},
        "",
        "ci.md",
        run_gate},
       {"diff",
        "With plans",
-       "compare two plans, two files of rules, or two readings of rules",
+       "compare two plans, two rules files, or two readings of rules",
        {{"BEFORE", "a saved plan, or rules: a file or @name", false,
          Kind::Plan},
         {"AFTER", "the same after the change", false, Kind::Plan}},
@@ -214,9 +214,8 @@ std::vector<Command> other_commands() {
         "fsdp=8,tp=4",
         "shardplan diff --semantics eformer,flax config.json -r @llama -m "
         "tp=8"},
-       {"both were compared",
-        "they differ, with --exit-code, or in what --fail-on names",
-        kCouldNotRun},
+       {"the comparison was printed",
+        "they differ (with --exit-code), or --fail-on applies", kCouldNotRun},
        "rules mesh semantics names before after hardware optimizer "
        "batch seq fail-on exit-code format output expand",
        "guide.md",
@@ -231,11 +230,9 @@ std::vector<Command> other_commands() {
        {"shardplan export config.json -r @llama -m fsdp=4,tp=2 --to jax",
         "shardplan export config.json --plan tp8.plan.json --to python -o "
         "rules.py"},
-       {"the text was written",
-        "at least one error; the text is written all the same",
-        "could not run, or something cannot be expressed there (SP014): "
-        "nothing is "
-        "written"},
+       {"the text was written", "at least one error; the text is still written",
+        "could not run, or the target cannot express the plan (SP014): nothing "
+        "is written"},
        "rules mesh devices plan to output",
        "formats/export.md",
        run_export},

@@ -83,9 +83,9 @@ bool reject_unknown_settings(const Node& map,
       diags
           .error(Code::DuplicateKey, map.key_span(i),
                  in_backticks(map.key(first->second)) + " and " +
-                     in_backticks(map.key(i)) + " are one setting")
+                     in_backticks(map.key(i)) + " are the same setting")
           .label(map.key_span(first->second), "first given here")
-          .help("give one of them");
+          .help("keep one of them");
       continue;
     }
     if (contains(known, flag_name(map.key(i)))) continue;
@@ -180,13 +180,12 @@ class Reader {
   bool stays_inside(const std::string& path, Span from) {
     if (stays_within(path, root_, host_)) return true;
     diags_
-        .error(
-            Code::Usage, from,
-            "a configuration that was found may not name " + in_backticks(path))
-        .fact("it names what is in " + in_backticks(root_) +
-              ", and nothing in a `.git`: its repository, or its folder "
-              "where there is none")
-        .help("`--config FILE` names a configuration, which may name any");
+        .error(Code::Usage, from,
+               "an automatically found configuration may not name " +
+                   in_backticks(path))
+        .fact("it may name files in " + in_backticks(root_) +
+              " (its repository, or its folder outside one) except in `.git`")
+        .help("a configuration given by `--config FILE` may name any file");
     return false;
   }
 
@@ -217,10 +216,8 @@ class Reader {
     diags_
         .error(Code::Usage, from,
                in_backticks(path) + " is not a configuration")
-        .fact("its lines are not shown: another file led to it")
-        .help("`--config " + path +
-              "` shows what is wrong with "
-              "it");
+        .fact("its lines are not shown because another file refers to it")
+        .help("`--config " + path + "` shows the problem");
   }
 
   // False for links.
@@ -282,7 +279,7 @@ class Reader {
     if (!map.find("model")) {
       diags_
           .error(Code::MalformedDocument, named.where, what + " has no `model`")
-          .help("`model: path/to/config.json` names it");
+          .help("add `model: path/to/config.json`");
       return false;
     }
     std::vector<Target> made = {named};
@@ -309,9 +306,9 @@ class Reader {
     if (choices.size() > kMaxTargets / made.size()) {
       diags_
           .error(Code::Usage, named.where,
-                 "target `" + named.name + "` makes more than " +
+                 "target `" + named.name + "` expands to more than " +
                      std::to_string(kMaxTargets) + " targets")
-          .fact("every key with a list of values multiplies them");
+          .fact("each key with a list of values multiplies them");
       return false;
     }
     std::vector<Target> all;
@@ -338,7 +335,7 @@ class Reader {
     });
     if (taken) {
       diags_.error(Code::DuplicateKey, target.where,
-                   "there are two targets `" + target.name + "`");
+                   "two targets are named `" + target.name + "`");
       return false;
     }
     targets_.push_back(std::move(target));
@@ -355,8 +352,9 @@ class Reader {
         node.is_list() &&
         (flag == nullptr || (!flag->repeats && flag->name != "axes"));
     if (is_matrix && node.size() == 0) {
-      return diags_.error(Code::MalformedDocument, node.span(),
-                          "`" + key + "` is an empty list: it makes no target");
+      return diags_.error(
+          Code::MalformedDocument, node.span(),
+          "`" + key + "` is an empty list, so it defines no target");
     }
     std::vector<Choice> choices;
     for (size_t i = 0; i < (is_matrix ? node.size() : 1); ++i) {
@@ -615,8 +613,8 @@ void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
     diags
         .error(Code::Usage, other->where,
                title_of(*other) + " cannot be used with " + title_of(*plan))
-        .help("a saved plan holds its own mesh, rules and placements")
-        .help("`--mesh` places what its rules asked for on another mesh");
+        .help("a saved plan contains its own mesh, rules and placements")
+        .help("`--mesh` applies its requested specs to another mesh");
   }
   const auto json =
       find([](const Setting& s) { return s.flag->name == "json"; });

@@ -28,7 +28,7 @@ void set_share(const Setting& s, Options& o, Diagnostics& d) {
   if (!share) return;
   if (*share <= 0 || *share > 1) {
     d.error(Code::Usage, s.where,
-            title_of(s) + " is a fraction above 0, up to 1, e.g. 0.9");
+            title_of(s) + " must be a fraction above 0, at most 1, e.g. 0.9");
     return;
   }
   o.engine.share = *share;
@@ -50,8 +50,7 @@ std::vector<std::string> modules_of(const Setting& s, Diagnostics& d) {
     if (modules.back().empty()) {
       d.error(Code::Usage, s.where,
               title_of(s) +
-                  " is names of modules with `+` between, e.g. "
-                  "q_proj+v_proj");
+                  " must be module names joined by `+`, e.g. q_proj+v_proj");
       return {};
     }
     if (end == text.size()) return modules;
@@ -76,10 +75,10 @@ const std::vector<Flag>& engine_flags() {
        "SGLang's fraction of free memory (default: by device)", kServing,
        set_share},
       {"max-batched-tokens", Takes::Text, "N", "Memory",
-       "tokens in an engine's largest step (default: by device)", kServing,
+       "maximum tokens per engine step (default: by device)", kServing,
        set_count<&EngineRequest::batched_tokens>},
       {"max-seqs", Takes::Text, "N", "Memory",
-       "sequences an engine runs at once (default: by device)", kServing,
+       "maximum concurrent sequences (default: by device)", kServing,
        set_count<&EngineRequest::sequences>},
       {"expert-parallel", Takes::Nothing, "", "Memory",
        "place whole experts on ranks instead of slicing each one", kServing,
@@ -88,14 +87,14 @@ const std::vector<Flag>& engine_flags() {
        "SGLang: data-parallel attention, everything else shared", kServing,
        [](auto&, auto& o, auto&) { o.engine.dp_attention = true; }},
       {"max-loras", Takes::Text, "N", "Memory",
-       "adapters an engine reserves room for (SGLang: max-loras-per-batch)",
+       "LoRA adapters to reserve memory for (SGLang: max-loras-per-batch)",
        kServing, set_count<&EngineRequest::max_loras, kMaxSlots>},
       {"max-lora-rank", Takes::Text, "N", "Memory",
        "rank reserved for each adapter (vLLM default: 16)", kServing,
        set_count<&EngineRequest::max_lora_rank, kMaxSlots>},
       {"lora-target-modules", Takes::Text, "A+B", "Memory",
-       "layers that reserve room for adapters, or all-linear (vLLM "
-       "default: by model)",
+       "modules that reserve LoRA memory, or all-linear (vLLM default: by "
+       "model)",
        kServing,
        [](auto& s, auto& o, auto& d) {
          o.engine.lora_targets = modules_of(s, d);

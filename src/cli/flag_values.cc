@@ -44,7 +44,7 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
              (prevents_running(*code) || *code == Code::InternalError)) {
     diags.error(Code::Usage, setting.where,
                 code_id(*code) + " (" + std::string(code_info(*code).name) +
-                    ") cannot be allowed: there is no answer where it occurs");
+                    ") cannot be allowed: it prevents any result");
   }
 }
 
@@ -120,7 +120,7 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
   const auto value = parse_real(setting.value);
   if (value && std::isfinite(*value) && *value >= 0) return value;
   return diags.error(Code::Usage, setting.where,
-                     must_be(setting, "a number of at least 0"));
+                     must_be(setting, "a non-negative number"));
 }
 
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags) {
@@ -158,9 +158,7 @@ AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
         .error(Code::Usage, setting.where,
                in_backticks(axis) + " is not an axis name, in " +
                    title_of(setting))
-        .help(
-            "names of letters, digits and `_`, without blanks, are accepted, "
-            "e.g. `dp,fsdp,tp`");
+        .help("use letters, digits and `_`, without spaces, e.g. `dp,fsdp,tp`");
   }
   return {axes.begin(), axes.end()};
 }
@@ -182,8 +180,8 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
   if (good) return stages;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting,
-                             "a mesh axis, with or without the layers "
-                             "of each stage: `pp` or `pp:8,8,8,6`"));
+                             "a mesh axis, optionally with the layers of each "
+                             "stage: `pp` or `pp:8,8,8,6`"));
 }
 
 void append_declarations(const Setting& setting, Declarations& declarations,
@@ -195,10 +193,10 @@ void append_declarations(const Setting& setting, Declarations& declarations,
                                    " is not a declaration");
     const std::vector<std::string> forms = declaration_forms();
     if (const auto near = nearest(text, forms)) {
-      problem.help("write `" + *near + "` if that is what was meant");
+      problem.help("did you mean `" + *near + "`?");
     }
-    problem.help("known are " + quoted_names(forms) + ", with M from 1 to " +
-                 count_text(kMaxPadVocab));
+    problem.help("valid declarations: " + quoted_names(forms) +
+                 ", with M from 1 to " + count_text(kMaxPadVocab));
   }
 }
 
@@ -209,7 +207,7 @@ void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
     diags
         .error(Code::Usage, setting.where,
                must_be(setting, "a name and its value, NAME=VALUE"))
-        .help("such as `--set use_expert_tensor_mode=false`");
+        .help("for example `--set use_expert_tensor_mode=false`");
     return;
   }
   const std::string name = setting.value.substr(0, equals);

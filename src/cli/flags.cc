@@ -98,11 +98,11 @@ void report_other(const Setting& given, int64_t number, std::string_view noun,
                   Diagnostics& diags) {
   diags
       .error(Code::Usage, given.where,
-             title_of(given) + " says " + plural(number, noun) +
-                 ", and the topology `" + topology.name + "` has " +
+             title_of(given) + " gives " + plural(number, noun) +
+                 ", but the topology `" + topology.name + "` has " +
                  std::to_string(says))
       .fact(topology_text(topology))
-      .help("leave one of them out");
+      .help("remove one of the two");
 }
 
 // The topology as devices, slices and hardware, where these are not given.
@@ -295,7 +295,7 @@ void set_plot(const Setting& setting, Options& options, Diagnostics& diags) {
                  " must end in `.svg`")
       .help(
           "name it FILE.svg; browsers show it, and `rsvg-convert` or Inkscape "
-          "make PNG of it");
+          "converts it to PNG");
 }
 
 void set_format(const Setting& setting, Options& options, Diagnostics&) {
@@ -308,8 +308,8 @@ void set_format(const Setting& setting, Options& options, Diagnostics&) {
 const std::vector<Flag>& general_flags() {
   static const std::vector<Flag> kFlags = {
       {"max-memory", Takes::Text, "SIZE", "Inputs",
-       "what shardplan itself may allocate (default three quarters of the "
-       "machine's memory)",
+       "memory limit of shardplan itself (default: 3/4 of the machine's "
+       "memory)",
        kEvery,
        [](auto& s, auto& o, auto& d) { o.run.max_memory = bytes_of(s, d); }},
       {"config", Takes::File, "FILE", "Inputs",
@@ -324,11 +324,11 @@ const std::vector<Flag>& general_flags() {
       {"json", Takes::Nothing, "", "Output", "short for --format json",
        kReporting, set_format},
       {"output", Takes::File, "FILE", "Output",
-       "write to FILE; a report takes the format of its ending", kWriting,
+       "write to FILE; its extension sets the format", kWriting,
        [](auto& s, auto& o, auto&) { o.output.file = path_of(s); }, false,
        false, nullptr, 'o'},
       {"plot", Takes::File, "FILE.svg", "Output",
-       "write a picture: of the error behind each layer, or of memory and time",
+       "write a plot: of the error after each layer, or of memory and time",
        "simulate plan", set_plot, false, false},
       {"expand", Takes::Nothing, "", "Output",
        "show every layer and device instead of folding", kFolding,
@@ -338,17 +338,19 @@ const std::vector<Flag>& general_flags() {
       {"color", Takes::Choice, "WHEN", "Output",
        "colours (default auto: on a terminal)", kEvery, set_colour, false, true,
        colour_names},
-      {"quiet", Takes::Nothing, "", "Output", "errors only, and no progress",
-       kJudging, [](auto&, auto& o, auto&) { o.output.quiet = true; }, false,
-       true, nullptr, 'q'},
+      {"quiet", Takes::Nothing, "", "Output",
+       "show errors only, without progress", kJudging,
+       [](auto&, auto& o, auto&) { o.output.quiet = true; }, false, true,
+       nullptr, 'q'},
       {"verbose", Takes::Nothing, "", "Output",
-       "also report the configuration file and notes on shipped rules", kReading,
+       "also report the configuration file and notes on shipped rules",
+       kReading,
        [](auto&, auto& o, auto&) {
          o.output.verbose = true;
          o.planning.verbose = true;
        },
        false, true, nullptr, 'v'},
-      {"no-progress", Takes::Nothing, "", "Output", "no progress line",
+      {"no-progress", Takes::Nothing, "", "Output", "hide the progress line",
        kJudging, [](auto&, auto& o, auto&) { o.output.progress = false; }},
       {"deny", Takes::Text, "CODE|warnings", "Diagnostics",
        "treat as an error; may repeat", kJudging,

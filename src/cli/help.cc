@@ -117,7 +117,7 @@ Entry flag_entry(const Flag& flag, ShownChoices& shown) {
     const std::string choices = joined(flag.choices(), ", ");
     const auto [first, is_new] = shown.try_emplace(choices, flag.name);
     entry.right += is_new ? ": " + choices
-                          : "; values as of --" + std::string(first->second);
+                          : "; values as for --" + std::string(first->second);
   }
   return entry;
 }
@@ -166,11 +166,10 @@ std::string usual_text(const Command& command, bool colour) {
     }
   }
   const std::string all = "shardplan " + std::string(command.name) + " --help";
-  return "\n" + heading("Options that most runs need", colour) +
-         entries_text(entries) + "\n" +
-         wrapped("All options: `" + all + " all`, or those of a topic: `" +
-                     all + " " + joined(topics_beyond_usual(command), "`, `") +
-                     "`.",
+  return "\n" + heading("Common options", colour) + entries_text(entries) +
+         "\n" +
+         wrapped("All options: `" + all + " all`, or by topic: `" + all + " " +
+                     joined(topics_beyond_usual(command), "`, `") + "`.",
                  0);
 }
 
@@ -238,7 +237,7 @@ std::vector<std::string> help_page_names() {
 
 std::string overview_text(bool colour) {
   std::string text = "shardplan " + std::string(version()) +
-                     ": check, plan and run how a model is sharded\n\n";
+                     ": check, plan and simulate how a model is sharded\n\n";
   text += examples_text(
       {"shardplan plan config.json --devices 64 --hardware h100-sxm",
        "shardplan check config.json --rules rules.yaml --mesh fsdp=4,tp=2"});
@@ -268,7 +267,7 @@ std::string command_help_text(const Command& command, std::string_view topic,
     ShownChoices shown;
     if (each.name != topic) continue;
     const std::string flags_of = topic_text(each, command, colour, shown);
-    return flags_of.empty() ? text + "no option is about that\n"
+    return flags_of.empty() ? text + "no options on this topic\n"
                             : text.substr(0, text.size() - 1) + flags_of;
   }
   text += examples_text(command.examples);

@@ -86,23 +86,22 @@ std::optional<int64_t> default_max_memory(Host& host) {
 void report_no_memory(std::string_view command, Diagnostics& diags) {
   const Refusal refusal = last_refusal();
   const bool limited = refusal.limit > 0 && refusal.limit < kUnlimited;
-  auto problem = diags.error(
-      Code::MemoryBudget, {},
-      limited ? "more than the " + bytes_text(refusal.limit) +
-                    " of memory that the program may use would be needed"
-              : "the system has no more memory for the program");
+  auto problem = diags.error(Code::MemoryBudget, {},
+                             limited ? "this run needs more than the " +
+                                           bytes_text(refusal.limit) +
+                                           " of memory that shardplan may use"
+                                     : "the system is out of memory");
   const std::string work(current_work());
-  if (!work.empty()) problem.fact("what it was doing: " + work);
+  if (!work.empty()) problem.fact("during: " + work);
   problem.fact("it held " + bytes_text(std::max<int64_t>(0, refusal.held)) +
-               " and asked for " + bytes_text(refusal.asked) + " more");
+               " and requested " + bytes_text(refusal.asked) + " more");
   if (limited)
     problem.help(
-        "`--max-memory SIZE` sets what it may use; by default three quarters "
-        "of the machine's memory");
+        "`--max-memory SIZE` sets the limit (default: three quarters of the "
+        "machine's memory)");
   if (command == "simulate") {
     problem.help(
-        "smaller `--tokens`, `--layers` or `--dims` need less, and so "
-        "does `--shrink`");
+        "reduce `--tokens`, `--layers` or `--dims`, or use `--shrink`");
   }
 }
 

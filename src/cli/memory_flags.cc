@@ -41,8 +41,10 @@ void set_memory(const Setting& s, Options& o, Diagnostics& d) {
     if (part.substr(0, equals) != std::to_string(limits.size())) {
       d.error(Code::Usage, s.where,
               title_of(s) + " has " + in_backticks(part) + " where stage " +
-                  std::to_string(limits.size()) + " is next")
-          .help("for example `--memory 0=16GiB,1=32GiB`, all stages in order");
+                  std::to_string(limits.size()) + " was expected")
+          .help(
+              "for example `--memory 0=16GiB,1=32GiB`, with all stages in "
+              "order");
       return;
     }
     const auto bytes = bytes_of(size, d);
@@ -87,7 +89,7 @@ void add_optimizer_group(const Setting& s, Options& o, Diagnostics& d) {
                                quoted_names(names, " or ") + ", not " +
                                in_backticks(name));
     if (optimizer) {
-      problem.help("`--trainable` says what is trained, and freezes the rest");
+      problem.help("`--trainable` selects what to train and freezes the rest");
     } else if (const std::string meant = trainers_optimizer(name);
                !meant.empty()) {
       problem.help(meant);
@@ -97,7 +99,7 @@ void add_optimizer_group(const Setting& s, Options& o, Diagnostics& d) {
   } else if (colon == std::string::npos || colon + 1 == s.value.size()) {
     d.error(Code::Usage, s.where,
             in_backticks(s.value) + " in " + title_of(s) + " has no pattern")
-        .help("such as `" + name + ":embed|lm_head`");
+        .help("for example `" + name + ":embed|lm_head`");
   } else if (groups.size() == kMaxGroups) {
     d.error(Code::Usage, s.where,
             title_of(s) + " is given more than " + std::to_string(kMaxGroups) +
@@ -134,7 +136,7 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
   if (!fraction) return;
   if (*fraction > 1) {
     d.error(Code::Usage, s.where,
-            title_of(s) + " is a fraction from 0 to 1, e.g. 0.05");
+            title_of(s) + " must be a fraction from 0 to 1, e.g. 0.05");
     return;
   }
   o.memory.fragmentation = *fraction;
@@ -146,7 +148,7 @@ std::string profile_of(const Setting& s, Diagnostics& d) {
   const std::string_view meant = hardware_called(s.value);
   if (meant.empty() || lower_case(s.value) == meant) return s.value;
   const std::string said =
-      in_backticks(s.value) + " is the profile " + in_backticks(meant);
+      in_backticks(s.value) + " means the profile " + in_backticks(meant);
   // Flags are applied once more after a configuration was read.
   const bool is_said = std::ranges::any_of(
       d.all(), [&](const Diagnostic& each) { return each.message == said; });
@@ -179,8 +181,8 @@ const std::vector<Flag>& device_flags() {
          o.memory.hardware = o.sweep.hardware[0];
        }},
       {"calibrate", Takes::File, "FILE", "Memory",
-       "your own measurements, replacing the profile's: output of "
-       "nccl-tests or scripts/measure-gpu; may repeat",
+       "your own measurements instead of the profile's: output of nccl-tests "
+       "or scripts/measure-gpu; may repeat",
        kBudgeting,
        [](auto& s, auto& o, auto&) {
          o.memory.calibrate.push_back(path_of(s));
@@ -213,7 +215,7 @@ const std::vector<Flag>& state_flags() {
        },
        false, true, optimizer_choices, 0, trainers_optimizer},
       {"optimizer-of", Takes::Text, "NAME:PATTERN", "Memory",
-       "another optimizer for parameters that match; may repeat", kBudgeting,
+       "a different optimizer for matching parameters; may repeat", kBudgeting,
        add_optimizer_group, true},
       {"precision", Takes::Choice, "NAME", "Memory",
        "dtypes of weights, gradients, state and compute together (default "
@@ -244,7 +246,7 @@ const std::vector<Flag>& state_flags() {
          o.memory.live_layers = integer_of(s, 0, 4096, d).value_or(1);
        }},
       {"state-rules", Takes::File, "FILE|@NAME", "Memory",
-       "rules for optimizer state (default: as the parameter)", kDecided,
+       "rules for optimizer state (default: the parameter's)", kDecided,
        [](auto& s, auto& o, auto&) {
          o.planning.state_rules_ask = true;
          o.memory.state_rules.push_back(s.value.starts_with('@')
@@ -284,7 +286,7 @@ const std::vector<Flag>& state_flags() {
 const std::vector<Flag>& cache_flags() {
   static const std::vector<Flag> kFlags = {
       {"batch", Takes::Text, "N", "Memory",
-       "sequences over all devices, per training step or in the KV cache",
+       "global batch in sequences, per training step or in the KV cache",
        kBudgeting,
        [](auto& s, auto& o, auto& d) {
          o.sweep.batch =
@@ -298,7 +300,7 @@ const std::vector<Flag>& cache_flags() {
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
       {"source-seq", Takes::Text, "N", "Memory",
-       "encoder tokens whose keys the decoder caches", kBudgeting,
+       "encoder tokens cached for cross-attention", kBudgeting,
        [](auto& s, auto& o, auto& d) {
          const auto tokens = integers_of(s, false, 1, kMaxSequence, d);
          if (!tokens.empty()) o.memory.source_seq = tokens[0];
@@ -307,7 +309,7 @@ const std::vector<Flag>& cache_flags() {
        "dtype of the KV cache (default bf16)", kDecided,
        [](auto& s, auto& o, auto& d) { o.memory.kv_dtype = dtype_of(s, d); }},
       {"kv-block", Takes::Text, "N", "Memory",
-       "tokens in a page of the KV cache (default 1)", kDecided,
+       "tokens per KV cache page (default 1)", kDecided,
        [](auto& s, auto& o, auto& d) {
          o.memory.kv_block = integer_of(s, 1, kMaxSequence, d).value_or(1);
        }},

@@ -476,9 +476,10 @@ void settle_format(OutputOptions& output, Diagnostics& diags) {
     known.push_back("." + std::string(renderer.ending));
   }
   diags
-      .error(Code::Usage, {},
-             "no format has the ending of " + in_backticks(*output.file))
-      .fact("endings that choose a format: " + joined(known, ", "))
+      .error(
+          Code::Usage, {},
+          "no output format for the extension of " + in_backticks(*output.file))
+      .fact("extensions that set the format: " + joined(known, ", "))
       .help("`--format text` writes text to any file");
 }
 
@@ -520,11 +521,11 @@ bool report_shortened(Host& host, Diagnostics& diags) {
   if (path.empty()) return false;
   diags
       .error(Code::UnreadableFile, {},
-             "`" + path + "` changed while it was read")
+             "`" + path + "` changed while it was being read")
       .fact(
-          "it became shorter, or its disk failed: nothing that was read of "
-          "it holds")
-      .help("run it again when nothing writes the file");
+          "it was truncated, or its disk failed, so nothing read from it is "
+          "valid")
+      .help("run again once nothing is writing to the file");
   return true;
 }
 
@@ -545,8 +546,9 @@ bool write_file(Context& context, const std::string& path,
                 const Writer& write) {
   if (context.host.was_read(path)) {
     context.diags
-        .error(Code::Usage, {},
-               "`" + path + "` is an input of this run, and would be replaced")
+        .error(
+            Code::Usage, {},
+            "`" + path + "` is an input of this run and would be overwritten")
         .help("write to another file");
     return false;
   }
@@ -569,7 +571,7 @@ bool write_file(Context& context, const std::string& path,
       .error(Code::UnreadableFile, {},
              "cannot write all of `" + path + "`" +
                  (problem.empty() ? "" : ": " + problem))
-      .fact("nothing of it is kept");
+      .fact("the partial output was discarded");
   return false;
 }
 

@@ -113,8 +113,7 @@ const std::vector<Flag>& planning_flags() {
          o.planning.reading.lora = read_lora(s.value, s.where, d);
        }},
       {"scheme", Takes::File, "FILE|NAME", "Inputs",
-       "naming of parameters made from a config (default: as "
-       "save_pretrained)",
+       "parameter naming for a config (default: as save_pretrained)",
        "inspect check resolve analyze sweep plan simulate export diff",
        [](auto& s, auto& o, auto&) {
          const auto names = name_scheme_names();
@@ -126,7 +125,7 @@ const std::vector<Flag>& planning_flags() {
        [](auto& s, auto& o, auto&) { o.planning.dialect = s.value; }, false,
        true, dialect_names},
       {"table", Takes::Text, "NAME", "Inputs",
-       "which table of a Python file to read", kSearched,
+       "table to read from a Python file", kSearched,
        [](auto& s, auto& o, auto&) { o.planning.table = s.value; }},
       {"set", Takes::Text, "NAME=VALUE", "Inputs",
        "value of a condition in Python rules, such as "
@@ -141,7 +140,7 @@ const std::vector<Flag>& planning_flags() {
        "check resolve analyze sweep export inspect diff explain",
        [](auto&, auto& o, auto&) { o.planning.parity = true; }},
       {"fallback", Takes::Choice, "WHAT", "Inputs",
-       "logical axes that no rule places (default axis_is_unsharded)",
+       "what to do with logical axes no rule maps (default axis_is_unsharded)",
        kSearched,
        [](auto& s, auto& o, auto&) {
          o.planning.fallback =
@@ -195,7 +194,7 @@ const std::vector<Flag>& planning_flags() {
            o.planning.devices = o.sweep.devices[0];
        }},
       {"slices", Takes::Text, "N", "Inputs",
-       "number of slices joined by a slower network; each crosses an axis",
+       "number of slices joined by a slower network; they split an axis",
        kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.slices = integer_of(s, 1, kMaxDevices, d);
@@ -208,11 +207,11 @@ const std::vector<Flag>& planning_flags() {
          o.planning.topology = read_topology(s.value, s.where, d);
        }},
       {"axes", Takes::Text, "A,B,C", "Inputs",
-       "axes that rules may name without the mesh having them; names for a "
-       "mesh of sizes alone",
+       "axes that rules may name though the mesh lacks them; names for a "
+       "sizes-only mesh",
        kRuled, set_axes},
       {"plan", Takes::File, "FILE", "Inputs",
-       "a saved plan instead of rules and mesh; with --mesh its specs on that "
+       "a saved plan instead of rules and mesh; --mesh applies it to another "
        "mesh",
        kPlanned,
        [](auto& s, auto& o, auto&) { o.planning.saved_plan = path_of(s); }},
@@ -260,7 +259,7 @@ const std::vector<Flag>& planning_flags() {
        },
        false, true, mode_choices},
       {"tolerance", Takes::Text, "F", "Diagnostics",
-       "memory that corrections may cost (default 0.02)", kRuled,
+       "memory increase corrections may cause (default 0.02)", kRuled,
        [](auto& s, auto& o, auto& d) {
          o.planning.tolerance = number_of(s, d).value_or(o.planning.tolerance);
        }},

@@ -94,8 +94,8 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
   const auto from = options.run.config ? ConfigFrom::Named : ConfigFrom::Found;
   if (from == ConfigFrom::Found) {
     fenced.emplace(host, repository_of(*path, host),
-                   "a configuration that was found leads no further; `--config "
-                   "FILE` names one that may");
+                   "a configuration found automatically may not name it; "
+                   "`--config FILE` lifts this limit");
     for (const std::string& file : named) fenced->admit(file);
   }
   const std::optional<Config> config =
@@ -159,8 +159,8 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   if (asks_for_plan(options.output) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},
-               "`" + options.command + "` writes no plan, and " +
-                   in_backticks(*options.output.file) + " is the name of one")
+               "`" + options.command + "` does not write plans, but " +
+                   in_backticks(*options.output.file) + " is a plan file name")
         .help(
             "`shardplan resolve` writes plans; with `--json` any name is "
             "accepted");
@@ -234,12 +234,12 @@ int report_bug(const std::vector<std::string>& arguments,
   std::string line = "shardplan";
   for (const std::string& argument : arguments) line += " " + argument;
   host.write(Stream::Err,
-             without_commands(
-                 "error[SP900]: " + printable(what) +
-                 "\n  = this is a bug in shardplan " + std::string(version()) +
-                 "\n  = command: " + printable(line) +
-                 "\nhelp: a report to the maintainers with these lines and the "
-                 "input files helps to fix it\n"));
+             without_commands("error[SP900]: " + printable(what) +
+                              "\n  = this is a bug in shardplan " +
+                              std::string(version()) +
+                              "\n  = command: " + printable(line) +
+                              "\nhelp: please report this to the maintainers "
+                              "with these lines and the input files\n"));
   return static_cast<int>(Exit::Bug);
 }
 
@@ -257,8 +257,7 @@ int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
 int fail_without_words(Host& host) {
   try {
     host.write(Stream::Err,
-               "error[SP017]: there is no memory left, not even to say for "
-               "what\n");
+               "error[SP017]: out of memory, even for an error message\n");
   } catch (...) {
     // Nobody can be informed. The exit code says that there is no answer.
   }

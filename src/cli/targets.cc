@@ -205,7 +205,7 @@ std::optional<std::vector<Target>> chosen_targets(
     if (const auto near = nearest(pattern, names)) {
       problem.help("did you mean `" + *near + "`?");
     } else {
-      problem.fact("there are " + some_names(names));
+      problem.fact("targets: " + some_names(names));
     }
   }
   if (!fine) return std::nullopt;

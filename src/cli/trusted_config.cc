@@ -47,9 +47,9 @@ bool is_trusted(const std::string& path, const std::string& root, Host& host,
                                  : "its folder";
     diags
         .error(Code::Usage, {}, in_backticks(path) + " belongs to another user")
-        .fact(what + " is of user " + std::to_string(info->owner) +
-              ", this run is of user " + std::to_string(host.user()))
-        .help("`--config " + path + "` uses it all the same")
+        .fact(what + " belongs to user " + std::to_string(info->owner) +
+              ", but this run's user is " + std::to_string(host.user()))
+        .help("`--config " + path + "` uses it anyway")
         .help("`--isolated` reads no configuration");
     return false;
   }

@@ -342,9 +342,9 @@ void report_remarks(const Manifest& manifest, Diagnostics& diags) {
   }
   if (manifest.buffers().empty()) return;
   diags.report(Code::Remark, {},
-               plural(std::ssize(manifest.buffers()), "buffer") + " of " +
-                   bytes_text(manifest.buffer_bytes()) +
-                   " in total are excluded (not parameters)");
+               plural(std::ssize(manifest.buffers()), "buffer") +
+                   " excluded (not parameters): " +
+                   bytes_text(manifest.buffer_bytes()) + " in total");
 }
 
 }  // namespace shardplan

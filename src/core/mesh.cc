@@ -24,7 +24,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
   const std::string_view text = where.text();
   const std::string shown(text);
   if (text.empty()) {
-    return diags.error(Code::InvalidMesh, where, "an axis is missing here")
+    return diags.error(Code::InvalidMesh, where, "expected an axis here")
         .help("write axes as `name=size`, e.g. `fsdp=8,tp=4`");
   }
   const size_t sign = text.find_first_of("=:");
@@ -37,8 +37,8 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
         .help(std::ranges::all_of(name, is_digit) && !name.empty()
                   ? "`sweep` tries lists of sizes, such as `tp=1,2,4`"
               : blank ? "no spaces are allowed around `=` and `,`"
-                      : "axis names start with a letter or `_` and go on with "
-                        "letters, digits, `_`, `.` and `-`");
+                      : "axis names start with a letter or `_`, followed by "
+                        "letters, digits, `_`, `.` or `-`");
   }
   if (sign == std::string_view::npos || sign + 1 == text.size()) {
     auto problem = diags.error(Code::InvalidMesh, {},
@@ -86,8 +86,8 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
           .error(Code::InvalidMesh, axis.name_where,
                  in_backticks(axis.name) + " is not an axis name")
           .help(
-              "axis names start with a letter or `_` and go on with letters, "
-              "digits, `_`, `.` and `-`");
+              "axis names start with a letter or `_`, followed by letters, "
+              "digits, `_`, `.` or `-`");
       ok = false;
     }
     for (size_t j = 0; j < i; ++j) {
@@ -105,7 +105,7 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
         diags
             .error(Code::InvalidMesh, axis.size_where,
                    "only one axis may have size -1")
-            .help("give all axes but one a size");
+            .help("give every other axis a size");
         ok = false;
       }
     } else if (axis.size < 1) {
@@ -113,7 +113,7 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
           .error(
               Code::InvalidMesh, axis.size_where,
               "axis `" + axis.name + "` has size " + std::to_string(axis.size))
-          .help("an axis has at least one device: `" + axis.name + "=1`");
+          .help("give it at least one device: `" + axis.name + "=1`");
       ok = false;
     }
   }
@@ -281,12 +281,11 @@ std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
     diags
         .report(Code::DeviceCountMismatch, where,
                 "the mesh has " + std::to_string(product) +
-                    " devices, not the " + std::to_string(*devices) +
-                    " asked for")
+                    " devices, not the requested " + std::to_string(*devices))
         .fact("the mesh has " + product_text(axes) + " = " +
               std::to_string(product) + " devices")
-        .fact("`--devices` says " + std::to_string(*devices))
-        .help("make one of the axes -1 to let it take the rest");
+        .fact("`--devices` is " + std::to_string(*devices))
+        .help("set one axis to -1 to use the remaining devices");
   }
 
   std::vector<Axis> result;
@@ -458,7 +457,7 @@ std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
           .error(Code::InvalidMesh, axis.size_where,
                  "axis " + in_backticks(axis.name) + " has size " +
                      std::to_string(axis.size) + " " + std::string(what))
-          .help("1 is the size of an axis that is not used");
+          .help("give an unused axis size 1");
     }
     const auto next = checked_mul(product.value, axis.size);
     if (!next || *next > kMaxDevices) {
@@ -488,13 +487,14 @@ std::optional<std::vector<int64_t>> sizes_over_slices(
     auto problem = diags.error(
         Code::InvalidMesh,
         product->open != nullptr ? product->open->size_where : Span(),
-        "the axes do not cross " + plural(asked, "slice"));
+        "the sizes over slices do not multiply to " + plural(asked, "slice"));
     problem.fact(product->open != nullptr
-                     ? "without `" + product->open->name + "` they cross " +
+                     ? "without `" + product->open->name +
+                           "` they multiply to " +
                            std::to_string(product->value) + "; " +
                            mod_text(asked, product->value)
-                     : "they cross " + std::to_string(product->value));
-    problem.help("the sizes over slices multiply to `--slices`");
+                     : "they multiply to " + std::to_string(product->value));
+    problem.help("make the sizes over slices multiply to `--slices`");
     return problem;
   }
   std::vector<int64_t> sizes;
@@ -578,10 +578,10 @@ std::optional<SlicedMesh> make_sliced_mesh(const std::vector<AxisRequest>& axes,
   }
   return diags
       .error(Code::InvalidMesh, where,
-             "no axis of the mesh can cross " + plural(*slices, "slice"))
-      .fact("the mesh has " + mesh_text(result.mesh) +
-            ", and the first axis that " + std::to_string(*slices) +
-            " divides would be cut")
+             "no mesh axis can span " + plural(*slices, "slice"))
+      .fact("the mesh is " + mesh_text(result.mesh) +
+            "; the first axis divisible by " + std::to_string(*slices) +
+            " would span the slices")
       .help("make one axis a multiple of " + std::to_string(*slices));
 }
 

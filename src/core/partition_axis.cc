@@ -182,7 +182,7 @@ std::optional<PartitionAxis> resolve_partition_axis(PartitionAxis given,
     if (given.at(i)) continue;
     return diags.error(
         Code::MalformedDocument, {},
-        "`" + std::string(kFields.at(i).name) + "` has no value to follow");
+        "`" + std::string(kFields.at(i).name) + "` has no value to inherit");
   }
   return given;
 }
@@ -210,8 +210,8 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
   if (early && entry.kind != EntryKind::One &&
       (entry.kind == EntryKind::Tuple || is_generation(mode))) {
     return diags.error(Code::UnknownAxis, {},
-                       "several semantic axes of one dimension are not "
-                       "understood here");
+                       "this eFormer version does not support several semantic "
+                       "axes per dimension");
   }
   std::vector<AxisValue> values;
   for (const std::string& token : entry.tokens) {

@@ -54,16 +54,15 @@ bool report_product(const Mesh& mesh, const ViewRequest& view, int64_t product,
   auto problem = diags.error(
       Code::InvalidMesh, view.where,
       "view `" + view.name + "` has " + std::to_string(product) +
-          " devices and the mesh has " + std::to_string(mesh.devices()));
+          " devices, but the mesh has " + std::to_string(mesh.devices()));
   problem.fact("the mesh is " + mesh_text(mesh));
-  problem.fact("a view has other names for the same devices");
+  problem.fact("a view renames the same devices");
   const std::string longer = with_leading_axes(mesh, view, product);
   if (!longer.empty()) {
     problem.help("write `--view " + longer + "`");
   } else {
     problem.help("make the product of its sizes " +
-                 std::to_string(mesh.devices()) +
-                 "; one size may be -1, for the rest");
+                 std::to_string(mesh.devices()) + "; one size may be -1");
   }
   return false;
 }
@@ -117,7 +116,7 @@ std::optional<Mesh> add_view(const Mesh& mesh, const ViewRequest& view,
     return diags
         .error(Code::InvalidMesh, view.name_where,
                "view `" + view.name + "` is given twice")
-        .help("give each view a name of its own");
+        .help("give each view a unique name");
   }
   auto axes = sized(mesh, view, diags);
   if (!axes) return std::nullopt;
@@ -133,15 +132,13 @@ std::optional<Mesh> add_view(const Mesh& mesh, const ViewRequest& view,
     return diags
         .error(Code::InvalidMesh, view.where,
                "axis `" + axis.name + "` of view `" + view.name +
-                   "` is not the axis of this name that the mesh has")
-        .fact("here it has size " + std::to_string(axis.size) +
-              " and its neighbours are " +
-              plural(mesh.devices() / before, "device") + " apart")
-        .fact("the other one has size " + std::to_string(other.size) +
-              " and its neighbours are " +
-              plural(mesh.stride(*known), "device") + " apart")
-        .help("give it a name of its own, such as `" + view.name + "_" +
-              axis.name + "`, or the same size and place in both");
+                   "` differs from the existing axis of that name")
+        .fact("here it has size " + std::to_string(axis.size) + " and stride " +
+              std::to_string(mesh.devices() / before))
+        .fact("the existing axis has size " + std::to_string(other.size) +
+              " and stride " + std::to_string(mesh.stride(*known)))
+        .help("rename it, e.g. `" + view.name + "_" + axis.name +
+              "`, or give both the same size and stride");
   }
   std::vector<MeshView> views = mesh.views();
   views.push_back({view.name, *std::move(axes)});

@@ -200,7 +200,7 @@ class InferencePricer {
     auto priced = memory_time(of_.card, moved);
     if (!priced) {
       problem_ = "the profile " + in_backticks(of_.card.name) +
-                 " states no rate of its memory";
+                 " has no memory bandwidth";
       return;
     }
     priced->seconds.lower = 0;  // who fuses it with a product moves nothing
@@ -360,7 +360,7 @@ class InferencePricer {
       if (of_.run.decoding > 0 && of_.run.context > 0 &&
           view_.multiplies_values(i) && of_.latent == 0) {
         problem_ =
-            "a product of two activations is not known to be attention: " +
+            "a matmul of two activations is not recognised as attention: " +
             in_backticks(view_.value(made.result).name);
         return;
       }
@@ -484,7 +484,7 @@ class InferencePricer {
   }
   void unknown(Precision precision) {
     problem_ = "the profile " + in_backticks(of_.card.name) +
-               " states no rate of products in " +
+               " has no matmul rate in " +
                std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
   }
 

@@ -83,7 +83,7 @@ class InferenceTimer {
               : std::nullopt;
     if (!each) {
       why_ = "the profile " + in_backticks(input_.card.name) +
-             " has no link that reaches along " + text_of(part.axes);
+             " has no link that spans " + text_of(part.axes);
       return false;
     }
     if (input_.sums_in_kernels && part.kind == CollectiveKind::AllReduce) {

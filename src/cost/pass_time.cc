@@ -62,7 +62,7 @@ class PassPricer {
   std::vector<SegmentTime> run(std::string& why) {
     if (!memory_time(of_.card, 1)) {
       why = "the profile " + in_backticks(of_.card.name) +
-            " states no rate of its memory";
+            " has no memory bandwidth";
       return {};
     }
     for (const InstructionId i : view_.instructions()) {
@@ -78,7 +78,7 @@ class PassPricer {
     price_backward();
     if (unknown_) {
       why = "the profile " + in_backticks(of_.card.name) +
-            " states no rate of products in " +
+            " has no matmul rate in " +
             std::string(kPrecisionNames.at(static_cast<size_t>(*unknown_)));
       return {};
     }

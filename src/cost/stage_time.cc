@@ -126,7 +126,7 @@ class StageTimer {
                          : std::nullopt;
     if (!priced) {
       why_ = "the profile " + in_backticks(input_.card.name) +
-             " has no link that reaches along " + text_of(axes);
+             " has no link that spans " + text_of(axes);
     }
     return priced;
   }

@@ -37,7 +37,7 @@ inline constexpr std::string_view kDirectionNames[] = {"forward", "backward",
 
 // Why there is no time: nobody says which axes cross slices.
 inline constexpr std::string_view kSlicesUntimed =
-    "axes that cross slices are not placed on links";
+    "axes across slices are not mapped to links";
 
 // What every time is of: a training step, or a pass of an engine.
 struct TimedRun {

@@ -74,13 +74,13 @@ std::nullopt_t refuse_shape(const Manifest& manifest, size_t weight,
   return diags
       .error(Code::UnsupportedConfig, manifest.where(weight),
              in_backticks(manifest.name(weight)) + " is stored as " +
-                 type_text(manifest.type(weight)) + ", and its config says " +
+                 type_text(manifest.type(weight)) + ", but its config says " +
                  type_text(matrix))
       .fact(is_plain(manifest.type(weight).dtype)
                 ? "the shapes differ, and it is too large to be packed"
-                : "packed values take 1 to 8 bits for each number of a matrix, "
-                  "and keep one of its dimensions if they are not flat")
-      .help("is it the config that was saved with these weights?");
+                : "packed values use 1 to 8 bits per matrix element, and keep "
+                  "one of its dimensions unless they are flat")
+      .help("check that the config was saved with these weights");
 }
 
 std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
@@ -89,11 +89,11 @@ std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
       .error(Code::UnsupportedConfig, manifest.where(weight),
              in_backticks(manifest.name(weight)) + " is stored quantised, as " +
                  type_text(manifest.type(weight)) +
-                 ", and what it takes to train it is not known")
+                 ", and training it is not modelled")
       .fact("quantised values have no gradient of their own")
-      .help("`--trainable lora_` trains adapters beside them alone")
+      .help("use `--trainable lora_` to train only the adapters")
       .help(
-          "a model that is trained as it was before has the config without the "
+          "to train the original weights, use the config without the "
           "quantisation");
 }
 
@@ -106,13 +106,13 @@ std::nullopt_t refuse_without_gradient(const Manifest& manifest,
   return diags
       .error(Code::UnsupportedConfig,
              manifest.where(static_cast<size_t>(quantised_weight(manifest))),
-             "no gradient flows through products with weights of " +
-                 in_backticks(form))
+             "no gradient flows through matmuls with " + in_backticks(form) +
+                 " weights")
       .fact(
-          "adapters of earlier layers would be trained with what flows through "
-          "adapters alone")
+          "adapters of earlier layers would get gradients only through other "
+          "adapters")
       .help(
-          "quantise the weights alone: `Int8WeightOnlyConfig` or "
+          "quantise only the weights: `Int8WeightOnlyConfig` or "
           "`Float8WeightOnlyConfig`");
 }
 
@@ -214,11 +214,11 @@ std::optional<DequantisedModel> dequantised_model(
     if (found == nullptr) {
       return diags
           .error(Code::UnsupportedConfig, {},
-                 "nothing in the model is what " + in_backticks(plain.name(i)) +
-                     " of its config could be made of")
+                 "no weight of the model stores " +
+                     in_backticks(plain.name(i)) + " of its config")
           .fact(
-              "its quantised weights are read as the matrices that they "
-              "stand for, by the config without the quantisation");
+              "quantised weights are matched to the matrices of the config "
+              "without the quantisation");
     }
     used[found->index] = true;
     const TensorType& type = manifest.type(found->index);
@@ -241,7 +241,7 @@ std::optional<DequantisedModel> dequantised_model(
     } else if (!is_frozen(i)) {
       return diags.error(Code::UnsupportedConfig, manifest.where(i),
                          in_backticks(manifest.name(i)) +
-                             " is trained, and is neither an adapter nor a "
+                             " is trained, but is neither an adapter nor a "
                              "weight that the config describes");
     }
   }
@@ -289,10 +289,10 @@ std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
         return diags
             .error(Code::UnsupportedConfig, manifest.where(from),
                    "packed values of " + in_backticks(manifest.name(from)) +
-                       " are cut as " + spec_text(stored.spec) +
-                       ", which is no part of the matrix that they stand for")
+                       " are sharded as " + spec_text(stored.spec) +
+                       ", which is no shard of the unpacked matrix")
             .help(
-                "cut them over an axis that they are gathered over, such as "
+                "shard them over an axis that they are gathered over, such as "
                 "`fsdp`, or not at all");
       }
       placement.spec = *std::move(spec);

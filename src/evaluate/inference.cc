@@ -156,10 +156,10 @@ class PartitionedPass {
 
 std::string workload_text(double sequences, int64_t tokens, bool decodes) {
   const auto count = static_cast<int64_t>(sequences);
-  return (decodes ? "a token of each of " : "prompts of ") +
-         plural(count, "sequence") +
-         (decodes ? " with " + count_text(tokens) + " tokens in the cache"
-                  : " of " + count_text(tokens) + " tokens");
+  return decodes ? "one token for each of " + plural(count, "sequence") +
+                       " with " + count_text(tokens) + " cached tokens"
+                 : plural(count, "prompt") + " of " + count_text(tokens) +
+                       " tokens";
 }
 
 // --- As an engine does it.
@@ -469,7 +469,7 @@ std::string unlike_decoder(const Model& model) {
   if (layers && std::ranges::any_of(*layers, [](const KvLayer& layer) {
         return layer.source != 0;
       })) {
-    return "a decoder that reads an encoder's tokens is not modelled";
+    return "a decoder with cross-attention is not modelled";
   }
   return "";
 }
@@ -487,8 +487,8 @@ InferencePasses inference_passes(const Model& model, const Diagnostics& like) {
     passes.untimed = first_error(found);
   } else if (passes.step->runnable == nullptr) {
     passes.untimed =
-        "the forward pass is not known, and shapes of weights do not say what "
-        "is computed";
+        "the forward pass is unknown, and weight shapes do not say what is "
+        "computed";
   }
   return passes;
 }
@@ -507,9 +507,9 @@ InferenceTimes plan_inference(const InferenceQuestion& question,
   model.open(plan, rules);
   Steps& steps = model.steps();
   if (decodes && !steps.axes().sequence.empty()) {
-    answer.untimed = "attention over tokens that are cut over " +
+    answer.untimed = "attention over tokens sharded over " +
                      text_of(steps.axes().sequence) +
-                     " is not modelled: give `--sequence-axes` none of these";
+                     " is not modelled: leave these out of `--sequence-axes`";
     return answer;
   }
   const Steps::Pass pass =
@@ -543,7 +543,7 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
   }
   if (!serving.draft.empty()) {
     answer.untimed =
-        "how many tokens of the draft are accepted is not known beforehand";
+        "the acceptance rate of draft tokens is not known in advance";
     return answer;
   }
   if (!serving.problems.empty()) {
@@ -557,7 +557,7 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
   const auto wanted = static_cast<double>(ceil_div(asked, serving.mesh.dp));
   const double running = running_sequences(serving, wanted);
   if (running < 1) {
-    answer.untimed = "the cache does not hold a sequence";
+    answer.untimed = "the cache cannot hold one sequence";
     return answer;
   }
   PartitionedPass model(question, like, answer.untimed);
@@ -588,13 +588,14 @@ InferenceTimes engine_inference(const InferenceQuestion& question,
                               static_cast<double>(asked));
   if (workload) {
     schedule(timer, serving, *workload, running, wanted - running, answer);
-    answer.workload = plural(workload->concurrency, "request") +
-                      " at once, each of " + count_text(workload->input) +
-                      " tokens and " + count_text(workload->output) + " more";
+    answer.workload = plural(workload->concurrency, "concurrent request") +
+                      ", each with " + count_text(workload->input) +
+                      " input and " + count_text(workload->output) +
+                      " output tokens";
     if (running < wanted) {
       answer.workload += "; " + count_text(static_cast<int64_t>(running)) +
-                         (serving.mesh.dp > 1 ? " of each group" : "") +
-                         " are generated at once, the others wait";
+                         (serving.mesh.dp > 1 ? " per group" : "") +
+                         " run at once, the others wait";
     }
     return answer;
   }

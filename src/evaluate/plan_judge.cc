@@ -29,10 +29,9 @@ bool check_stage_axis(const std::optional<Stages>& stages, const KvAxes& axes,
     diags
         .error(Code::Usage, {},
                "axis `" + stages->axis +
-                   "` is given to `--stages`, and cuts the KV "
-                   "cache besides")
+                   "` is given to `--stages`, but also shards the KV cache")
         .help(
-            "name other axes with `--kv-axes`, `--batch-axes` or "
+            "give other axes to `--kv-axes`, `--batch-axes` or "
             "`--sequence-axes`");
     return false;
   }
@@ -52,13 +51,15 @@ bool check_token_axes(const AskedMemory& asked, const Plan& plan,
       if (plan.mesh.has({}, axis) || contains(plan.declared_axes, axis)) {
         continue;
       }
-      auto problem = diags.error(Code::Usage, {},
-                                 "the mesh has no axis " + in_backticks(axis) +
-                                     ", which " + std::string(flag) + " names");
+      auto problem =
+          diags.error(Code::Usage, {},
+                      std::string(flag) + " names " + in_backticks(axis) +
+                          ", which is not an axis of the mesh");
       problem.fact("mesh: " + mesh_text(plan.mesh));
       if (plan.mesh.find(axis)) {
         problem.fact(
-            "it is an axis of a view, and tokens are cut over the mesh");
+            "it is an axis of a view, but tokens are sharded over axes of the "
+            "mesh");
       }
       problem.help("name axes of the mesh, separated by commas");
       return false;
@@ -81,12 +82,12 @@ bool has_alike_experts(const Manifest& manifest, const Plan& plan,
     if (!is_counted(plan.of(i)) || tensors[i].alike) continue;
     diags
         .error(Code::Usage, manifest.where(i),
-               "experts that are dealt out must have state of one kind, and " +
+               "all experts of a layer need the same training state, but " +
                    in_backticks(manifest.name(i)) +
-                   " is trained or placed otherwise than others of its layer")
+                   " is trained or placed differently")
         .help(
-            "let `--trainable`, `--optimizer-of` and `--state-rules` name all "
-            "experts of a layer or none");
+            "make `--trainable`, `--optimizer-of` and `--state-rules` match "
+            "all experts of a layer or none");
     return false;
   }
   return true;
@@ -193,8 +194,8 @@ std::optional<EngineMesh> with_asked_views(const ServingInput& asked,
   const std::string title(asked.engine->title);
   auto report =
       diags.error(Code::Usage, {},
-                  title + " does not lay out a model as view `" +
-                      foreign->name + ":" + axes_text(foreign->axes) + "`");
+                  title + " does not shard a model as view `" + foreign->name +
+                      ":" + axes_text(foreign->axes) + "`");
   const std::string own = engine_view_text(layout, foreign->name);
   const std::string with = engine_view_text(dealt_layout, foreign->name);
   if (own.empty()) {
@@ -202,10 +203,10 @@ std::optional<EngineMesh> with_asked_views(const ServingInput& asked,
   } else if (own == with) {
     report.help("write `--view " + own.substr(1));
   } else {
-    report.fact("on " + mesh_text(mesh) + " each expert is cut: " + own);
-    report.fact("with `--expert-parallel` experts are dealt out whole: " +
+    report.fact("on " + mesh_text(mesh) + " each expert is sharded: " + own);
+    report.fact("with `--expert-parallel` each rank holds whole experts: " +
                 with);
-    report.help("give `--expert-parallel` in place of the view");
+    report.help("use `--expert-parallel` instead of the view");
   }
   return report;
 }
@@ -225,11 +226,11 @@ std::optional<EngineMesh> engine_mesh(const ServingInput& asked,
     } else {
       return diags
           .error(Code::Usage, {},
-                 "axis `" + axis.name + "` is nothing that " +
-                     std::string(asked.engine->title) + " cuts a model over")
+                 std::string(asked.engine->title) + " does not shard over `" +
+                     axis.name + "`")
           .help(
-              "it has `tp`, `dp` and, with `--stages pp`, `pp`; experts are "
-              "dealt out over these with `--expert-parallel`");
+              "use `tp`, `dp` and, with `--stages pp`, `pp`; "
+              "`--expert-parallel` places whole experts over them");
     }
   }
   if (mesh.views().empty()) return of;

@@ -77,14 +77,14 @@ void add_torch(const MemoryBracket& bracket, bool is_alone, Rows& rows) {
   const int64_t percent = !is_measured      ? 0
                           : bracket.repeats ? kPercentBeyondRepeated
                                             : kPercentBeyond;
-  rows.add("allocator", "reserved by the allocator beyond",
+  rows.add("allocator", "allocator overhead",
            {std::min(to_segments(total[0]), to_segments(total[1])),
             to_segments(total[1]) + Int128{total[1]} * percent / 100,
             most - total[2] + kSegment},
            is_measured
                ? "PyTorch's allocator, replayed over training steps: up to 31 "
-                 "% of what it reserves"
-               : "arXiv:2507.16274: up to 43 % of what PyTorch reserves");
+                 "% of its reserved memory"
+               : "arXiv:2507.16274: up to 43 % of PyTorch's reserved memory");
 }
 
 void add_connections(const Mesh& mesh, bool has_experts, Rows& rows) {
@@ -97,7 +97,7 @@ void add_connections(const Mesh& mesh, bool has_experts, Rows& rows) {
     first = false;
   }
   if (!first && has_experts) {
-    rows.add("connections", "connections of experts",
+    rows.add("connections", "connections for experts",
              further_connections_range(mesh.devices(), true));
   }
 }
@@ -118,7 +118,7 @@ std::optional<ReservedMemory> reserved_memory(
       break;
     case Allocator::XlaArena: {
       const Int128 arena = Int128{limit->nominal} * kArenaPercent / 100;
-      rows.add("arena", "arena, taken at the start", {arena, arena, arena},
+      rows.add("arena", "arena, preallocated", {arena, arena, arena},
                "docs.jax.dev, GPU memory allocation: 75 % of the GPU's memory");
       rows.set_arena(static_cast<int64_t>(arena));
       break;

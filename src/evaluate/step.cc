@@ -141,8 +141,8 @@ std::optional<DequantisedModel> dequantised(const Model& of,
                in_backticks(manifest.name(weight)) +
                    " is stored quantised, as " +
                    type_text(manifest.type(weight)) +
-                   ", and what it stands for is not known without a config")
-        .help("put the model's config.json beside it");
+                   ", and needs a config to be interpreted")
+        .help("put the model's config.json next to it");
   }
   const Model* const plain = of.unquantised(diags);
   if (plain == nullptr) return std::nullopt;
@@ -161,7 +161,7 @@ void report_unknown(const Diagnostics& recognised, const std::string& why,
   diags.keep_sources(recognised);
   for (Diagnostic each : recognised.all()) {
     if (each.severity == Severity::Error) {
-      each.facts.push_back("what backward keeps does not follow from shapes: " +
+      each.facts.push_back("shapes do not determine what backward keeps: " +
                            why);
     }
     diags.add(std::move(each));
@@ -453,7 +453,7 @@ std::optional<JudgedStep> Steps::answer(
     if (!layers) return std::nullopt;
   } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
     report_unknown(*model_.recognised,
-                   "`--fp8` is about what single products read", diags);
+                   "`--fp8` depends on what each matmul reads", diags);
     return std::nullopt;
   } else {
     ShapedLayers shaped = by_shapes(workload, step);
@@ -494,8 +494,7 @@ std::optional<JudgedStep> Steps::answer(
   if (card == nullptr) return judged;
   if (model_.runnable == nullptr) {
     judged.untimed =
-        "the forward pass is not known, and shapes of weights do not say what "
-        "is "
+        "the forward pass is unknown, and weight shapes do not say what is "
         "computed";
     return judged;
   }
@@ -565,8 +564,8 @@ bool Steps::has_modules(const StepOptions& step, Diagnostics& diags) const {
         .error(Code::Usage, {},
                "`--remat " + remat_text(step.remat) +
                    "`: no layer of this model has a module " +
-                   in_backticks(module) + " that Megatron-LM computes again")
-        .help("leave it out: nothing of it is kept or computed again");
+                   in_backticks(module) + " that Megatron-LM recomputes")
+        .help("leave it out: it has no effect here");
   }
   return absent.empty();
 }
@@ -631,21 +630,19 @@ bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
 // What is answered, and what is not: a bracket from shapes.
 void report_by_shapes(const Manifest& manifest, const ShapedLayers& shaped,
                       AttentionKind attention, Diagnostics& diags) {
-  auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
-                           "the forward pass of this " +
-                               in_backticks(manifest.model_type) +
-                               " is not known: what its layers hold is worked "
-                               "out from the shapes of "
-                               "their weights");
-  note.fact("the bracket is wider than one of a forward pass would be");
+  auto note = diags.report(
+      Code::UnknownFamily, Severity::Note, {},
+      "no forward pass is known for this " + in_backticks(manifest.model_type) +
+          ": activation memory is estimated from weight shapes");
+  note.fact("the range is wider than with a known forward pass");
   if (shaped.holds_scores && attention == AttentionKind::Flash) {
     note.fact(
-        "positions are added to scores of attention, so these are counted as "
-        "held");
+        "positions are added to attention scores, so the scores are counted as "
+        "stored");
   }
   for (const std::string& each : shaped.left_out) {
-    note.fact("a step of the layers of text alone: what " + each +
-              " keep is not counted");
+    note.fact("only the text layers are counted, not the activations of " +
+              each);
   }
 }
 

@@ -322,7 +322,7 @@ const RuleForm* form_of(const LintInput& input) {
 std::string help_to_name(const LintInput& input, const AxisName& axis) {
   const RuleForm* form = form_of(input);
   if (form == nullptr || form->unordered.empty()) {
-    return "name " + in_backticks(axis) + " in a rule";
+    return "use " + in_backticks(axis) + " in a rule";
   }
   return "add entries to " + std::string(form->unordered) +
          " that shard over " + in_backticks(axis);

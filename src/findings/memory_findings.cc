@@ -39,7 +39,7 @@ void help_devices(const Plan& plan, const Budget& budget,
                                : "parameters and training state";
   const std::string all = what + " are " + bytes_text(state) + " in total: ";
   if (room <= 0) {
-    report.fact(all + "nothing is left for them on any device");
+    report.fact(all + "no device has room for them");
     return;
   }
   const auto least = static_cast<int64_t>(
@@ -53,7 +53,7 @@ void help_devices(const Plan& plan, const Budget& budget,
     return;
   }
   report.help(all + "at least " + count_text(least) +
-              " devices of this kind hold them (" +
+              " devices of this kind are needed (" +
               count_text(ceil_div(least, devices)) + " times as many)");
 }
 
@@ -104,8 +104,7 @@ std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
   if (limit.usable != limit.nominal) {
     text += " usable of " + bytes_text(limit.nominal);
   }
-  if (reserve > 0)
-    text += ", of which " + bytes_text(reserve) + " are reserved";
+  if (reserve > 0) text += ", " + bytes_text(reserve) + " reserved";
   return text;
 }
 
@@ -116,7 +115,7 @@ std::string tried_text(const TriedChange& tried) {
   return "`" + tried.flags + "` would need " + bytes_text(tried.fit.needed) +
          " per device: " +
          (headroom >= 0 ? "it fits, with " + bytes_text(headroom) + " to spare"
-                        : bytes_text(-headroom) + " too much");
+                        : bytes_text(-headroom) + " over capacity");
 }
 
 void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
@@ -135,7 +134,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
     report.fact(each);
   }
   if (!fullest.label.empty()) {
-    report.fact("the fullest devices are those of " + fullest.label);
+    report.fact("the fullest devices are in " + fullest.label);
   }
   if (tried != nullptr) {
     for (const TriedChange& each : *tried) report.help(tried_text(each));
@@ -163,8 +162,8 @@ void check_stages(const LintInput& input, Diagnostics& diags) {
   for (const int64_t each : held) {
     layers += (layers.empty() ? "" : ",") + std::to_string(each);
   }
-  report.help("name the layers of each stage, e.g. `--stages " + stages->axis +
-              ":" + layers + "`, which is what was assumed");
+  report.help("set the layers of each stage, e.g. `--stages " + stages->axis +
+              ":" + layers + "`, the split assumed here");
 }
 
 }  // namespace shardplan

@@ -94,7 +94,7 @@ void report_unmentioned_of_view(const LintInput& input,
   const auto& views = input.plan.mesh.views();
   MeshView view = *std::ranges::find(views, name, &MeshView::name);
   const bool is_used = is_placed_over(input.plan, name);
-  report.fact(is_used ? "what is placed over the view is stored " +
+  report.fact(is_used ? "parameters placed over the view are replicated " +
                             std::to_string(input.plan.mesh.size_of(axis)) +
                             " times over " + in_backticks(axis)
                       : "no parameter is placed over the view");
@@ -106,9 +106,9 @@ void report_unmentioned_of_view(const LintInput& input,
   } else if (!is_used) {
     help_with_view(input, view, report);
   } else {
-    report.help("name " + in_backticks(axis) + " in a rule with `view: " +
-                name + "`, or declare it with `--axes " + axis +
-                "` where it is only for copies");
+    report.help("use " + in_backticks(axis) + " in a rule with `view: " + name +
+                "`, or declare it with `--axes " + axis +
+                "` if it only holds replicas");
   }
   report.about({0, -1, ""});
 }
@@ -130,12 +130,12 @@ void report_unmentioned(const LintInput& input,
       Code::UnmentionedAxis, {},
       !meant.empty() ? used + "; " + who + " has " + in_backticks(axis) +
                            ": did you mean " + in_backticks(meant) + "?"
-                     : "the rules neither name nor declare " +
-                           in_backticks(axis) + ", which " + who + " has");
+                     : who + " has axis " + in_backticks(axis) +
+                           ", which the rules neither use nor declare");
   if (meant.empty()) report.fact(used);
   if (!view.empty())
     return report_unmentioned_of_view(input, unmentioned, report);
-  report.fact("every parameter is stored " +
+  report.fact("every parameter is replicated " +
               std::to_string(mesh.size_of(axis)) + " times over " +
               in_backticks(axis) + ": " + bytes_text(input.memory.max) +
               " per device");
@@ -147,8 +147,8 @@ void report_unmentioned(const LintInput& input,
   }
   const bool is_ours = form_of(input) == nullptr;
   report.help("declare it with `--axes " + axis + "`" +
-              (is_ours ? ", or below `axes:` in the rules," : "") +
-              " where it is only for data parallelism");
+              (is_ours ? " or under `axes:` in the rules" : "") +
+              " if it is only for data parallelism");
   const bool is_free = meant.empty() && !is_data_axis(axis);
   report.about({0, -1, is_free ? axis : ""});
 }
@@ -212,15 +212,15 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
            ? std::string("the spec of 1 parameter names ")
            : "the specs of " + plural(parameters, "parameter") + " name ") +
       (absent.size() == 1 ? "it" : "them") +
-      "; eFormer would leave such dimensions whole, " +
-      (more == 0 ? "" : bytes_text(more) + " more per device, ") +
-      "and JAX refuse such specs");
+      "; eFormer would replicate these dimensions" +
+      (more == 0 ? "" : " (+" + bytes_text(more) + " per device)") +
+      "; JAX would reject the specs");
   report.findings(1);
   if (misnamed) return;  // the mesh is to be written anew anyway
   std::string mesh = mesh_text(plan.mesh);
   for (const AxisName& axis : absent) mesh += "," + axis + "=1";
   report.help("`--mesh " + mesh +
-              "` is the same plan, and read the same way by all");
+              "` is the same plan, and every tool reads it alike");
 }
 
 // Axes of the mesh, of more than one device, that shard nothing and that
@@ -359,7 +359,7 @@ std::string scheme_word(std::string_view name) {
   const std::string& leaf = split.parts.back();
   switch (split.scheme) {
     case Scheme::KeyPath:
-      return "key paths of JAX";
+      return "JAX key paths";
     case Scheme::Slashes:
       return contains(kFlaxLeaves, leaf) ? "Flax names" : "names with `/`";
     case Scheme::Dots:
@@ -512,7 +512,7 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
 void help_with_other_set(const LintInput& input, Diagnostics::Builder& report) {
   if (input.options.other_set.empty()) return;
   report.help("use `--rules " + input.options.other_set +
-              "`, which is shipped for this type of model");
+              "`, the shipped set for this model type");
 }
 
 // What is placed without any of the rules that shard.
@@ -540,8 +540,8 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
     const auto held = static_cast<double>(share.bytes.most());
     bytes += held;
     report.fact((rule > 0 ? "only the catch-all " +
-                                rule_text(input.plan, rule) + " decides "
-                          : std::string("no rule decides ")) +
+                                rule_text(input.plan, rule) + " matches "
+                          : std::string("no rule matches ")) +
                 plural(share.parameters, "parameter") + ": " +
                 bytes_text(held) + " per device");
   }
@@ -568,7 +568,7 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   auto report = diags.report(Code::RulesForOtherNames, {},
                              "these rules are for " + theirs + " (" +
                                  in_backticks(end_of(naming.other_name)) +
-                                 "), the model has " + ours + " (" +
+                                 "), but the model has " + ours + " (" +
                                  in_backticks(end_of(name)) + ")");
   report.label(rule_span(input, naming.other_rule),
                "would match " + in_backticks(end_of(naming.other_name)));
@@ -576,12 +576,12 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
               rule_text(input.plan, naming.other_rule));
   report_outcome(input, report);
   help_with_other_set(input, report);
-  report.help("write the rules for " + ours +
-              ", or give the model under those of the rules");
+  report.help("rewrite the rules for " + ours +
+              ", or rename the model's parameters to those of the rules");
   // They follow from a config, as do those of other programs.
   if (input.manifest.format == kConfigFormat) {
     report.help(
-        "`--scheme` gives them the names and shapes of another program: "
+        "`--scheme` gives them another framework's names and shapes: "
         "`shardplan list schemes`");
     return;
   }
@@ -590,9 +590,9 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   };
   if (is_flax(theirs) != is_flax(ours)) {
     report.help(
-        "renaming is not enough: a kernel of Flax is [in, out], a weight of "
-        "PyTorch [out, in], so the entries of a spec change places");
-    report.help("shipped sets know both: `shardplan list rules`");
+        "renaming is not enough: a Flax kernel is [in, out] and a PyTorch "
+        "weight [out, in], so swap the entries of each spec");
+    report.help("the shipped sets handle both: `shardplan list rules`");
   }
 }
 
@@ -602,11 +602,12 @@ void report_missed_names(const LintInput& input, Diagnostics& diags) {
       rules, [&](int rule) { return rule_of(input.plan, rule).found == 0; });
   auto report =
       diags.report(Code::RulesForOtherNames, {},
-                   "the rules are for other names than the model has");
+                   "the rules are for different names than the model's");
   report.label(rule_span(input, first), "matches no name");
   report.fact(rules_found_nowhere(input) + "; " + rule_text(input.plan, first) +
               " looks for " + in_backticks(rule_of(input.plan, first).pattern) +
-              ", the first name is " + in_backticks(input.manifest.name(0)));
+              ", the model's first name is " +
+              in_backticks(input.manifest.name(0)));
   report_outcome(input, report);
   help_with_other_set(input, report);
   report.help("`shardplan inspect` lists the model's names");
@@ -637,11 +638,11 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
   }
   auto report = diags.report(
       Code::RulesForOtherNames, where,
-      labels.empty() ? "the rules place logical axes, and the model has none"
-                     : "the rules place other logical axes than the model has");
+      labels.empty() ? "the rules place logical axes, but the model has none"
+                     : "the rules and the model use different logical axes");
   report.fact("the rules place " + quoted_list(placed));
   if (labels.empty()) {
-    report.fact("no parameter of the model has `axes`, which are its labels");
+    report.fact("no parameter of the model has `axes` (dimension labels)");
   } else {
     report.fact("the model has " + quoted_list({labels.begin(), labels.end()}));
   }
@@ -651,29 +652,28 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
       input.manifest.format == kConfigFormat) {
     report.help("`--scheme " + std::string(form->scheme) +
                 "` gives the parameters the names and logical axes that these "
-                "rules are for; in `shardplan.yaml`, `scheme: " +
+                "rules expect; in `shardplan.yaml`, `scheme: " +
                 std::string(form->scheme) + "`");
     return;
   }
   if (labels.empty() && has_many_axes(*input.rules)) {
     report.help(
-        "where the names are patterns and each axis is for one dimension, "
-        "write the second part of a rule as PartitionSpec(\"axis\", ..)");
+        "if the names are patterns and each axis shards one dimension, write "
+        "the second part of a rule as PartitionSpec(\"axis\", ..)");
   }
   if (labels.empty() && input.manifest.kinds != nullptr) {
-    report.help(
-        "with `labels: architecture` in " +
-        std::string(form_of(input) == nullptr
-                        ? "the rules"
-                        : "a YAML rules file given beside these") +
-        " they have those of the model's architecture; `--rules @all_models` "
-        "places all of these");
+    report.help("add `labels: architecture` to " +
+                std::string(form_of(input) == nullptr
+                                ? "the rules"
+                                : "a second, YAML rules file") +
+                " to label them by the model's architecture; `--rules "
+                "@all_models` places all such labels");
     return;
   }
   report.help(labels.empty()
                   ? "give the parameters `axes` in a manifest, or write rules "
                     "for their names"
-                  : "name the model's logical axes in the rules");
+                  : "use the model's logical axes in the rules");
 }
 
 }  // namespace

@@ -127,11 +127,11 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
               layout_text(reported_layout(program, program.layouts[v], v)))
         .fact(use_text(program, v, *table))
         .fact(use_text(program, v, *head))
-        .fact("for that, all devices together send " + bytes_text(bytes) +
-              " of it in every forward pass")
+        .fact("to reshard it, all devices together send " + bytes_text(bytes) +
+              " in every forward pass")
         .help(
-            "with the vocabulary on the same axes in both, a device looks up "
-            "the rows that it has and makes their logits");
+            "shard the vocabulary over the same axes in both: each device then "
+            "looks up its own rows and computes their logits");
   }
 }
 
@@ -149,7 +149,7 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
   const std::string second(manifest.name(head->index));
   auto finding = diags.report(
       Code::TiedLayoutsDiffer, manifest.where(head->index),
-      "`" + first + "` and `" + second + "` are tied, and sharded differently");
+      "`" + first + "` and `" + second + "` are tied but sharded differently");
   finding.fact("`" + first + "` " + shape_text(of_table.type.shape) +
                " is sharded as " + spec_text(of_table.spec));
   finding.fact("`" + second + "` " + shape_text(of_head.type.shape) +
@@ -167,14 +167,14 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
         of_floats * static_cast<double>(type.bytes()) /
         static_cast<double>(wide_byte_count(type.elements(), DType::F32));
     if (bytes > 0) {
-      finding.fact("from one to the other every device sends " +
+      finding.fact("to reshard one into the other, every device sends " +
                    bytes_text(bytes));
     }
   }
   finding
       .help(
-          "give both the same axes for the vocabulary and for the features, "
-          "or store the weight once")
+          "shard the vocabulary and feature dimensions of both over the same "
+          "axes, or store the weight once")
       .parameters({std::string(manifest.name(table->index)),
                    std::string(manifest.name(head->index))});
 }
@@ -276,19 +276,19 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
     const int64_t others = read_of_name[c.folded];
     finding.fact(in_backticks(labels[i]) + " " + (c.count == 1 ? "is" : "are") +
                  " not read" +
-                 (others == 0
-                      ? ""
-                      : "; " + count_text(others) + " of the same kind " +
-                            (others == 1 ? "is" : "are")));
+                 (others == 0 ? ""
+                              : "; " + count_text(others) +
+                                    (others == 1 ? " other" : " others") +
+                                    " of the same kind " +
+                                    (others == 1 ? "is" : "are")));
   }
   if (shown > kShownKinds) {
-    finding.fact(
-        "and so on: " +
-        plural(static_cast<int64_t>(shown - kShownKinds), "more kind"));
+    finding.fact("and " + plural(static_cast<int64_t>(shown - kShownKinds),
+                                 "more kind"));
   }
   finding.help(
-      "what the model would compute with them is lost without an error: look "
-      "for layers that no stage runs");
+      "their contribution is lost without an error: look for layers that no "
+      "stage runs");
   finding.parameters(std::move(names));
 }
 
@@ -469,8 +469,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   finding.fact("all devices together send " + bytes_text(reshard.moved));
   if (reshard.count > 1) {
     finding
-        .fact(count_text(reshard.count) + " times, wherever `" +
-              folded_name(value.name) + "` is")
+        .fact(count_text(reshard.count) + " times: at every `" +
+              folded_name(value.name) + "`")
         .findings(reshard.count);
   }
   if (at.node) {
@@ -485,15 +485,14 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   }
   if (at.rematerializes) {
     finding.help(
-        "choose layouts that differ by one step, such as axes added to a "
-        "dimension, or go through one in between");
+        "choose layouts one step apart, such as one more axis on a dimension, "
+        "or reshard through an intermediate layout");
   } else if (value.kind == Value::Kind::Parameter) {
     finding.help(
-        "give the parameter another spec, or the activation one that agrees "
-        "with it");
+        "change the parameter's spec, or give the activation a matching one");
   } else {
-    finding.help("nothing says how " + name +
-                 " is to be sharded: name it under `activations:` in a YAML "
+    finding.help(name +
+                 " has no spec: give it one under `activations:` in a YAML "
                  "rules file, or "
                  "give it a `constraint` in the graph");
   }
@@ -524,8 +523,8 @@ void check_repeated_biases(const ProgramInput& input, Diagnostics& diags) {
                     std::to_string(value.shape[0]) + " biases are summed")
         .fact("`" + value.name + "` is " + shape_text(value.shape))
         .help(
-            "that is what TPDense does in mode scatter; TPAsyncDense adds one "
-            "bias, and so does a bias added after the sum");
+            "TPDense does this in scatter mode; use TPAsyncDense, or add the "
+            "bias after the sum");
   }
 }
 

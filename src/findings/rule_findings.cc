@@ -107,8 +107,8 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
         per_device(input, input.of_class.of(i), placement.bytes_per_device));
     report.bytes(bytes);
     report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
-                         : "every device holds all of " +
-                               std::string(many ? "them: " : "it: ")) +
+                         : std::string(many ? "they are " : "it is ") +
+                               "replicated: ") +
                 bytes_text(bytes) + " per device");
     if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
       report.fact("the manifest gives no logical axes for " +
@@ -121,7 +121,7 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
     }
     if (!input.options.other_set.empty() && all_are_shipped(input.plan)) {
       report.help("use `--rules " + input.options.other_set +
-                  "`, which is shipped for this type of model");
+                  "`, the shipped set for this model type");
     }
     name_parameters(report, std::move(names), c.count);
   }
@@ -302,7 +302,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
                                                     rule.shadowed_by.end()));
     }
     const std::string taken = "matches " + plural(rule.found, "parameter") +
-                              ", all taken by " + takers;
+                              ", all placed by " + takers;
     if (const Span where = rule_span(input, number)) {
       report.label(where, taken);
       report.label(rule_span(input, winner),
@@ -313,15 +313,15 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
     }
     if (compared++ < kMaxCompared) {
       if (const auto bytes = compare(input, rule)) {
-        report.fact("its spec would hold " + bytes_text(bytes->by_its_spec) +
-                    " per device of what now takes " +
+        report.fact("with its spec they would take " +
+                    bytes_text(bytes->by_its_spec) + " per device instead of " +
                     bytes_text(bytes->as_placed));
       }
     }
     if (is_spare) {
       report.help(
-          "nothing needs to change: a catch-all at the end decides what no "
-          "other rule matches, and here there is nothing of the kind");
+          "no change needed: the final catch-all is for parameters that no "
+          "other rule matches, and here there are none");
     } else {
       report.help("move rule " + std::to_string(number) + " above " + takers);
     }
@@ -357,11 +357,11 @@ void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
     if (ranks.size() > 1 && !is_of_dialect(input, rule)) {
       auto report =
           diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
-                       rule_text(input.plan, rule) + " decides parameters of " +
+                       rule_text(input.plan, rule) + " matches parameters of " +
                            std::to_string(ranks.size()) + " different ranks");
       report.fact(plural(parameters, "parameter") + ", " +
                   bytes_text(bytes.most()) + " per device");
-      report.help("one spec seldom suits several ranks: write a rule for each");
+      report.help("one spec rarely suits several ranks: write a rule for each");
       report.findings(1).about({rule, -1, ""});
     }
   }
@@ -388,7 +388,7 @@ std::vector<std::string> helps_for_entries(
         if (!entry || helps.size() == kMostEntries) continue;
         std::string help = "add `" + *entry + "` to " +
                            std::string(form->unordered) +
-                           ", which shards the rest of that block";
+                           ", which already shards the rest of that block";
         if (!contains(helps, help)) {
           helps.push_back(std::move(help));
         }
@@ -402,7 +402,7 @@ std::vector<std::string> helps_for_entries(
   if (helps.empty() && form != nullptr && has_matrix) {
     helps.emplace_back(form->instead);
   }
-  helps.emplace_back("`--allow SP107` where they are meant to be whole");
+  helps.emplace_back("`--allow SP107` if they are meant to be replicated");
   return helps;
 }
 
@@ -444,19 +444,19 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
         Code::CatchAllOnly, rule_span(input, rule),
         (is_default ? "no entry of the plan names "
                     : "only the catch-all " + rule_text(input.plan, rule) +
-                          " decides ") +
+                          " matches ") +
             names_text(names));
     report.bytes(bytes);
     report.about({rule, -1, ""});
     if (input.summary == nullptr && is_default) {
       report.fact("they take " + bytes_text(bytes) +
-                  " per device: a module without an entry stays whole");
+                  " per device: modules without an entry are replicated");
       for (const std::string& help : helps_for_entries(input, rule, classes)) {
         report.help(help);
       }
     } else if (input.summary == nullptr) {
-      report.fact("they take " + bytes_text(bytes) + " per device, as " +
-                  spec_text(asked.spec) + " places them");
+      report.fact("they take " + bytes_text(bytes) + " per device, with spec " +
+                  spec_text(asked.spec));
       report.help(
           "write a rule for them, so that a new or misspelt name is "
           "noticed");
@@ -505,7 +505,7 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
   auto report = diags.report(
       lost.code, severity, losers.where,
       repeats ? "the logical axes of " + names_text(losers.names) +
-                    " cannot be told apart"
+                    " are not unique"
               : "logical axis " + in_backticks(lost.label) + " of " +
                     names_text(losers.names) + " is not placed");
   const Span last = last_rule_of(input, lost.label);
@@ -517,10 +517,10 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
               " becomes unsharded: " + bytes_text(losers.held.most()) +
               " per device");
   if (repeats) {
-    report.help("give each dimension of an array a name of its own");
+    report.help("give each dimension of an array its own name");
   } else if (last) {
-    report.help("add a later rule that gives " + in_backticks(lost.label) +
-                " other axes, or none to leave it unsharded on purpose");
+    report.help("add a later rule that maps " + in_backticks(lost.label) +
+                " to other axes, or to none to leave it unsharded on purpose");
   } else {
     const RuleForm* form = form_of(input);
     report.help(form != nullptr && form->logical != nullptr
@@ -615,15 +615,14 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
     auto report =
         diags.report(Code::OverriddenLogicalAxes, rule_span(input, rule),
                      "the catch-all " + rule_text(input.plan, rule) +
-                         " decides " + names_text(names) + ", which " +
-                         (names.size() > 1 ? "have" : "has") + " logical axes");
-    report.fact("a rule that matches a name comes before logical axis rules");
-    report.help(
-        is_of_dialect(input, rule)
-            ? "give the plan alone: what it names nowhere is whole, so that "
-              "logical axes place nothing beside it"
-            : "remove the catch-all: what no rule matches is then placed "
-              "by its logical axes");
+                         " overrides the logical axes of " + names_text(names));
+    report.fact(
+        "rules that match names take precedence over logical axis rules");
+    report.help(is_of_dialect(input, rule)
+                    ? "give the plan alone: it replicates every parameter it "
+                      "does not name, so logical axis rules never apply"
+                    : "remove the catch-all: parameters that no rule matches "
+                      "are then placed by their logical axes");
     report.about({rule, -1, ""});
     name_parameters(report, std::move(names), count_of(input, parameters));
   }
@@ -666,7 +665,7 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
       if (!differ) continue;
       auto report = diags.report(
           Code::MergedLayouts, rule_span(input, rule),
-          in_backticks(*key) + " stands for parameters of different kinds");
+          in_backticks(*key) + " covers parameters of different types");
       std::vector<std::string> names;
       constexpr size_t kShown = 4;
       size_t shown = 0;
@@ -680,12 +679,12 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
         }
       }
       report.fact(
-          "all are cut as " +
+          "all are sharded as " +
           spec_text(input.plan.rules[static_cast<size_t>(rule) - 1].spec) +
-          ", since every digit of a name is `*` there");
+          ", since `*` stands for any number in a name");
       report.help(
-          "transformers 5.2 and later keep such names apart: give each an "
-          "entry, and say `\"transformers_version\": \"5.2.0\"` beside the "
+          "transformers 5.2 and later tell such names apart: give each an "
+          "entry, and add `\"transformers_version\": \"5.2.0\"` next to the "
           "plan");
       report.about({rule, -1, ""});
       report.parameters(std::move(names)).findings(1);

@@ -70,16 +70,16 @@ std::string name_of_value(const Graph& graph, ValueId value) {
   return in_backticks(is_parameter ? of.parameter : of.name);
 }
 
-// "3 of its 4,096 numbers, NaN among them"
+// "3 of its 4,096 values, including NaN"
 std::string odd_numbers(const NonFinite& found) {
   const std::string all = found.count == found.elements
-                              ? "all of its " + plural(found.elements, "number")
+                              ? "all of its " + plural(found.elements, "value")
                               : count_text(found.count) + " of its " +
-                                    plural(found.elements, "number");
+                                    plural(found.elements, "value");
   const std::string kind = std::isnan(found.worst) ? "NaN"
                            : found.worst > 0       ? "inf"
                                                    : "-inf";
-  return all + (found.count == 1 ? ", " + kind : ", " + kind + " among them");
+  return all + (found.count == 1 ? ", " : ", including ") + kind;
 }
 
 void report_non_finite(const RunInput& input, const NonFinite& found,
@@ -91,26 +91,26 @@ void report_non_finite(const RunInput& input, const NonFinite& found,
   auto finding =
       diags.report(Code::NonFiniteValues, place_of_value(graph, found.value),
                    made ? name + " is not finite in the unsharded run"
-                        : name + " holds values that are not finite");
+                        : name + " has values that are not finite");
   finding.fact(odd_numbers(found));
   if (made) {
     finding.fact("computed by " + served_by(graph, value.node) +
-                 " in double precision, from values that are finite");
+                 " in double precision, from finite values");
   } else {
     const auto given = input.given_by.find(found.value);
     finding.fact(given != input.given_by.end()
                      ? "they are in " + in_backticks(given->second)
                  : input.source == ValueSource::Checkpoint
-                     ? "they are in the checkpoint: no run made them"
-                     : "they are there before the run");
+                     ? "they come from the checkpoint"
+                     : "they are there before the run starts");
   }
   finding.fact(
-      "infinities and NaNs are alike in both runs whatever the plan does: what "
-      "is computed from them is not compared");
-  finding.help(made ? "smaller values, or those that `--values random` draws; "
-                      "`--values field` compares without floating point"
-                    : "put the tensor right; `--values random` runs the plan "
-                      "on other numbers");
+      "infinities and NaNs are the same in both runs whatever the plan does, "
+      "so values computed from them are not compared");
+  finding.help(
+      made ? "use smaller values or `--values random`; `--values field` "
+             "compares without floating point"
+           : "fix the tensor; `--values random` runs the plan on other values");
 }
 
 // `alone`: the unsharded run is finite in the same types.
@@ -135,8 +135,8 @@ void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
   finding.fact(alone ? "in the unsharded run it is finite"
                      : "in double precision it is finite");
   finding.help(
-      "bf16 and f32 reach to 3e38, f16 to 65,504; `--reduce-dtype f32` adds up "
-      "partial sums in f32");
+      "bf16 and f32 reach 3e38, f16 only 65,504; `--reduce-dtype f32` "
+      "accumulates partial sums in f32");
 }
 
 // The same in every layer once.
@@ -157,13 +157,13 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
       return name + " is off by " + fmt::format("{:.2g}", found.ratio) +
              " times what rounding explains";
     case Unseen::Kind::LostParts:
-      return "no two devices along " + axes + " add anything to " + name;
+      return "at most one device along " + axes + " contributes to " + name;
     case Unseen::Kind::AlikeShards:
-      return "all devices along " + axes + " have the same of " + name;
+      return "all devices along " + axes + " have identical shards of " + name;
     case Unseen::Kind::OneToken:
-      return "every sequence has one token, which sees nothing but itself";
+      return "every sequence has one token, which attends only to itself";
     case Unseen::Kind::NotAsHooks:
-      return "partitioned as a compiler would, not as the hooks run";
+      return "partitioned as by a compiler, not as the hooks run";
     case Unseen::Kind::NoNumbers:
       break;
   }
@@ -175,28 +175,27 @@ std::string hidden_text(Unseen::Kind kind) {
     case Unseen::Kind::ZeroInput:
       return "zero times anything is zero, and so is zero added twice";
     case Unseen::Kind::ZeroResult:
-      return "what it is computed from does not show in it";
+      return "a fault in its inputs would not show";
     case Unseen::Kind::LostTerm:
-      return "it could be added on every device, or on none";
+      return "adding it on every device, or on none, would not show";
     case Unseen::Kind::LostOperand:
-      return "the operation saturates: its result hides what it is computed "
-             "from";
+      return "the operation saturates: its result hides its inputs";
     case Unseen::Kind::PastBound:
       return "its error in the working precision exceeds the rounding bound, "
              "and no difference in double precision explains it";
     case Unseen::Kind::LostParts:
-      return "a part could stand for the whole";
+      return "one part could pass for the whole";
     case Unseen::Kind::AlikeShards:
-      return "devices could have each other's shards";
+      return "swapped shards would not show";
     case Unseen::Kind::OneToken:
-      return "its attention is 1 whatever queries and keys are";
+      return "its attention weight is 1 whatever the queries and keys";
     case Unseen::Kind::NotAsHooks:
-      return "hooks run the collectives that the plan names and no others; a "
-             "compiler adds those that are missing";
+      return "hooks run only the collectives that the plan names; a compiler "
+             "adds missing ones";
     case Unseen::Kind::NoNumbers:
       break;
   }
-  return "two runs that give nothing always agree";
+  return "two runs without output always agree";
 }
 
 // `first`: the value that is named.
@@ -206,19 +205,20 @@ std::string unseen_help(const RunInput& input, Unseen::Kind kind,
     return "give sequences more tokens: `--tokens BxS`";
   }
   if (kind == Unseen::Kind::NotAsHooks) {
-    return "`--as compiler` judges the placement of the parameters alone";
+    return "`--as compiler` checks only where parameters are placed";
   }
-  if (kind == Unseen::Kind::NoNumbers) return "give no dimension size 0";
+  if (kind == Unseen::Kind::NoNumbers)
+    return "give every dimension a size of at least 1";
   if (kind == Unseen::Kind::AlikeShards && input.tokens_given) {
     return "give sequences that differ, or leave out the tokens; `--values "
-           "field` compares every operation on numbers of its own";
+           "field` compares every operation on its own values";
   }
   if (input.given_by.contains(first)) {
-    return "give inputs that vary, or leave out `--input`: random ones do";
+    return "give inputs that vary, or leave out `--input` to draw random ones";
   }
   return input.source == ValueSource::Random
-             ? "`--values field` compares every operation on numbers of its own"
-             : "`--values random` draws other numbers for all parameters, "
+             ? "`--values field` compares every operation on its own values"
+             : "`--values random` draws other values for all parameters, "
                "`--values field` compares exact integers";
 }
 
@@ -237,7 +237,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
         of_run ? Span() : place_of_value(graph, all.front()->value),
         of_run || kind == Unseen::Kind::PastBound
             ? what
-            : "these values could not have shown a fault: " + what);
+            : "this run's values could not have exposed a fault: " + what);
     std::map<std::string, int64_t> families;
     std::vector<std::string> order;
     for (const Unseen* each : all) {
@@ -300,7 +300,8 @@ void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
            own.sharded_overflow->value);
   }
   if (!own.unseen.empty() && asked_for.unseen.empty()) {
-    report(Code::Inconclusive, "these values could not have shown a fault",
+    report(Code::Inconclusive,
+           "this run's values could not have exposed a fault",
            own.unseen.front().value);
   }
 }
@@ -314,15 +315,13 @@ void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
   if (dropped == 0 || input.asked_for != nullptr) return;
   diags
       .report(Code::DroppedTokens, {},
-              "experts have no room for " + count_text(dropped) + " of " +
+              "experts lack capacity for " + count_text(dropped) + " of " +
                   count_text(routed) + " tokens routed to them (" +
                   percent_text(static_cast<double>(dropped) /
                                static_cast<double>(routed)) +
                   ")")
-      .fact("a token that is dropped gets nothing of that expert")
-      .help(
-          "a larger `capacity` keeps them; the length of a sequence keeps "
-          "all");
+      .fact("a dropped token gets no output from that expert")
+      .help("raise `capacity`; at the sequence length no token is dropped");
 }
 
 // Choices that rounding would have turned over.
@@ -335,14 +334,14 @@ void check_decisions(const RunInput& input, Diagnostics& diags) {
   }
   diags
       .report(Code::DecisionsDiffer, {},
-              "the sharded run alone would have made " +
-                  plural(outcome.decision_flips, "choice") + " otherwise")
+              "on its own, the sharded run would make " +
+                  plural(outcome.decision_flips, "choice") + " differently")
       .fact(
-          "choices of the unsharded run were used in both, so that the rest "
-          "can be compared")
+          "both runs used the unsharded run's choices, so that the rest can be "
+          "compared")
       .help(
-          "nearly equal scores are turned over by rounding; a router in "
-          "float32, summed in one order, turns over fewer");
+          "rounding flips nearly equal scores; a float32 router with a fixed "
+          "summation order flips fewer");
 }
 
 namespace {
@@ -357,13 +356,14 @@ void report_unused_experts(const RunInput& input, Diagnostics& diags) {
       Code::Inconclusive, Severity::Note, place_of_value(graph, first.value),
       count_text(first.unused) + " of " + plural(first.experts, "expert") +
           " got no token in " + name_of_value(graph, first.value));
-  note.fact("what they compute was not seen; everything else was compared");
+  note.fact("their outputs were not compared; everything else was");
   if (all.size() > 1) {
-    note.fact("so it is " + count_text(std::ssize(all)) + " times in all");
+    note.fact("this happens " + count_text(std::ssize(all)) +
+              " times in total");
   }
   note.help(
-      "more tokens reach more experts: `--tokens BxS`; `--values field` "
-      "compares every operation on numbers of its own");
+      "use more tokens to reach more experts: `--tokens BxS`; `--values field` "
+      "compares every operation on its own values");
 }
 
 }  // namespace
@@ -433,7 +433,7 @@ std::string fault_text(const Graph& graph, const std::string& name,
     case Problem::Missing:
       return "the " + kind + over + " is missing in " + name;
     case Problem::Extra:
-      return "there is one " + kind + over + " too many in " + name;
+      return name + " has one " + kind + over + " too many";
     case Problem::WrongAxes:
       return name + " is the " + reduced_text(fault.done_kind) + " over " +
              listed_axes(fault.done_axes) + ", not" + over;
@@ -444,8 +444,8 @@ std::string fault_text(const Graph& graph, const std::string& name,
       break;
   }
   return name_of_value(graph, fault.operand) + " is added " +
-         count_text(fault.times) + " times in " + name + ", by every device" +
-         " along " + listed_axes(fault.axes);
+         count_text(fault.times) + " times in " + name +
+         ", once by every device along " + listed_axes(fault.axes);
 }
 
 // What was found out to say so.
@@ -454,7 +454,7 @@ std::string fault_evidence(const ReductionFault& fault) {
   const std::string along = " along " + listed_axes(fault.axes);
   switch (fault.problem) {
     case Problem::Extra:
-      return "every device" + along + " has the whole value already" +
+      return "every device" + along + " already has the whole value" +
              (fault.kind == ReducedBy::Sum
                   ? ": the sum is " + count_text(fault.times) + " times it"
                   : "");
@@ -472,18 +472,18 @@ std::string fault_evidence(const ReductionFault& fault) {
 // nothing that the graph could say.
 std::string fault_help(const ReductionFault& fault, bool mapped) {
   if (!mapped) {
-    return "nothing in the graph asks for this: a report to the maintainers "
-           "with the graph, the rules and the mesh helps to fix it";
+    return "nothing in the graph asks for this: please report it with the "
+           "graph, the rules and the mesh";
   }
   const std::string axes = listed_axes(fault.axes);
   switch (fault.problem) {
     case Problem::AddedByAll:
-      return "add it in an operation of its own, behind the one with `psum: [" +
+      return "add it in a separate operation, after the one with `psum: [" +
              axes + "]`";
     case Problem::Extra:
       return "leave " + axes +
-             " out of the `psum` of its `shard_map`, or cut "
-             "what it sums along " +
+             " out of the `psum` of its `shard_map`, or shard what it sums "
+             "over " +
              axes;
     default:
       break;
@@ -496,25 +496,24 @@ std::string fault_help(const ReductionFault& fault, bool mapped) {
              "]` in its `shard_map` and scale the "
              "result by 1/" +
              count_text(fault.times) +
-             ", or leave the `shard_map` out: the partitioner reduces it";
+             ", or leave out the `shard_map`: the partitioner then reduces it";
     default:
-      return "`psum` adds: leave the `shard_map` out, and the partitioner "
-             "takes "
-             "the maximum";
+      return "`psum` only sums: leave out the `shard_map`, and the partitioner "
+             "takes the maximum";
   }
 }
 
 // Where no reduction explains it.
 std::string mismatch_help(const RunInput& input, bool mapped) {
   if (input.source != ValueSource::Field) {
-    return "`--values field` compares exactly, and every operation by itself";
+    return "`--values field` compares exactly, each operation by itself";
   }
   if (mapped) {
     return "no reduction explains it: compare `in_specs` and `out_specs` of "
-           "the `shard_map` with what the operation reads and makes";
+           "the `shard_map` with what the operation reads and writes";
   }
-  return "no reduction explains it: a report to the maintainers with the "
-         "graph, the rules and the mesh helps to fix it";
+  return "no reduction explains it: please report it with the graph, the rules "
+         "and the mesh";
 }
 
 // The styles that would do, in transformers and in PyTorch.
@@ -525,27 +524,26 @@ std::string style_wanted(HookedFault::Wants wants) {
       break;
     case Wants::ReadsShards:
       return "give the module a style that reads shards: `moe_tp_experts` for "
-             "experts, `ep_dispatch_experts` beside `grouped_gemm`, "
+             "experts, `ep_dispatch_experts` with `grouped_gemm`, "
              "`local_params` for others";
     case Wants::CutsParameter:
-      return "shard the parameter alike: `colwise` for its name, and "
+      return "shard the parameter to match: `colwise` for its name, and "
              "`local_params` for the module that reads it";
     case Wants::SplitsInput:
-      return "`rowwise_split_input` takes a whole input (PyTorch: "
-             "`RowwiseParallel(input_layouts=Replicate())`); or shard the "
-             "layers that give it by `colwise`";
+      return "`rowwise_split_input` takes an unsharded input (PyTorch: "
+             "`RowwiseParallel(input_layouts=Replicate())`); or use `colwise` "
+             "for the layers that produce it";
     case Wants::GathersOutput:
-      return "`colwise_gather_output` puts an output together (PyTorch: "
+      return "`colwise_gather_output` gathers the output (PyTorch: "
              "`ColwiseParallel(output_layouts=Replicate())`)";
     case Wants::SumsGradients:
-      return "`replicated_with_grad_allreduce` adds up the gradients of a "
-             "norm, "
-             "`mla_kv_a_proj` that of what a projection gives";
+      return "`replicated_with_grad_allreduce` sums the gradients of a norm, "
+             "`mla_kv_a_proj` those of a projection's output";
     case Wants::LeavesGradients:
-      return "`replicate`, or no entry, leaves gradients as they are";
+      return "`replicate`, or no entry, does not reduce gradients";
   }
-  return "use matching styles within a block: `colwise` for the layers into "
-         "it, `rowwise` for the layer out of it";
+  return "use matching styles within a block: `colwise` for its input layers, "
+         "`rowwise` for its output layer";
 }
 
 void name_rules(const RunInput& input, const std::vector<ValueId>& parameters,
@@ -570,8 +568,8 @@ void report_hooked(const RunInput& input, const HookedFault& fault,
   const Value& value = graph.values[fault.value];
   auto finding = diags.report(
       Code::SimulationMismatch, place_of_value(graph, fault.value),
-      "as hooks run it, the plan " +
-          std::string(fault.shapes_differ ? "stops at "
+      "run with hooks, the plan " +
+          std::string(fault.shapes_differ ? "fails at "
                                           : "gives wrong values for ") +
           in_backticks(value.name));
   finding.fact((fault.operand ? name_of_value(graph, fault.operand) + ": "
@@ -590,7 +588,7 @@ void report_gradient(const RunInput& input, const HookedFault& fault,
   const bool is_parameter = value.kind == Value::Kind::Parameter;
   auto finding = diags.report(
       Code::WrongGradients, place_of_value(graph, fault.value),
-      "as hooks run it, the gradient of " +
+      "run with hooks, the gradient of " +
           in_backticks(is_parameter ? value.parameter : value.name) +
           " is wrong");
   finding.fact(fault.why);
@@ -600,7 +598,7 @@ void report_gradient(const RunInput& input, const HookedFault& fault,
                           : nearest_parameters(graph, fault.value),
              finding);
   finding.help(style_wanted(fault.wants));
-  finding.help("`--allow SP514` where the plan only serves");
+  finding.help("`--allow SP514` if the plan is only for serving");
 }
 
 }  // namespace
@@ -623,26 +621,26 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
                : "`" + value.name + "` differs first";
   if (input.asked_for != nullptr) {
     diags
-        .report(
-            Code::SimulationMismatch, {},
-            "on " + input.variant + " the sharded run computes something else")
+        .report(Code::SimulationMismatch, {},
+                "on " + input.variant +
+                    " the sharded run computes a different result")
         .fact(what);
     return;
   }
   const std::string device = device_text(program.mesh, at.device);
   auto finding =
       diags.report(Code::SimulationMismatch, place_of_value(graph, at.value),
-                   "the sharded run computes something else: " + what +
+                   "the sharded run computes a different result: " + what +
                        (at.fault ? "" : " on " + device));
   if (value.node) {
     finding.fact("computed by " + served_by(graph, value.node) +
-                 (at.isolated ? ", by itself on fresh inputs" : "") +
+                 (at.isolated ? ", in isolation on fresh inputs" : "") +
                  (at.fault ? "; differs first on " + device : ""));
   }
   if (at.fault) finding.fact(fault_evidence(*at.fault));
   if (input.source != ValueSource::Field &&
       outcome.structural_error <= kMismatch) {
-    finding.fact("the outputs agree: what is computed from it hides it");
+    finding.fact("the outputs agree: later operations hide the fault");
   }
   if (at.choice) {
     finding.fact("it chooses " + count_text(at.choice->own) +
@@ -650,7 +648,7 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
                  count_text(at.choice->recorded));
     if (std::isfinite(at.error)) {
       finding.fact(fmt::format(
-          "their scores are {:.2g} of the row apart; rounding explains {:.2g}",
+          "their scores differ by {:.2g} of the row; rounding explains {:.2g}",
           at.error, kTie));
     }
   } else if (std::isinf(at.error)) {
@@ -682,15 +680,15 @@ void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
     diags
         .report(Code::UnexpectedOutputs, {},
                 in_backticks(output_name(input.graph, error.value)) +
-                    " is not what " + in_backticks(input.path) + " holds")
+                    " does not match " + in_backticks(input.path))
         .fact(fmt::format("in double precision it is off by {:.2g} of its "
-                          "largest number",
+                          "largest value",
                           error.exact))
         .fact(fmt::format("rounding in the recording explains {:.2g}",
                           error.tolerance))
         .help(
-            "weights, tokens and config must be those of the recording; with "
-            "`--layers` a part of the model is run");
+            "use the weights, tokens and config of the recording; `--layers` "
+            "runs only part of the model");
   }
 }
 

@@ -52,8 +52,8 @@ void help_changes(const ServeInput& input, Diagnostics::Builder& report) {
     report.help("with `" + tried.flags + "` it holds " +
                 sequences_text(tried.sequences) +
                 (tried.fit.surely()    ? ""
-                 : tried.fit.perhaps() ? ": it may be enough"
-                                       : ": not enough"));
+                 : tried.fit.perhaps() ? ", which may be enough"
+                                       : ", not enough"));
   }
 }
 
@@ -64,12 +64,12 @@ void report_missing_at_start(const ServeInput& input, Diagnostics& diags) {
       diags
           .report(Code::EngineRefuses, {},
                   std::string(serving.engine->title) +
-                      " wants more memory than is free when it starts")
+                      " asks for more memory than is free at start-up")
           .fact(percent_text(serving.settings.share) + " of " +
-                bytes_text(usable) + " are " +
-                bytes_text(serving.share_bytes.lower) + "; " +
-                bytes_text(serving.missing_at_start) +
-                " of that are taken by its context and connections before");
+                bytes_text(usable) + " is " +
+                bytes_text(serving.share_bytes.lower) +
+                "; its context and connections already use " +
+                bytes_text(serving.missing_at_start) + " of that");
   if (has_no_change(input)) {
     report.help("lower `--" + std::string(serving.engine->share_flag) + "`");
   }
@@ -82,12 +82,12 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
   auto report =
       diags
           .report(Code::EngineRefuses, Severity::Warning, {},
-                  std::string(serving.engine->title) +
-                      " runs out of memory beside its share")
+                  "out of memory outside " +
+                      std::string(serving.engine->title) + "'s share")
           .fact("a step of " + count_text(serving.settings.batched_tokens) +
-                " tokens and captured graphs take at least " +
+                " tokens and captured graphs need at least " +
                 bytes_text(serving.missing_for_steps) +
-                " more than the share leaves");
+                " more than the share leaves free");
   if (has_no_change(input)) {
     report.help("lower `--" + std::string(serving.engine->share_flag) +
                 "` or `--max-batched-tokens`");
@@ -98,36 +98,33 @@ void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
 std::string cache_message(const Serving& serving, bool never) {
   const std::string engine(serving.engine->title);
   if (!serving.uncounted.empty() && !never) {
-    return "whether the cache fits into what " + engine +
-           " leaves for it is not known: " + serving.uncounted +
-           " is not counted";
+    return "unknown whether the cache fits in " + engine +
+           "'s share: " + serving.uncounted + " is not counted";
   }
   if (!serving.limits_sequences()) {
-    const std::string fit = "the weights fit into the share of " + engine;
-    return never ? "the weights do not fit into the share of " + engine
-                 : "whether " + fit + " is not sure";
+    return std::string("the weights ") + (never ? "do" : "may") +
+           " not fit in " + engine + "'s share";
   }
   const std::string tokens = count_text(serving.seq) + " tokens";
-  const std::string left = " into what " + engine + " leaves for the cache" +
-                           (serving.mesh.dp > 1 ? " of a group" : "");
+  const std::string left =
+      serving.mesh.dp > 1 ? " fit in the KV cache of a " + engine + " group"
+                          : " fit in " + engine + "'s KV cache";
   if (serving.batch == 1) {
-    return never ? "no sequence of " + tokens + " fits" + left
-                 : "whether a sequence of " + tokens + " fits" + left +
-                       " is not sure";
+    return "a sequence of " + tokens + (never ? " does not" : " may not") +
+           left;
   }
-  const std::string all = plural(serving.batch, "sequence") + " of " + tokens;
-  return never ? all + " do not fit" + left
-               : "whether " + all + " fit" + left + " is not sure";
+  return plural(serving.batch, "sequence") + " of " + tokens +
+         (never ? " do not" : " may not") + left;
 }
 
-// "a sequence is cached by one of 4 data-parallel groups; each group holds
+// "each sequence is cached by one of 4 data-parallel groups; each group holds
 // 0.30 sequences (from 0.20 to 0.40)"
 std::string groups_text(const Serving& serving) {
   const int64_t most = ceil_div(serving.batch, serving.mesh.dp);
-  std::string text = "a sequence is cached by one of " +
+  std::string text = "each sequence is cached by one of " +
                      count_text(serving.mesh.dp) + " data-parallel groups";
   if (most > 1) {
-    text += "; the fullest would have " + count_text(most) + " of " +
+    text += "; the fullest gets " + count_text(most) + " of " +
             count_text(serving.batch) + " sequences";
   }
   return text + "; each group holds " +
@@ -139,12 +136,10 @@ std::string groups_text(const Serving& serving) {
 std::string help_for_cache(const Serving& serving) {
   const int64_t weights = serving.stage().weights.total;
   if (weights > serving.share_bytes.upper) {
-    return "cut the weights over more devices, or take a larger share of "
-           "each with `--" +
+    return "shard the weights over more devices, or raise `--" +
            std::string(serving.engine->share_flag) + "`";
   }
-  return "shorten `--seq`, store the cache in `--kv-dtype f8_e4m3`, or take a "
-         "larger share with `--" +
+  return "shorten `--seq`, use `--kv-dtype f8_e4m3`, or raise `--" +
          std::string(serving.engine->share_flag) + "`";
 }
 
@@ -186,8 +181,8 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
                     : diags.report(Code::CacheTooSmall, Severity::Warning, {},
                                    std::move(message));
   report.fact("of " + bytes_text(serving.share_bytes.estimate) +
-              " per device weights take " + bytes_text(stage.weights.total) +
-              "; left for the cache: " +
+              " per device, weights take " + bytes_text(stage.weights.total) +
+              "; the cache gets " +
               bytes_text(std::max<int64_t>(stage.available.lower, 0)) + " to " +
               bytes_text(std::max<int64_t>(stage.available.upper, 0)));
   if (serving.mesh.dp > 1 && serving.limits_sequences()) {

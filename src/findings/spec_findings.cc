@@ -117,8 +117,7 @@ std::string legal_sizes(const LintInput& input, const AxisNames& axes,
     }
   }
   if (!text.empty()) return text;
-  return "no size of a single axis divides " + std::to_string(size) +
-         " while the others stay";
+  return "no size of one axis alone divides " + std::to_string(size);
 }
 
 std::string padding_help(int64_t size, int64_t shards) {
@@ -164,8 +163,9 @@ void report_indivisible(const LintInput& input, size_t number,
               std::to_string(size) + " mod " + std::to_string(shards) + " = " +
               std::to_string(size % shards));
   const std::span<const uint32_t> members = input.of_placement.of(number);
-  report.fact("resolving drops " + axis_word(correction.dropped) +
-              " here: " + spec_text(placement.spec) + ", " +
+  report.fact(axis_word(correction.dropped) +
+              (correction.dropped.size() == 1 ? " is" : " are") +
+              " dropped here: " + spec_text(placement.spec) + ", " +
               cost_text(input, placement, members));
   report.fact(legal_sizes(input, axes, size, units.in(number, correction.dim)));
   report.bytes(static_cast<double>(per_device(
@@ -308,8 +308,8 @@ void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
     // A field of `partition_axis` that is None: within the tuple of another
     // field, or beside an axis in a spec.
     report.help(
-        "give the field in `partition_axis` that is None the axes that are "
-        "meant, or leave it out of the dimension");
+        "set the `partition_axis` field that is None to the axes you want, or "
+        "leave it out of the dimension");
     return;
   }
   const bool is_ours = form_of(input) == nullptr;
@@ -317,14 +317,14 @@ void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
       rule < 1 ? "" : plan.rules[static_cast<size_t>(rule) - 1].view;
   report.fact("the mesh has " + mesh_text(plan.mesh) + views_text(plan.mesh));
   if (is_declared(input, axis)) {
-    report.fact("the rules declare it, which is nothing to eFormer and JAX");
+    report.fact("the rules declare it, which eFormer and JAX ignore");
     report.help("without `--parity` it counts as size 1");
     report.help("add the axis with " +
                 flag_with_axis(plan.mesh, view, axis + "=1"));
     return;
   }
   if (const auto near = entries.nearest_to(axis)) {
-    report.help("replace " + in_backticks(axis) + " by `" + *near + "`");
+    report.help("replace " + in_backticks(axis) + " with `" + *near + "`");
   } else if (axis == "None" || axis == "none") {
     report.help(is_ours ? "write `null` for None"
                         : "write None itself, without quotes");
@@ -337,7 +337,7 @@ void explain_unknown(const LintInput& input, int rule, const AxisName& axis,
               (!is_ours       ? "`--axes " + axis + "`"
                : view.empty() ? "`axes:`"
                               : "`view_axes:`") +
-              " to let it be missing");
+              " to make it optional");
 }
 
 std::string message_of(const EntryKey& key, const EntryUse& use,
@@ -352,13 +352,13 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
     case Code::MixedViews:
       return "the spec of " + names + " names axes of two views: " + key.reason;
     case Code::NotDealt:
-      return names + " cannot be dealt out: " + key.reason;
+      return names + " cannot be placed whole: " + key.reason;
     case Code::SpecLongerThanRank:
       return "the spec of rule " + std::to_string(key.rule) +
              " has an entry for dimension " + std::to_string(key.dim) +
              ", but " + key.reason + ": " + names;
     default:
-      return names + " is replicated, being small";
+      return names + " is replicated because it is small";
   }
 }
 
@@ -369,15 +369,14 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string dim = "dimension " + std::to_string(key.dim);
   switch (key.code) {
     case Code::NotDealt:
-      return "every device holds all of it, but for what the spec cuts: " +
-             held;
+      return "it is replicated, except as the spec shards it: " + held;
     case Code::UnknownAxis:
     case Code::RepeatedAxis:
     case Code::MixedViews:
       return dim + " of " + names_text(use.names) +
              " becomes unsharded: " + held;
     case Code::SpecLongerThanRank:
-      return "the entry is cut off: " + held;
+      return "the entry is ignored: " + held;
     default:
       return bytes_text(use.extra.most()) + " more per device than requested";
   }
@@ -432,21 +431,21 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   if (key.code == Code::SmallParameter) report.fact(key.reason);
   if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
-    report.help("let each axis shard one dimension of a parameter");
+    report.help("use each axis for only one dimension of a parameter");
   }
   if (key.code == Code::MixedViews) {
     report.help(
-        "name axes of one view in a spec; `view: NAME` in a rule says which it "
-        "is for");
+        "use axes of one view in a spec; `view: NAME` in a rule selects the "
+        "view");
   }
   if (key.code == Code::NotDealt) {
     report.help(
-        "deal out experts that are stored one by one, such as "
-        "`experts.3.up_proj.weight`; of stacked experts shard the dimension "
-        "that counts them");
+        "use `deal` for experts stored one by one, such as "
+        "`experts.3.up_proj.weight`; shard stacked experts over their expert "
+        "dimension");
   }
   if (key.code == Code::SpecLongerThanRank) {
-    report.help("write a rule of its own for parameters of this rank");
+    report.help("write a separate rule for parameters of this rank");
   }
   if (use.names.empty()) {
     report.findings(1);
@@ -518,7 +517,8 @@ void report_uneven(const LintInput& input, size_t number, int64_t count,
     auto report = diags.report(
         Code::UnevenShards, asked_span(input, placement, static_cast<int>(dim)),
         "dimension " + std::to_string(dim) + " of " + names_text(names) +
-            (cut == Cut::Even ? " is padded over " : " is cut unevenly over ") +
+            (cut == Cut::Even ? " is padded over "
+                              : " is sharded unevenly over ") +
             axis_word(axes));
     std::string sizes;
     for (const ShardSize& s : shard_sizes(mesh, axes, cut, size)) {
@@ -575,13 +575,14 @@ class RowsNote {
     const std::string all = names_text(names_);
     auto note =
         diags.report(Code::UnevenShards, Severity::Note, {},
-                     "dimension 0 of " + all + " is cut into rows over " +
+                     "dimension 0 of " + all + " is sharded by rows over " +
                          axis_word(axes_) + ", as FSDP2 does");
     note.fact(bytes_text(extra_) +
               " more on the fullest device than even shards would take");
     if (moved_ > 0) {
-      note.fact("the rules name another dimension of " + count_text(moved_) +
-                ", which the axis does not divide");
+      note.fact(
+          "for " + plural(moved_, "parameter") +
+          " the rules name another dimension, which the axis does not divide");
     }
     note.bytes(extra_);
     name_parameters(note, std::move(names_), count_);

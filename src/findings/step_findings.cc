@@ -76,7 +76,7 @@ void report_divisions(const std::vector<DivisionProblem>& problems,
                       Diagnostics& diags) {
   for (const DivisionProblem& refusal : problems) {
     auto report = diags.report(Code::WorkloadDoesNotDivide, {}, refusal.text);
-    report.fact("refused by " + refusal.source);
+    report.fact("rejected by " + refusal.source);
     switch (refusal.what) {
       case Divided::Batch:
       case Divided::Tokens:
@@ -84,13 +84,14 @@ void report_divisions(const std::vector<DivisionProblem>& problems,
           report.help(std::string("use `") +
                       (refusal.what == Divided::Batch ? "--batch " : "--seq ") +
                       std::to_string(refusal.nearest) +
-                      "`, the next that divides, or fewer devices that cut it");
+                      "`, the next that divides evenly, or shard it over fewer "
+                      "devices");
         }
         break;
       case Divided::Heads:
       case Divided::KvHeads:
         report.help(
-            "use a mesh with fewer devices over `--ulysses-axes` or over the "
+            "use fewer devices along `--ulysses-axes` or the axes that shard "
             "heads");
         break;
       case Divided::StateHeads:
@@ -99,18 +100,18 @@ void report_divisions(const std::vector<DivisionProblem>& problems,
         break;
       case Divided::Microbatches:
         report.help("use `--microbatches " + std::to_string(refusal.nearest) +
-                    "`, the next that divides, or `--schedule 1f1b`");
+                    "`, the next that divides evenly, or `--schedule 1f1b`");
         break;
       case Divided::Group:
         report.help(
-            "use `--schedule interleaved:N`, whose groups are as large "
-            "as there are stages");
+            "use `--schedule interleaved:N`, which groups one micro-batch per "
+            "stage");
         break;
       case Divided::StageLayers:
         report.help(
-            "use `--schedule interleaved:N` with N chunks that share "
-            "the layers of each stage evenly, or name the layers of "
-            "each with `--stages AXIS:L,L,..`");
+            "use `--schedule interleaved:N` with an N that divides the layers "
+            "of each stage, or set the layers of each with `--stages "
+            "AXIS:L,L,..`");
         break;
     }
   }
@@ -126,14 +127,14 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
       over ? "a training step needs at least " + bytes_text(bracket.lower()) +
                  " per device, " + bytes_text(bracket.lower() - usable) +
                  " over capacity"
-           : "a training step needs from " + bytes_text(bracket.lower()) +
-                 " to " + bytes_text(bracket.upper()) +
-                 " per device, and there are " + bytes_text(usable));
+           : "a training step needs " + bytes_text(bracket.lower()) + " to " +
+                 bytes_text(bracket.upper()) +
+                 " per device, but a device has " + bytes_text(usable));
   report.bytes(static_cast<double>(bracket.estimate()));
   report.fact("estimate " + bytes_text(bracket.estimate()) + ": " +
               parts_text(bracket));
   if (!bracket.alive.empty()) {
-    report.fact("in the " + bracket.moment + " mostly " + alive_text(bracket));
+    report.fact("peak: " + bracket.moment + ", mostly " + alive_text(bracket));
   }
   report.fact(finding.limit.name + ": " + bytes_text(usable) + " usable");
   if (const std::string each = stage_limits_text(finding.limit);
@@ -141,7 +142,7 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
     report.fact(each);
   }
   if (!bracket.device.empty()) {
-    report.fact("the fullest devices are those of " + bracket.device);
+    report.fact("the fullest devices are in " + bracket.device);
   }
   const auto fits = [](const TriedChange& one) { return one.fit.surely(); };
   if (std::ranges::none_of(finding.tried, fits)) {

@@ -85,10 +85,10 @@ std::string block_fact(const SplitUnit& split) {
 }
 
 std::string layer_fact(const SplitUnit& split) {
-  return "dimension " + number(split.unit.dim) + " is the stack of " +
-         number(split.unit.count) + " layers: a device would hold " +
+  return "dimension " + number(split.unit.dim) + " stacks " +
+         number(split.unit.count) + " layers: a device would hold all of " +
          number(ceil_div(split.size, split.shards)) +
-         " of them whole, and nothing of the others, which it needs too";
+         " layers but none of the others, which it also needs";
 }
 
 // The sizes of one axis that cut nothing, while `others` shards stay.
@@ -130,9 +130,9 @@ std::string split_message(const SplitUnit& split, const Mesh& mesh) {
   }
   const std::string name(unit_name(split.unit.kind));
   if (split.unit.kind == UnitKind::Layer) {
-    return axes + " spreads the stacked layers of";
+    return axes + " splits the stacked layers of";
   }
-  return axes + " cuts the " + name +
+  return axes + " splits the " + name +
          (split.unit.parts.empty() ? "s of" : " of");
 }
 
@@ -141,8 +141,8 @@ std::string split_fact(const SplitUnit& split) {
   const std::string name(unit_name(unit.kind));
   if (unit.kind == UnitKind::Layer) return layer_fact(split);
   if (unit.inside) {
-    return "dimension " + number(unit.dim) + ", of " + number(split.size) +
-           ", is within one " + name + ": any cut splits it";
+    return "dimension " + number(unit.dim) + ", of size " + number(split.size) +
+           ", is within one " + name + ": any sharding splits it";
   }
   if (!unit.parts.empty()) return packed_fact(split);
   if (unit.kind == UnitKind::QuantBlock) return block_fact(split);
@@ -163,7 +163,7 @@ std::string legal_sizes(const SplitUnit& split, const Mesh& mesh,
     text += "`" + axis + "` may be " + list_text(legal, legal.size());
   }
   if (!text.empty()) return text;
-  return "no size of a single axis keeps them whole while the others stay";
+  return "no size of one axis alone keeps them whole";
 }
 
 std::vector<std::string> split_help(const SplitUnit& split,
@@ -172,11 +172,11 @@ std::vector<std::string> split_help(const SplitUnit& split,
   const std::string dim = "dimension " + number(unit.dim);
   if (unit.kind == UnitKind::Layer) {
     return {"write `null` for " + dim +
-            ": rules for scanned layers have one entry more, at the stack"};
+            ": rules for scanned layers have one extra entry, for the stack"};
   }
   std::vector<std::string> help;
   if (unit.parts.empty() && !unit.inside && unit.count > 1) {
-    help.push_back("use a size of the axis that divides " + number(unit.count) +
+    help.push_back("use an axis size that divides " + number(unit.count) +
                    ", or leave the dimension unsharded " +
                    (is_kv(unit) ? "to replicate the " : "to keep the ") +
                    std::string(unit_name(unit.kind)) + "s" +
@@ -187,17 +187,16 @@ std::vector<std::string> split_help(const SplitUnit& split,
   if (!unit.inside && is_kv(unit) && !declared.replicate_kv_heads &&
       split.shards > unit.count && split.shards % unit.count == 0) {
     help.emplace_back(
-        "`--declare replicate-kv-heads` where each shard stores a whole KV "
-        "head instead");
+        "`--declare replicate-kv-heads` if each shard stores a whole KV head "
+        "instead");
   }
   if (unit.kind == UnitKind::PackedGateUp && !declared.interleave_gate_up) {
     help.emplace_back(
-        "`--declare interleave-gate-up` where each shard stores its part of "
-        "both");
+        "`--declare interleave-gate-up` if each shard stores its part of both");
   }
   if (unit.kind == UnitKind::FusedQkv && !declared.interleave_qkv) {
     help.emplace_back(
-        "`--declare interleave-qkv` where each shard stores its part of each");
+        "`--declare interleave-qkv` if each shard stores its part of each");
   }
   return help;
 }
@@ -291,7 +290,7 @@ std::string scales_text(const SplitUnit& split, const UnitFacts& known,
                          : known.facts.quant_rows;
   if (said == told->blocks[dim] || told->blocks[dim] < 2) return "";
   std::string text = in_backticks(told->scales) + " " +
-                     shape_text(told->scales_shape) + " tells blocks of " +
+                     shape_text(told->scales_shape) + " implies blocks of " +
                      std::to_string(told->blocks[dim]) + " in dimension " +
                      std::to_string(dim);
   if (told->placed && dim < told->scales_shape.size() &&
@@ -299,7 +298,7 @@ std::string scales_text(const SplitUnit& split, const UnitFacts& known,
       told->scales_shape[dim] % split.shards != 0) {
     text += "; " + std::to_string(split.shards) + " shards do not divide its " +
             std::to_string(told->scales_shape[dim]) +
-            ", so that every device would hold all of them";
+            ", so the scales would be replicated";
   }
   return text;
 }
@@ -322,7 +321,7 @@ std::string whole_text(const LintInput& input, const Finding& finding,
              return contains(cutting, a);
            });
   measure(whole, input.plan.mesh, input.plan.on_indivisible);
-  return "kept whole on every device they would take " +
+  return "replicating them would take " +
          bytes_text(static_cast<double>(whole.bytes_per_device -
                                         placement.bytes_per_device) *
                     static_cast<double>(parameters)) +
@@ -365,9 +364,8 @@ void report_split(const LintInput& input, const Finding& finding,
   }
   if (needs_facts && !known.given()) {
     report.help(
-        "give `heads`, `kv_heads` and `head_dim` as `facts` of the "
-        "manifest, or put the model's config.json beside it, to be "
-        "sure");
+        "to be sure, give `heads`, `kv_heads` and `head_dim` as `facts` of the "
+        "manifest, or put the model's config.json next to it");
   }
   report.about({placement.rule, split.unit.dim, ""});
   report.bytes(static_cast<double>(placement.bytes_per_device) *
@@ -475,8 +473,8 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         is_unmentioned(input, saving.axis)) {
       continue;
     }
-    // Copies over an axis of sequences or their tokens are meant, unless nothing
-    // at all is sharded.
+    // Copies over an axis of sequences or their tokens are meant, unless
+    // nothing at all is sharded.
     const bool meant =
         (is_data_axis(saving.axis) || saving.axis == "cp") && any_sharded;
     auto report = diags.report(
@@ -487,9 +485,9 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
     report.bytes(static_cast<double>(held - ceil_div(held, saving.size)));
     report.fact((view.empty() ? std::string("every parameter")
                               : "every parameter over view `" + view + "`") +
-                " is stored " + std::to_string(saving.size) + " times over `" +
-                saving.axis +
-                "`; sharding all of them over it too would save " +
+                " is replicated " + std::to_string(saving.size) +
+                " times over `" + saving.axis +
+                "`; sharding all of them over it would save " +
                 bytes_text(held - ceil_div(held, saving.size)) + " per device");
     report.about({0, -1, saving.axis});
     report.help(help_to_name(input, saving.axis) +
@@ -535,13 +533,13 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
             " holds all of " + names_text(names));
     const Int128 held = per_device(input, input.of_class.of(i), 1);
     report.fact(type_text(placement.type) + " is " + bytes_text(bytes * held) +
-                " per device; spread over all " + count_text(devices) +
+                " per device; sharded over all " + count_text(devices) +
                 " devices" + (staged ? " of a stage" : "") + " it would be " +
                 bytes_text(ceil_div(bytes, devices) * held));
     report.bytes(static_cast<double>(bytes * held));
     report.help(is_of_dialect(input, placement.rule)
-                    ? "no entry of the plan names it; a plan of hooks needs "
-                      "the style whose collectives suit the module"
+                    ? "no entry of the plan names it; add one with the style "
+                      "whose collectives the module needs"
                     : "shard a dimension in " +
                           rule_text(input.plan, placement.rule));
     report.about({placement.rule, -1, ""});
@@ -591,7 +589,8 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
                    "dropped sharding costs " + bytes_text(growth) +
                        " per device (+" + percent_text(fraction) + ")");
   report.fact("the fullest device holds " + bytes_text(input.memory.max) +
-              "; as requested, padded, it would hold " + bytes_text(asked));
+              "; with the requested specs, padded, it would hold " +
+              bytes_text(asked));
   report.bytes(static_cast<double>(growth));
   report.fact("the tolerance is " + percent_text(input.options.tolerance));
   constexpr size_t kShown = 3;
@@ -600,8 +599,8 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
         names_of(input.manifest, input.of_placement.of(losses[i].second));
     report.fact(names_text(names) + ": " + bytes_text(losses[i].first));
   }
-  report.help("change what " + causes(input.plan) +
-              " names, or raise `--tolerance`");
+  report.help("fix what " + causes(input.plan) +
+              " reports, or raise `--tolerance`");
 }
 
 void report_replicated_bytes(const LintInput& input, Diagnostics& diags) {

@@ -57,7 +57,7 @@ void help_with_view(const LintInput& input, const MeshView& view,
   const std::string flag = view.name + ":" + axes_text(view.axes);
   if (known.contains(view.name)) {
     report.help(
-        "its rules are for no parameter of this model: leave out `--view " +
+        "its rules match no parameter of this model: leave out `--view " +
         flag + "`");
     return;
   }
@@ -84,12 +84,12 @@ void report_axes_of_views(const LintInput& input, Diagnostics& diags) {
         const int number = static_cast<int>(i) + 1;
         auto report = diags.report(
             Code::AbsentAxis, spec_span(input, number, static_cast<int>(dim)),
-            "`" + axis + "` is declared for the mesh, and only view `" + view +
+            "`" + axis + "` is declared for the mesh, but only view `" + view +
                 "` has it: counted as size 1");
         report.about({number, static_cast<int>(dim), ""});
         report.findings(1);
         report.help("write the rule as `{pattern: .., view: " + view +
-                    ", spec: ..}` where the axis of the view is meant");
+                    ", spec: ..}` if you mean the axis of the view");
       }
     }
   }
@@ -143,16 +143,16 @@ void report_uneven_dealing(const LintInput& input, Diagnostics& diags) {
     auto report =
         diags.report(Code::UnevenShards, asked_span(input, placement, 0),
                      plural(dealt.experts, "expert") +
-                         " are dealt out unevenly over axis `" + dealt.axis +
-                         "`, which is " + std::to_string(dealt.size));
+                         " are distributed unevenly over axis `" + dealt.axis +
+                         "` of size " + std::to_string(dealt.size));
     report.about({placement.rule, -1, ""});
     if (input.summary == nullptr) {
       report.fact("ranks hold " + std::to_string(most) + " or " +
-                  std::to_string(least) + " of each layer, " +
-                  names_text(names) + " among them");
+                  std::to_string(least) + " experts of each layer, including " +
+                  names_text(names));
       report.fact(
-          "Megatron and transformers refuse such a size; vLLM gives the first "
-          "ranks one expert more");
+          "Megatron and transformers reject this size; vLLM gives the first "
+          "ranks one more expert");
       const std::vector<int64_t> sizes = common_divisors(
           dealt.experts, dealt.experts, input.plan.mesh.devices());
       report.help("`" + dealt.axis + "` may be " +
@@ -282,32 +282,32 @@ void check_expert_axes(const LintInput& input, Diagnostics& diags) {
     if (names.empty()) continue;
     auto report = diags.report(
         Code::ExpertsBesideBatch, {},
-        "axis `" + axis.name + "` shards experts, and not the batch");
+        "axis `" + axis.name + "` shards experts but not the batch");
     report.about({0, -1, axis.name});
     report.findings(1);
     if (input.summary != nullptr) continue;
     report.fact(
         "every device along it has the same tokens, so weights are gathered or "
-        "outputs all-reduced, in place of the all-to-alls of expert "
+        "outputs all-reduced, instead of the all-to-alls of expert "
         "parallelism: " +
         names_text(names));
     const std::string flags = flags_with_view(input, axis.name);
     const bool knows_views =
         input.rules != nullptr && input.rules->view_axes.contains("experts");
     if (flags.empty()) {
-      report.help("take `" + axis.name +
-                  "` out of `--mesh`, and give experts a view of their own "
-                  "with `--view experts:" +
+      report.help("remove `" + axis.name +
+                  "` from `--mesh`, and give experts their own view with "
+                  "`--view experts:" +
                   axis.name + "=N,..`");
     } else if (knows_views) {
       report.help("write `" + flags +
-                  "`: the same devices, and tokens are sent to their experts");
+                  "`: the same devices, with tokens sent to their experts");
     } else {
       report.help("write `" + flags +
                   "`, with rules that have `view: experts` for the experts");
     }
-    report.help("`--batch-axes` names the axes that shard the batch, where `" +
-                axis.name + "` is one of them");
+    report.help("or name `" + axis.name +
+                "` in `--batch-axes` if it also shards the batch");
   }
 }
 

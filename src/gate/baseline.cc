@@ -49,13 +49,13 @@ std::optional<AcceptedFinding> read_entry(const Node& node,
     return diags
         .error(Code::MalformedDocument, written->span(),
                "`" + code_id(*code) + "` cannot be accepted")
-        .fact("it prevents an answer");
+        .fact("it prevents any result");
   }
   if (entry.reason.find_first_not_of(" \t\n") == std::string::npos) {
     return diags
         .error(Code::MalformedDocument, node.span(),
                "an accepted finding has no `reason`")
-        .help("say why it is accepted, for whoever reads it next year");
+        .help("state why it is accepted, for future readers");
   }
   return entry;
 }
@@ -147,7 +147,7 @@ void report_stale(const Baseline& baseline, const std::vector<bool>& used,
     diags
         .report(Code::StaleBaseline, entry.where,
                 "`" + code_id(entry.code) + "` is accepted but no longer found")
-        .help("remove the entry, so that it cannot come back unseen");
+        .help("remove the entry, so that the finding cannot return unnoticed");
   }
 }
 

@@ -145,17 +145,17 @@ bool blame_label(const Session& before, const Placement& a,
     change.line = now != nullptr ? line_of(now->where, false)
                                  : line_of(then->where, true);
     change.text =
-        "`" + label + "` was " + axes_text(was) + ", is " + axes_text(is);
+        "`" + label + "` was " + axes_text(was) + ", now " + axes_text(is);
     return true;
   }
   return false;
 }
 
-// "dealt out over ep=8, 128 experts"
+// "placed whole over ep=8, 128 experts"
 std::string dealt_text(const Placement& placement) {
-  if (!placement.dealt) return "not dealt out";
+  if (!placement.dealt) return "not placed whole";
   const Dealt& dealt = *placement.dealt;
-  return "dealt out over " + dealt.axis + "=" + std::to_string(dealt.size) +
+  return "placed whole over " + dealt.axis + "=" + std::to_string(dealt.size) +
          ", " + plural(dealt.experts, "expert");
 }
 
@@ -169,9 +169,9 @@ std::string mesh_change_text(const Session& before, const Placement& a,
                                   : "view `" + placement.view + "`";
   };
   if (a.view == b.view) {
-    return was == is ? "" : name(a) + " was " + was + ", is " + is;
+    return was == is ? "" : name(a) + " was " + was + ", now " + is;
   }
-  return "it was on " + name(a) + " (" + was + "), is on " + name(b) + " (" +
+  return "it moved from " + name(a) + " (" + was + ") to " + name(b) + " (" +
          is + ")";
 }
 
@@ -187,38 +187,38 @@ void blame(const Session& before, const Placement& a, const Session& after,
   change.line =
       is != nullptr ? rule_line(after, b, false) : rule_line(before, a, true);
   if (a.type != b.type) {
-    change.text = "it was " + type_text(a.type) + ", is " + type_text(b.type);
+    change.text = "it was " + type_text(a.type) + ", now " + type_text(b.type);
     return;
   }
   if (same_words) {
     if (blame_label(before, a, after, b, change)) return;
     change.text = mesh_change_text(before, a, after, b);
     if (change.text.empty() && a.dealt != b.dealt) {
-      change.text = "it was " + dealt_text(a) + ", is " + dealt_text(b);
+      change.text = "it was " + dealt_text(a) + ", now " + dealt_text(b);
     }
     return;
   }
   if (is == nullptr && was == nullptr) {
     change.text = b.requested
-                      ? "its axes " + spec_text(*b.requested) + " place it now"
-                  : names_no_axis(b.spec) ? "nothing places it any more"
-                                          : "it is placed by its size now";
+                      ? "its axes " + spec_text(*b.requested) + " now place it"
+                  : names_no_axis(b.spec) ? "no rule places it any more"
+                                          : "it is now placed by its size";
     if (a.requested) {
-      change.text += "; its axes " + spec_text(*a.requested) + " did";
+      change.text += "; before, its axes " + spec_text(*a.requested) + " did";
     }
   } else if (is == nullptr) {
-    change.text = "no rule matches it any more; " + rule_text(a, *was) + " was";
+    change.text = "no rule matches it any more; " + rule_text(a, *was) + " did";
   } else if (was == nullptr) {
-    change.text = rule_text(b, *is) + " matches it now";
+    change.text = rule_text(b, *is) + " now matches it";
   } else if (was->pattern != is->pattern) {
     change.text = rule_text(b, *is) + " takes over from " + rule_text(a, *was);
   } else {
     const auto says = [](const Placement& placement, const PlanRule& rule) {
       return spec_text(*placement.requested) +
-             (rule.deal.empty() ? "" : " dealt out over " + rule.deal);
+             (rule.deal.empty() ? "" : " placed whole over " + rule.deal);
     };
-    change.text =
-        rule_text(b, *is) + " says " + says(b, *is) + ", said " + says(a, *was);
+    change.text = rule_text(b, *is) + " now says " + says(b, *is) +
+                  ", before " + says(a, *was);
   }
 }
 
@@ -271,10 +271,10 @@ GateChange placement_change(const Session& before, const Session& after,
   if (b != nullptr) change.after = b->spec;
   if (a == nullptr) {
     change.line = rule_line(after, *b, false);
-    change.text = "the model has it now";
+    change.text = "new in the model";
   } else if (b == nullptr) {
     change.line = rule_line(before, *a, true);
-    change.text = "the model has it no more";
+    change.text = "no longer in the model";
   } else {
     change.lost = beyond(axes_of(*a), axes_of(*b));
     change.gained = beyond(axes_of(*b), axes_of(*a));

@@ -92,15 +92,15 @@ const char* cause_words(const CollectiveUse& use) {
     case Cause::PartialSum:
       return "reduces partial sums of ";
     case Cause::WeightUse:
-      return "gathers before use ";
+      return "gathers before use: ";
     case Cause::Experts:
-      return "exchanges tokens with experts, ";
+      return "exchanges tokens with experts: ";
     case Cause::Declared:
-      return "brings to the layout that is asked for ";
+      return "reshards to the requested layout: ";
     case Cause::Implicit:
       break;
   }
-  return "moves, as operands disagree, ";
+  return "reshards because operands disagree: ";
 }
 
 // "all-gather over fsdp of layers.*.mlp.up_proj.weight and 2 more"
@@ -146,7 +146,7 @@ GateChange change_of_uses(const std::string& target, std::vector<UsePair> pairs,
   change.bytes_per_device = bytes[1] - bytes[0];
   const CollectiveUse& first = pairs.front().any();
   change.text = cause_words(first) +
-                std::string(first.after_product ? "products with " : "") +
+                std::string(first.after_product ? "matmuls with " : "") +
                 quoted_names(names);
   change.line = line_of_use(first, before, after, trend == Trend::Gone);
   return change;

@@ -304,9 +304,9 @@ void add_all_contests(const std::vector<LabelName>& all,
   }
   const auto pairs = rival_pairs(all, before, after);
   if (pairs.size() >= kMostPairs) {
-    found.notes.push_back("of pairs of labels only the first " +
-                          count_text(kMostPairs) +
-                          " were looked at for axes that both claim");
+    found.notes.push_back(
+        "only the first " + count_text(kMostPairs) +
+        " pairs of labels were checked for axes that both claim");
   }
   for (const auto& [a, b] : pairs) {
     const bool is_known =

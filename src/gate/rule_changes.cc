@@ -37,7 +37,7 @@ std::map<AxisName, KnownAxis> known_axes(const RuleSet& rules) {
     const bool is_sliced =
         i < rules.dcn_mesh.size() && rules.dcn_mesh[i].size != 1;
     if (is_sliced) {
-      text += ", over slices " + std::to_string(rules.dcn_mesh[i].size);
+      text += ", over " + std::to_string(rules.dcn_mesh[i].size) + " slices";
     }
     axes[axis.name] = {std::move(text), axis.where};
   }
@@ -115,7 +115,7 @@ std::string reading_text(const RuleSet& rules) {
   std::string text = rules.logical_reading == LogicalReading::Priority
                          ? "by priority"
                          : "as a mapping";
-  if (rules.architecture_labels) text += ", of architectures, too";
+  if (rules.architecture_labels) text += ", plus architecture labels";
   return text;
 }
 

@@ -49,7 +49,7 @@ bool is_alike(const TimeChange::Side& a, const TimeChange::Side& b) {
 std::string untimed_text(const TargetSide& side) {
   const std::string timed(side.timed);
   return side.untimed.empty()
-             ? "no time of a " + timed + " on hardware is asked for"
+             ? "no " + timed + " time on hardware was requested"
              : "there is no " + timed + " time: " + std::string(side.untimed);
 }
 
@@ -139,7 +139,7 @@ void add_time_changes(const TargetSide& before, const TargetSide& after,
   };
   const std::string slowed = slowed_text(time_part_changes(before, after));
   add("", was.estimate, is.estimate,
-      slowed.empty() ? "" : "estimated, not hidden: " + slowed);
+      slowed.empty() ? "" : "estimated, exposed: " + slowed);
   add(", at least", was.lower, is.lower);
   add(", at most", was.upper, is.upper);
 }

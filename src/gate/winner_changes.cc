@@ -257,12 +257,12 @@ std::vector<Crossing> crossings(const Pairing& pairing,
 }
 
 // What a rule says beside its spec; empty where that is all: "P(None, etp),
-// view experts, dealt out over ep".
+// view experts, placed whole over ep".
 std::string said_text(const Rule* rule) {
   if (rule == nullptr || (rule->view.empty() && rule->deal.empty())) return "";
   std::string text = spec_text(rule->spec);
   if (!rule->view.empty()) text += ", view " + rule->view;
-  if (!rule->deal.empty()) text += ", dealt out over " + rule->deal;
+  if (!rule->deal.empty()) text += ", placed whole over " + rule->deal;
   return text;
 }
 
@@ -527,14 +527,11 @@ bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
     open.is_untried |= outcome == PairNames::Outcome::Untried;
   }
   if (left_out) {
-    found.notes.push_back(
-        "so many rules changed places that not all pairs of them were looked "
-        "at");
+    found.notes.push_back("too many rules moved to compare every pair");
   }
   if (winners.gave_up()) {
     found.notes.push_back(
-        "there are so many rules that not all names made from their patterns "
-        "were tried");
+        "too many rules to try every name generated from their patterns");
   }
 
   for (size_t i = 0; i < lists.after.size(); ++i) {

@@ -29,7 +29,7 @@ std::string_view kind_text(Kind kind) {
     case Kind::Number:
       return "a number";
     case Kind::Text:
-      return "a text";
+      return "a string";
     case Kind::Integers:
       return "a list of integers";
     case Kind::Spec:
@@ -120,7 +120,7 @@ class Builder {
     if (errors() < kMaxErrors) return false;
     if (!noted_) {
       diags_.report(Code::InvalidGraph, Severity::Note, next,
-                    "the graph was built no further: too many errors");
+                    "too many errors: the rest of the graph was not built");
     }
     noted_ = true;
     return true;
@@ -137,8 +137,8 @@ class Builder {
       defined_at_[name] = where;
       return true;
     }
-    fail(where, in_backticks(name) + " is made twice")
-        .label(defined_at_[name], "made here, too");
+    fail(where, in_backticks(name) + " is defined twice")
+        .label(defined_at_[name], "first defined here");
     return false;
   }
 
@@ -147,7 +147,7 @@ class Builder {
     if (axes.empty() || axes.size() == shape.size()) return true;
     fail(where, plural(static_cast<int64_t>(axes.size()), "label") + " for " +
                     shape_text(shape))
-        .help("`axes` has an entry per dimension; `null` is not a label");
+        .help("give `axes` one entry per dimension, `null` for no label");
     return false;
   }
 
@@ -231,9 +231,9 @@ class Builder {
                               : nullptr;
       if (held != nullptr && parameter.shape && *held != *parameter.shape) {
         fail(parameter.where,
-             "`" + parameter.name + "` has another shape in the model")
-            .fact("here it is " + shape_text(*parameter.shape))
-            .fact(in_backticks(parameter.parameter) + " of the model is " +
+             "`" + parameter.name + "` has a different shape in the model")
+            .fact("in the graph it is " + shape_text(*parameter.shape))
+            .fact(in_backticks(parameter.parameter) + " in the model is " +
                   shape_text(*held));
       }
       if (held == nullptr && !parameter.shape) {
@@ -250,7 +250,7 @@ class Builder {
   void report_unknown_parameter(const DescribedValue& parameter,
                                 const Manifest& manifest) {
     auto problem = fail(parameter.where,
-                        "the shape of `" + parameter.name + "` is not known");
+                        "the shape of `" + parameter.name + "` is unknown");
     problem.fact("the model has no " + in_backticks(parameter.parameter));
     std::vector<std::string> names;
     for (size_t i = 0; i < manifest.size() && i < kMaxCandidates; ++i) {
@@ -271,8 +271,8 @@ class Builder {
     const auto found = names_.find(name);
     if (found != names_.end()) return found->second;
     if (later_.count(name) > 0) {
-      fail(where, in_backticks(name) + " is read before it is made")
-          .help("list operations in an order in which they can be computed");
+      fail(where, in_backticks(name) + " is read before it is defined")
+          .help("list each operation after the ones it reads from");
       return kBroken;
     }
     auto problem = fail(where, "there is no value named " + in_backticks(name));
@@ -285,13 +285,12 @@ class Builder {
   }
 
   void report_unknown_op(const DescribedOp& op) {
-    auto problem =
-        fail(op.where, "there is no operation " + in_backticks(op.op));
+    auto problem = fail(op.where, "unknown operation " + in_backticks(op.op));
     std::vector<std::string> known;
     for (const OpDef& each : ops()) known.emplace_back(each.name);
     for (const CompositeDef& each : composites()) known.emplace_back(each.name);
     suggest(op.op, known, problem);
-    problem.help("`shardplan list ops` shows all");
+    problem.help("`shardplan list ops` lists them all");
   }
 
   std::optional<Attributes> read_attributes(const DescribedOp& op,
@@ -333,8 +332,9 @@ class Builder {
       if (!written.why.empty()) problem.fact(written.why);
       return false;
     }
-    auto problem = fail(written.name_where, "`" + op.op + "` takes no " +
-                                                in_backticks(written.name));
+    auto problem =
+        fail(written.name_where,
+             "`" + op.op + "` has no attribute " + in_backticks(written.name));
     suggest(written.name, names, problem);
     return false;
   }
@@ -345,7 +345,7 @@ class Builder {
     if (operands < signature.min_operands ||
         operands > signature.max_operands) {
       const bool exact = signature.min_operands == signature.max_operands;
-      fail(op.where, "`" + op.op + "` of " + plural(operands, "operand"))
+      fail(op.where, "`" + op.op + "` has " + plural(operands, "operand"))
           .fact("it takes " +
                 (exact ? std::to_string(signature.min_operands)
                        : std::to_string(signature.min_operands) + " to " +
@@ -354,9 +354,9 @@ class Builder {
     }
     const size_t results = op.results.size();
     if (results == 1 || (results > 1 && signature.many_results)) return true;
-    fail(op.where, "`" + op.op + "` with " +
+    fail(op.where, "`" + op.op + "` has " +
                        plural(static_cast<int64_t>(results), "result"))
-        .fact(signature.many_results ? "it has one or more" : "it has one");
+        .fact(signature.many_results ? "it gives one or more" : "it gives one");
     return false;
   }
 
@@ -437,8 +437,9 @@ class Builder {
     Value& value = graph_.values[made->front()];
     if (op.axes.empty()) return;
     if (made->size() > 1) {
-      fail(op.axes_where, "`axes` of an operation with several results")
-          .help("an operation of its own may give each its labels");
+      fail(op.axes_where,
+           "`axes` cannot label an operation with several results")
+          .help("label each result in a separate operation");
     } else if (labels_fit(op.axes, op.axes_where, value.shape)) {
       value.axes = op.axes;
       value.labelled = true;

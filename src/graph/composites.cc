@@ -97,11 +97,11 @@ ValueId add_product(Expansion& out, bool last) {
   const Shape& right = out.shape(out.operand(1));
   const auto equation = product_equation(left, right);
   if (!equation) {
-    out.fail("no matrix product of " + shape_text(left) + " and " +
+    out.fail("cannot multiply " + shape_text(left) + " and " +
              shape_text(right))
         .help(
-            "the first has rows in its last dimension, up to 26 dimensions; "
-            "the second is a matrix, or one per matrix of the first");
+            "the first has at most 26 dimensions, with rows in the last; the "
+            "second is one matrix, or one per matrix of the first");
     return {};
   }
   return out.step(last, "einsum", {out.operand(0), out.operand(1)},
@@ -124,9 +124,9 @@ std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
     if (whole % count == 0) {
       return std::vector<int64_t>(use.results.size(), whole / count);
     }
-    out.fail(plural(count, "equal part") + " of a dimension of size " +
-             std::to_string(whole))
-        .help("`sizes: [..]` gives each part its size");
+    out.fail("cannot split a dimension of size " + std::to_string(whole) +
+             " into " + plural(count, "equal part"))
+        .help("give the size of each part in `sizes: [..]`");
     return std::nullopt;
   }
   std::optional<int64_t> sum = 0;
@@ -185,19 +185,20 @@ std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
   if (const auto* number = std::get_if<double>(&given->second)) return *number;
   const std::string_view text = text_of(use.attributes, "scale", "");
   if (text != "fan_in" && text != "fan_out") {
-    out.fail("`scale` is " + in_backticks(text))
-        .help("it is `fan_in`, `fan_out` or a number");
+    out.fail("`scale` cannot be " + in_backticks(text))
+        .help("give `fan_in`, `fan_out` or a number");
     return std::nullopt;
   }
   if (text == "fan_out" && use.results.size() > 1) {
-    out.fail("`scale: fan_out` of several results")
-        .help("which of their sizes is meant is not clear; give a number");
+    out.fail("`scale: fan_out` is ambiguous with several results")
+        .help("give `scale` as a number");
     return std::nullopt;
   }
   const int64_t fan =
       text == "fan_in" ? kernel[kernel.size() - 2] : kernel.back();
   if (fan > 0) return 1 / std::sqrt(static_cast<double>(fan));
-  out.fail("`scale` of a kernel of shape " + shape_text(kernel));
+  out.fail("`scale` needs a fan above 0: the kernel has shape " +
+           shape_text(kernel));
   return std::nullopt;
 }
 
@@ -225,8 +226,8 @@ Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
     const Shape& shape = out.shape(out.operand(2));
     if (shape != Shape{kernel.back()}) {
       out.fail("the bias of `linear` has shape " + shape_text(shape))
-          .fact("the kernel's is " + shape_text(kernel))
-          .help("a bias has one number per output");
+          .fact("the kernel has shape " + shape_text(kernel))
+          .help("a bias has one value per output");
     }
     value = out.step(!parts, "add", {value, out.operand(2)}, {}, "biased");
   }
@@ -259,7 +260,7 @@ bool check_features(Expansion& out) {
     if (parameter == Shape{x.back()}) continue;
     out.fail("a norm of " + shape_text(x) + " has a parameter of shape " +
              shape_text(parameter))
-        .help("it has one number per feature: [" + std::to_string(x.back()) +
+        .help("give it one value per feature: [" + std::to_string(x.back()) +
               "]");
     return false;
   }
@@ -306,10 +307,10 @@ ValueId add_sink(Expansion& out, ValueId top, ValueId total) {
   const ValueId shifted =
       out.add("subtract", {out.operand(1), top}, {}, "sink_shifted");
   if (out.good() && out.shape(shifted) != rows) {
-    out.fail("the sinks of a softmax of " +
+    out.fail("the sinks of a softmax over " +
              shape_text(out.shape(out.operand(0))) + " have shape " +
              shape_text(out.shape(out.operand(1))))
-        .help("one number per row is broadcast to " + shape_text(rows));
+        .help("sinks have one value per row, broadcast to " + shape_text(rows));
   }
   const ValueId powers = out.add("exp", {shifted}, {}, "sink_exp");
   return out.add("add", {total, powers}, {}, "sum_with_sink");
@@ -351,13 +352,15 @@ std::span<const CompositeDef> composites() {
        3,
        true,
        true,
-       {{"scale", Kind::Number, false, "what the product is multiplied by"},
-        {"scale", Kind::Text, false, "`fan_in` or `fan_out`, to the -1/2"},
-        {"sizes", Kind::Integers, false, "of the results, where several"}},
+       {{"scale", Kind::Number, false, "factor on the product"},
+        {"scale", Kind::Text, false,
+         "`fan_in` or `fan_out`: that size to the power -1/2"},
+        {"sizes", Kind::Integers, false,
+         "sizes of the results, if there are several"}},
        linear,
        Region::Kind::Linear},
       {"matmul",
-       "matrix product over the last dimension and the last but one",
+       "matrix product over the last and second-to-last dimensions",
        2,
        2,
        false,
@@ -371,7 +374,8 @@ std::span<const CompositeDef> composites() {
        2,
        false,
        false,
-       {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
+       {{"epsilon", Kind::Number, false,
+         "added before the square root; default 1e-6"}},
        rms_norm,
        Region::Kind::Norm},
       {"layer_norm",
@@ -380,26 +384,27 @@ std::span<const CompositeDef> composites() {
        3,
        false,
        false,
-       {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
+       {{"epsilon", Kind::Number, false,
+         "added before the square root; default 1e-6"}},
        layer_norm,
        Region::Kind::Norm},
       {"softmax",
-       "exp(x) over its sum along a dimension, and over that of a sink",
+       "exp(x) / its sum along a dimension, plus exp(sink) if given",
        1,
        2,
        false,
        false,
-       {{"dim", Kind::Number, false, "the last where not given"}},
+       {{"dim", Kind::Number, false, "the dimension; default the last"}},
        softmax,
        Region::Kind::Softmax},
       {"split",
-       "x cut along a dimension, a part per result",
+       "x split along a dimension, one part per result",
        1,
        1,
        true,
        true,
-       {{"dim", Kind::Number, false, "the last where not given"},
-        {"sizes", Kind::Integers, false, "equal where not given"}},
+       {{"dim", Kind::Number, false, "the dimension; default the last"},
+        {"sizes", Kind::Integers, false, "sizes of the parts; default equal"}},
        split,
        Region::Kind::Split},
   };

@@ -98,7 +98,7 @@ std::optional<ValueId> append_node(Graph& graph, NewNode node,
     return diags
         .error(Code::InvalidGraph, node.where,
                "the result of `" + node.label + "` has more than 2^63 elements")
-        .fact("its sizes are " + shape_text(*shape));
+        .fact("its shape is " + shape_text(*shape));
   }
   added.rule = added.op->rule(shapes, node.attributes);
   added.attributes = std::move(node.attributes);
@@ -171,7 +171,9 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
                "`shard_map` uses axis " + in_backticks(*axis) + " twice for `" +
                    value.name + "`")
         .fact("its spec is " + spec_text(spec))
-        .help("an axis of `psum` has partial sums: it shards no dimension");
+        .help(
+            "an axis in `psum` holds partial sums: it cannot also shard a "
+            "dimension");
     return false;
   }
   if (spec.dims.size() <= value.shape.size()) return true;
@@ -193,12 +195,12 @@ bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
   const Span where = op.shard_map_where;
   if (!mappable || is_constraint(op)) {
     auto problem = diags.error(Code::InvalidGraph, where,
-                               "`shard_map` on `" + op.op + "`");
+                               "`shard_map` does not apply to `" + op.op + "`");
     if (mappable) {
       problem.fact("a constraint computes nothing");
     } else {
-      problem.fact("it stands for several operations, with sums in between")
-          .help("write these operations, each with a `shard_map` of its own");
+      problem.fact("it expands to several operations with sums in between")
+          .help("write out these operations, each with its own `shard_map`");
     }
     return false;
   }
@@ -209,7 +211,7 @@ bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
              plural(static_cast<int64_t>(specs), "spec") +
                  " in `in_specs` for " +
                  plural(static_cast<int64_t>(op.operands.size()), "operand"))
-      .help("`in_specs` has a spec per operand; `[]` shards nothing");
+      .help("give `in_specs` one spec per operand; `[]` shards nothing");
   return false;
 }
 

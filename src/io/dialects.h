@@ -9,12 +9,12 @@ namespace shardplan {
 // For files that a program recorded and nobody edits.
 inline constexpr RuleForm kRecordedForm = {
     nullptr, nullptr, "",
-    "the file records what a program ran on: change it there, or write rules "
-    "of your own"};
+    "a program recorded this file: change the program's shardings, or write "
+    "your own rules"};
 
 // For files that place only logical axes.
 inline constexpr std::string_view kNoPatterns =
-    "the file places logical axes alone: give the parameter `axes` in a "
+    "the file has only logical axis rules: give the parameter `axes` in a "
     "manifest";
 
 extern const RuleDialect kFlax;

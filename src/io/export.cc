@@ -32,8 +32,7 @@ const ExportTarget* find_export_target(std::string_view name) {
 
 namespace {
 
-constexpr std::string_view kOfHooks =
-    "the collectives that the hooks of the plan run";
+constexpr std::string_view kOfHooks = "the collectives run by the plan's hooks";
 
 using Reason = std::function<std::string(const Placement&)>;
 
@@ -48,7 +47,7 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
       return axis + "=" + std::to_string(plan.mesh.size_of(axis));
     });
     return "dimension " + std::to_string(dim) + " is " +
-           std::to_string(shape[dim]) + ", which " + sizes + " does not divide";
+           std::to_string(shape[dim]) + ", not divisible by " + sizes;
   }
   return "";
 }
@@ -166,20 +165,22 @@ void report_inexpressible(const ExportInput& input,
 
 bool specs_are_expressible(const ExportInput& input, std::string_view target,
                            Diagnostics& diags) {
-  const std::string cannot = "`" + std::string(target) + "` cannot say ";
+  const std::string cannot = "`" + std::string(target) + "` cannot express ";
   bool good = report_those_with(
       input,
       [](const Placement& p) {
-        return p.stored_dims.empty() ? ""
-                                     : "stored by " + p.stored_dims.front().why;
+        return p.stored_dims.empty()
+                   ? ""
+                   : "changed by " + p.stored_dims.front().why;
       },
-      cannot + "what `--declare` changes of", "export without `--declare`",
+      cannot + "the `--declare` change to", "export without `--declare`",
       diags);
   good =
       report_those_with(
           input, [&](const Placement& p) { return uneven_text(input.plan, p); },
-          cannot + "how `--on-indivisible " +
-              std::string(policy_name(input.plan.on_indivisible)) + "` cuts",
+          cannot + "the `--on-indivisible " +
+              std::string(policy_name(input.plan.on_indivisible)) +
+              "` split of",
           "pad the dimension, or export with `--on-indivisible drop`", diags) &&
       good;
   return report_those_with(
@@ -188,11 +189,11 @@ bool specs_are_expressible(const ExportInput& input, std::string_view target,
                if (!p.requested || !names_unconstrained(*p.requested)) {
                  return "";
                }
-               return "the rule asks for " + spec_text(*p.requested) +
-                      ", where `?` is UNCONSTRAINED";
+               return "the rule requests " + spec_text(*p.requested) +
+                      "; `?` means UNCONSTRAINED";
              },
-             cannot + "UNCONSTRAINED, which is asked for",
-             "write None, or the axes that are meant", diags) &&
+             cannot + "UNCONSTRAINED, requested for",
+             "write None, or name the axes", diags) &&
          good;
 }
 
@@ -203,9 +204,9 @@ bool names_are_expressible(const ExportInput& input, std::string_view target,
     if (!name.ends_with('\n')) continue;
     diags
         .error(Code::Inexpressible, input.manifest.where(i),
-               "`" + std::string(target) + "` cannot tell " +
-                   in_backticks(name) + " from the same without the newline")
-        .help("`--to jax` names every parameter as it is");
+               "`" + std::string(target) + "` cannot distinguish " +
+                   in_backticks(name) + " from the name without the newline")
+        .help("`--to jax` writes every name unchanged");
     return false;
   }
   return true;
@@ -225,19 +226,19 @@ const RuleSet* logical_rules_of(const ExportInput& input,
   const RuleSet& rules = *input.rules;
   if (!rules.rules.empty()) {
     const Rule& first = rules.rules.front();
-    std::string message = name + " has no rules by pattern, such as " +
+    std::string message = name + " cannot express pattern rules such as " +
                           in_backticks(first.pattern);
     if (rules.rules.size() > 1) {
       message += " and " + count_text(std::ssize(rules.rules) - 1) + " more";
     }
     diags.error(Code::Inexpressible, first.where, message)
-        .help("give logical axis rules alone; " + instead);
+        .help("give only logical axis rules; " + instead);
     return nullptr;
   }
   if (rules.logical_rules.empty()) {
     diags
         .error(Code::Inexpressible, {},
-               name + " needs logical axis rules, and there are none")
+               name + " needs logical axis rules, but there are none")
         .help(instead);
     return nullptr;
   }
@@ -245,8 +246,8 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     diags
         .error(Code::Inexpressible, rules.logical_rules.front().where,
                name +
-                   " gives a mesh axis once, by priority, and this is a "
-                   "mapping, which gives it to every name")
+                   " assigns each mesh axis once, by priority, but this is a "
+                   "mapping, which assigns it to every name")
         .help(instead);
     return nullptr;
   }
@@ -255,7 +256,7 @@ const RuleSet* logical_rules_of(const ExportInput& input,
       continue;
     diags
         .error(Code::Inexpressible, rule.axes_where,
-               name + " cannot say what the plan makes of " +
+               name + " cannot express how the plan resolves " +
                    axes_text(rule.axes) + ", which names an axis twice")
         .help("name every axis once; " + instead);
     return nullptr;
@@ -264,9 +265,9 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     if (!dropped_repeat(input.plan.of(i))) continue;
     diags
         .error(Code::Inexpressible, input.manifest.where(i),
-               name + " cannot say that " +
+               name + " cannot express that " +
                    in_backticks(input.manifest.name(i)) +
-                   " uses an axis once, which its rules use twice")
+                   " uses an axis once, although its rules use it twice")
         .help(instead);
     return nullptr;
   }
@@ -278,8 +279,9 @@ const RuleSet* logical_rules_of(const ExportInput& input,
       }
       // Left out, it would block no later rule.
       diags
-          .error(Code::Inexpressible, rule.axes_where,
-                 name + " declares no axes, and the mesh has no `" + axis + "`")
+          .error(
+              Code::Inexpressible, rule.axes_where,
+              name + " cannot declare axes, and the mesh has no `" + axis + "`")
           .help("add the axis with `--mesh " + mesh_text(input.plan.mesh) +
                 "," + axis + "=1`");
       return nullptr;
@@ -291,15 +293,15 @@ const RuleSet* logical_rules_of(const ExportInput& input,
 std::string why_no_rules(const ExportInput& input) {
   if (input.rules == nullptr) return input.no_rules;
   if (policy_decides(input.plan)) {
-    return "rules do not say `--on-indivisible prefix`";
+    return "rules cannot express `--on-indivisible prefix`";
   }
   for (const Rule& rule : input.rules->rules) {
-    if (rule.from_last) return "the rules count dimensions from the last";
-    if (names_unconstrained(rule.spec)) return "a rule says UNCONSTRAINED";
-    if (rule.decode_dim) return "a rule follows the size of a dimension";
+    if (rule.from_last) return "the rules count dimensions from the end";
+    if (names_unconstrained(rule.spec)) return "a rule uses UNCONSTRAINED";
+    if (rule.decode_dim) return "a rule depends on the size of a dimension";
   }
   if (rules_repeat_axes(input)) {
-    return "the rules use an axis twice (SP202), which the plan does not";
+    return "the rules use an axis twice (SP202); the plan does not";
   }
   return "";
 }
@@ -307,10 +309,9 @@ std::string why_no_rules(const ExportInput& input) {
 void note_activations(const ExportInput& input, std::string_view target,
                       Diagnostics& diags) {
   if (input.rules == nullptr || input.rules->activations.empty()) return;
-  diags.report(
-      Code::Inexpressible, Severity::Note,
-      input.rules->activations.front().where,
-      "`" + std::string(target) + "` leaves the specs of activations out");
+  diags.report(Code::Inexpressible, Severity::Note,
+               input.rules->activations.front().where,
+               "`" + std::string(target) + "` leaves out activation specs");
 }
 
 void note_slices(const ExportInput& input, std::string_view target,
@@ -323,7 +324,7 @@ void note_slices(const ExportInput& input, std::string_view target,
   }
   diags.report(
       Code::Inexpressible, Severity::Note, input.rules->mesh_where,
-      "`" + std::string(target) + "` does not say which axes span slices");
+      "`" + std::string(target) + "` does not record which axes span slices");
 }
 
 void note_hooks(const ExportInput& input, std::string_view target,
@@ -332,12 +333,12 @@ void note_hooks(const ExportInput& input, std::string_view target,
   auto report = diags.report(Code::Inexpressible, Severity::Note, {},
                              std::string(kOfHooks) + " are left out: `" +
                                  std::string(target) +
-                                 "` says where parameters are stored");
+                                 "` records only where parameters are stored");
   const bool is_ours = target == kYamlTarget.name || target == kJsonTarget.name;
-  report.fact(is_ours ? "`run_as: hooks` keeps that no compiler adds what is "
-                        "missing"
-                      : "nothing in it says that no compiler adds what is "
-                        "missing");
+  report.fact(
+      is_ours ? "`run_as: hooks` still records that no compiler adds missing "
+                "collectives"
+              : "it does not record that no compiler adds missing collectives");
   report.help("run the model from the plan itself");
 }
 
@@ -360,7 +361,7 @@ std::vector<std::string> header_lines(const ExportInput& input,
 void add_left_out(int64_t count, std::vector<std::string>& lines) {
   if (count == 0) return;
   lines.push_back(plural(count, "parameter") +
-                  " that no rule matches (SP101): left out");
+                  " left out: no matching rule (SP101)");
 }
 
 std::string comment_text(const std::vector<std::string>& lines) {
@@ -465,13 +466,13 @@ bool deals_are_expressible(const ExportInput& input, const std::string& target,
   return report_those_with(
       input,
       [](const Placement& p) {
-        return p.dealt ? "each expert is whole on one rank of `" +
+        return p.dealt ? "each expert is stored whole on one rank of `" +
                              p.dealt->axis + "`"
                        : "";
       },
-      target + " cannot deal out experts such as",
+      target + " cannot place whole experts such as",
       "use `--to yaml` or `--to json`, which write `deal:`, or a checkpoint "
-      "whose experts are stacked in one tensor",
+      "with experts stacked in one tensor",
       diags);
 }
 
@@ -638,9 +639,9 @@ bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
         if (!sub) {
           return p.view.empty()
                      ? ""
-                     : "its axes are those of view `" + p.view + "`, " +
+                     : "it uses the axes of view `" + p.view + "`, " +
                            axes_text(input.plan.mesh.axes_of(p.view)) +
-                           "; no axes are parts of both these and " +
+                           "; these have no common sub-axes with " +
                            mesh_text(input.plan.mesh);
         }
         if (!chunks) return "";
@@ -654,8 +655,8 @@ bool fits_one_mesh(const ExportInput& input, const std::optional<SubAxes>& sub,
         }
         return uneven_text(input.plan, split);
       },
-      target + (sub ? " cannot chunk over parts of axes"
-                    : " has one mesh, and no view of it for"),
+      target + (sub ? " cannot chunk over only part of an axis in"
+                    : " has a single mesh and cannot express the view of"),
       sub ? "pad the dimension, or export with `--on-indivisible drop`"
           : "`--to yaml`, `--to json` and `--to jax` write views",
       diags);
@@ -687,8 +688,8 @@ std::optional<std::string> export_text(const ExportTarget& target,
   if (rules && (!input.suffice || input.suffice(*rules, plan))) {
     one.rules = &*rules;
   } else if (input.rules != nullptr) {
-    one.no_rules = rules ? "on sub-axes the rules would make another plan"
-                         : "slices do not cut axes along their sub-axes";
+    one.no_rules = rules ? "on sub-axes the rules would give a different plan"
+                         : "slices do not split axes along sub-axis boundaries";
   }
   for (std::string& line : sub_axes_lines(*sub)) {
     one.origin.push_back(std::move(line));

@@ -115,10 +115,10 @@ std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
     case Is::Open:
       return below().read_file(path, limit, why);
     case Is::Outside:
-      why = "it leads out of " + in_backticks(root_) + ", and " + because_;
+      why = "it leads outside " + in_backticks(root_) + ", and " + because_;
       return nullptr;
     case Is::DeadLink:
-      why = "it is a link that leads nowhere";
+      why = "it is a broken symbolic link";
       return nullptr;
   }
   return nullptr;

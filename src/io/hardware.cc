@@ -29,12 +29,12 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
     }
   }
   if (!longer.empty()) {
-    report.help("names that start so: " + quoted_names(longer, ", "));
+    report.help("names with this prefix: " + quoted_names(longer, ", "));
   } else if (const auto near = nearest(name, known)) {
     report.help("did you mean `" + *near + "`?");
   }
   if (host.file_info(name)) {
-    report.help("`./" + std::string(name) + "` is taken as a file");
+    report.help("`./" + std::string(name) + "` is read as a file");
   }
   report.help("`shardplan list hardware` shows all");
 }
@@ -89,8 +89,7 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
 namespace {
 
 constexpr std::string_view kNumberForm =
-    "a number is written `{value: 80GiB, source: ID}`, and `sources` says "
-    "what ID is";
+    "write numbers as `{value: 80GiB, source: ID}`, and define ID in `sources`";
 constexpr int64_t kMaxCount = int64_t{1} << 40U;
 constexpr size_t kMaxNameLength = 64;
 // The most points of a table, and the most tables of one kind.
@@ -150,7 +149,7 @@ std::optional<double> to_rate(const Node& node, std::string_view key,
   const auto number = node.number();
   if (number && std::isfinite(*number) && *number > 0) return number;
   return diags.error(Code::MalformedDocument, node.span(),
-                     "`" + std::string(key) + "` must be above 0 and finite");
+                     "`" + std::string(key) + "` must be positive and finite");
 }
 
 std::optional<std::vector<int64_t>> to_extents(const Node& node,
@@ -222,7 +221,7 @@ class Reader {
   // The value of a key that must be there.
   std::optional<Node> need(const Node& map, std::string_view key) {
     if (auto value = map.find(key)) return value;
-    return fail(map.span(), "there is no `" + std::string(key) + "`");
+    return fail(map.span(), "`" + std::string(key) + "` is missing");
   }
 
   std::string text_of(const Node& node, std::string_view key) {
@@ -245,8 +244,9 @@ class Reader {
   std::string read_name(const Node& map) {
     std::string name = read_text(map, "name");
     if (!name.empty() && !is_name(name)) {
-      fail(map.find("name")->span(), in_backticks(name) + " is not a name")
-          .help("names have letters, digits, `.`, `_` and `-`, at most " +
+      fail(map.find("name")->span(),
+           in_backticks(name) + " is not a valid name")
+          .help("use letters, digits, `.`, `_` and `-`, at most " +
                 std::to_string(kMaxNameLength));
     }
     return name;
@@ -282,7 +282,7 @@ class Reader {
       source.read = read_text(node, "read");
       if (!source.read.empty() && !is_date(source.read)) {
         fail(node.find("read")->span(), "`read` is not a date")
-            .help("dates are written like `2026-11-21`");
+            .help("write dates like `2026-11-21`");
       }
       profile_.sources.push_back(std::move(source));
     }
@@ -302,7 +302,7 @@ class Reader {
     }
     auto problem = fail(node->span(), "`sources` has no " + in_backticks(id));
     if (const auto near = nearest(id, known)) {
-      problem.help("write `" + *near + "` if that is what was meant");
+      problem.help("write `" + *near + "` if you meant that");
     }
     return problem;
   }
@@ -332,7 +332,7 @@ class Reader {
     number.note = read_optional_text(*node, "note");
     if (number.estimated && number.note.empty()) {
       fail(node->span(), "`" + std::string(key) +
-                             "` is estimated without a `note` that says how");
+                             "` is estimated but has no `note` that says how");
     }
     good_ = good_ && converted && source;
     if (!converted || !source) return std::nullopt;
@@ -363,10 +363,10 @@ class Reader {
     const auto& nominal = profile_.hbm_bytes;
     if (!usable || (nominal && usable->value <= nominal->value)) return;
     auto problem = fail(root.find("hbm_usable_bytes")->span(),
-                        nominal ? "more is usable than there is"
+                        nominal ? "`hbm_usable_bytes` exceeds `hbm_bytes`"
                                 : "`hbm_usable_bytes` needs `hbm_bytes`");
     if (nominal) {
-      problem.fact("usable " + count_text(usable->value) + " of " +
+      problem.fact("usable: " + count_text(usable->value) + " of " +
                    count_text(nominal->value) + " bytes");
     }
   }
@@ -417,7 +417,8 @@ class Reader {
     for (const char* key : {"extents", "wrap", "wrap_multiple"}) {
       const auto found = node.find(key);
       if (found && link.topology != Topology::Torus) {
-        fail(found->span(), "`" + std::string(key) + "` is for a torus");
+        fail(found->span(),
+             "`" + std::string(key) + "` applies only to a torus");
       }
     }
     link.extents = read_number(node, "extents", &to_extents);
@@ -428,7 +429,7 @@ class Reader {
       if (choice) link.wrap = static_cast<Wrap>(*choice);
     }
     if (wrap.has_value() != node.find("wrap_multiple").has_value()) {
-      fail(node.span(), "`wrap` and `wrap_multiple` go together");
+      fail(node.span(), "`wrap` and `wrap_multiple` must be given together");
     }
   }
 
@@ -445,7 +446,7 @@ class Reader {
         numbers.push_back(*number);
       } else {
         fail(at.span(), "`" + std::string(key) + "` has " + in_backticks(text) +
-                            ", which is no number of at least 0");
+                            ", which is not a number of at least 0");
       }
       return good_;
     };
@@ -466,8 +467,9 @@ class Reader {
         }
       }
     } else if (node->is_map() || node->is_null()) {
-      fail(node->span(), "`" + std::string(key) +
-                             "` must be a list of numbers, or a text of them");
+      fail(node->span(),
+           "`" + std::string(key) +
+               "` must be a list of numbers or a string of numbers");
     } else {
       constexpr std::string_view kBlanks = " \t\r\n";
       std::string_view rest = node->text();
@@ -498,7 +500,8 @@ class Reader {
           std::ranges::adjacent_find(axis, std::greater_equal()) == axis.end();
       if (axis.empty() || axis.front() <= 0 || !ascends) {
         fail(node.find(key)->span(),
-             "`" + std::string(key) + "` must ascend from above 0");
+             "`" + std::string(key) +
+                 "` must be positive and strictly increasing");
         return grid;
       }
       // Three axes of at most 2^14 each.
@@ -511,8 +514,8 @@ class Reader {
                               std::to_string(grid.values.size()) + " of " +
                               std::to_string(points) + " values");
       problem.help(
-          "one for each combination of the axes, the last varies "
-          "fastest; 0 where nothing was measured");
+          "give one for each combination of the axes, with the last axis "
+          "varying fastest; write 0 where nothing was measured");
     }
     for (double& value : grid.values) value *= unit;
     grid.source = find_source(node, values).value_or(0);
@@ -524,10 +527,10 @@ class Reader {
   void check_peak(const Node& where, double rate, std::string_view key,
                   std::optional<double> peak) {
     if (good_ && (!peak || rate > *peak)) {
-      fail(where.span(), "more than `" + std::string(key) +
-                             (peak ? "` states" : "`, which is missing"))
+      fail(where.span(),
+           (peak ? "this exceeds `" : "this needs `") + std::string(key) + "`")
           .help("`" + std::string(key) +
-                "` is what no run exceeds; or the table has another unit");
+                "` is a peak that no run exceeds; check both units");
     }
   }
 
@@ -631,7 +634,7 @@ class Reader {
   void check_once(const Node& node, const std::vector<Table>& tables,
                   const Same& same) {
     if (std::ranges::any_of(tables, same)) {
-      fail(node.span(), "there is a table of this before");
+      fail(node.span(), "an earlier table already covers this");
     }
   }
 

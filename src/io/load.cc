@@ -98,7 +98,7 @@ std::optional<Manifest> read_file(const std::string& path,
     return diags
         .error(Code::UnrecognizedFormat, {},
                "`" + path + "` is a saved plan, not a manifest")
-        .help("`--plan` takes saved plans");
+        .help("give saved plans with `--plan`");
   }
   const ManifestFormat* format = recognize_manifest(path, head);
   // A config that does not say what it is has an architecture all the same.
@@ -113,7 +113,7 @@ std::optional<Manifest> read_file(const std::string& path,
   if (format == nullptr) {
     return diags
         .error(Code::UnrecognizedFormat, {},
-               "no format recognises `" + path + "`")
+               "no known format matches `" + path + "`")
         .fact("formats tried: " + names_of(manifest_formats()));
   }
   file = read_rest(file, path, *format, host, diags);
@@ -186,7 +186,7 @@ std::optional<Manifest> read_directory(const std::string& path,
   }
   return diags
       .error(Code::UnrecognizedFormat, {},
-             "directory `" + path + "` has no model that can be read")
+             "directory `" + path + "` has no readable model")
       .fact("looked for " + std::string(kIndexName) +
             ", *.safetensors, *.gguf, an Orbax `_METADATA`, MaxText's dumps "
             "and " +
@@ -228,7 +228,7 @@ void add_config(const std::string& path, Manifest& manifest, Host& host,
   diags
       .report(first.code, Severity::Warning,
               first.labels.empty() ? Span{} : first.labels.front().where,
-              "the config beside the weights is not used: " + first.message)
+              "the config next to the weights is ignored: " + first.message)
       .fact("heads and experts are inferred from names and shapes instead");
 }
 
@@ -304,10 +304,10 @@ std::nullptr_t refuse_name(const std::string& kind, const std::string& name,
                            const std::vector<std::string>& known,
                            Diagnostics& diags) {
   suggest(diags.error(Code::Usage, {},
-                      "there is no " + kind + " " + in_backticks(name)),
+                      "unknown " + kind + " " + in_backticks(name)),
           name, known)
       .help("`shardplan list " + kind +
-            "s` shows those that are shipped; a file is read, too");
+            "s` shows the shipped ones; a file path also works");
   return nullptr;
 }
 
@@ -351,15 +351,15 @@ std::optional<Manifest> load_manifest(const std::string& path,
   // Flags that say something of a config.json alone.
   const auto misplaced = [&](const std::string& says, const std::string& why) {
     return diags.error(Code::Usage, {}, says + "; " + in_backticks(path) + why)
-        .help("leave it out, or name a config.json");
+        .help("leave it out, or give a config.json");
   };
   const std::string architecture =
-      "`--architecture` says how a config.json is read";
+      "`--architecture` applies only to a config.json";
   const std::string scheme =
-      "`--scheme` says what tensors are called that follow from a config.json";
+      "`--scheme` names only tensors derived from a config.json";
   const std::string lora =
-      "`--lora` adds adapters to tensors that follow from a config.json";
-  const std::string own_names = " has names of its own";
+      "`--lora` adds adapters only to tensors derived from a config.json";
+  const std::string own_names = " has its own tensor names";
   if (path.starts_with('@')) {
     if (reading.architecture) return misplaced(architecture, " has none");
     if (reading.scheme != nullptr || reading.lora) {
@@ -391,7 +391,7 @@ std::optional<Manifest> load_manifest(const std::string& path,
   if (reading.architecture != nullptr && !is_config &&
       !(is_weights(*manifest) &&
         (manifest->config != nullptr || manifest->config_unread))) {
-    return misplaced(architecture, " is none and has none beside it");
+    return misplaced(architecture, " is not one and has none next to it");
   }
   report_remarks(*manifest, diags);
   return manifest;
@@ -444,7 +444,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
     auto report = diags.error(
         Code::UnrecognizedFormat, {},
         "`" + file.name() + "` is " + std::string(other) + ", not rules");
-    if (is_plan(head)) report.help("`--plan` takes saved plans");
+    if (is_plan(head)) report.help("give saved plans with `--plan`");
     return nullptr;
   }
   for (const RuleDialect& dialect : rule_dialects()) {
@@ -469,11 +469,11 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   if (!all.empty() && !more.logical_rules.empty() &&
       rules.logical_reading != more.logical_reading) {
     diags
-        .error(Code::Usage, more.logical_rules.front().where,
-               "these axes are a mapping, those of an earlier file rules by "
-               "priority, or the other way round")
+        .error(
+            Code::Usage, more.logical_rules.front().where,
+            "these files mix a mapping of logical axes with rules by priority")
         .label(all.front().where, "the earlier file")
-        .help("use the logical axes of one of them");
+        .help("use the logical axes of only one file");
     return false;
   }
   if (!more.logical_rules.empty()) rules.logical_reading = more.logical_reading;
@@ -486,8 +486,8 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   if (rules.partition_axis) {
     diags
         .report(Code::DuplicateKey, Severity::Warning,
-                more.partition_axis_where, "this partition_axis is not used")
-        .label(rules.partition_axis_where, "that of an earlier file is");
+                more.partition_axis_where, "this partition_axis is ignored")
+        .label(rules.partition_axis_where, "an earlier file's is used");
     return true;
   }
   rules.partition_axis = std::move(more.partition_axis);
@@ -501,8 +501,8 @@ bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   if (more.mesh && rules.mesh && !replaces) {
     diags
         .report(Code::InvalidMesh, Severity::Warning, more.mesh_where,
-                "this mesh is not used")
-        .label(rules.mesh_where, "the mesh of an earlier file is")
+                "this mesh is ignored")
+        .label(rules.mesh_where, "the mesh of an earlier file is used")
         .help("give the mesh in one file, or with `--mesh`");
     return true;
   }
@@ -530,8 +530,8 @@ void append_views(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
     }
     diags
         .report(Code::InvalidMesh, Severity::Warning, view.where,
-                "this view `" + view.name + "` is not used")
-        .label(first->where, "the view of an earlier file is")
+                "this view `" + view.name + "` is ignored")
+        .label(first->where, "the view of an earlier file is used")
         .help("give each view in one file, or with `--view`");
   }
 }
@@ -641,7 +641,7 @@ void check_answers(std::span<const RuleAnswer> answers,
     const std::vector<std::string> names(known.begin(), known.end());
     suggest(report, answer.name, names);
     if (names.empty()) {
-      report.help("the rules leave nothing open: remove `--set`");
+      report.help("the rules have no such settings: remove `--set`");
     } else {
       report.help("the rules depend on " + quoted_names(names));
     }

@@ -20,7 +20,9 @@ bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
     diags
         .error(Code::UnreadableFile, {&file, 0, 0},
                "this is a web page, not the file itself")
-        .help("fetch it again: a server sends a page where it wants a login");
+        .help(
+            "download it again; a server that requires a login sends a web "
+            "page");
     return true;
   }
   constexpr std::string_view kPointer = "version https://git-lfs";
@@ -28,7 +30,7 @@ bool refuse_lfs_pointer(const SourceFile& file, Diagnostics& diags) {
   diags
       .error(Code::UnreadableFile, {&file, 0, 0},
              "this is a Git LFS pointer, not the file itself")
-      .help("`git lfs pull` fetches the file");
+      .help("run `git lfs pull` to fetch the file");
   return true;
 }
 
@@ -44,38 +46,37 @@ struct OtherConfig {
 };
 
 constexpr std::string_view kGiveConfig =
-    "give the config.json that its conversion to Hugging Face writes, or a "
-    "checkpoint as safetensors";
+    "give the config.json of its Hugging Face conversion, or a safetensors "
+    "checkpoint";
 
 constexpr std::string_view kGiveModel = "give the config.json of the model";
 
 constexpr std::string_view kTorchtitan =
-    "a config of torchtitan, which names a model but not its sizes";
+    "a torchtitan config, which names a model but not its sizes";
 constexpr std::string_view kGiveAssets =
     "give the config.json of that model (`hf_assets_path`)";
 
 const std::vector<OtherConfig>& other_configs() {
   static const std::vector<OtherConfig> kConfigs = {
       {{"\"dim\"", "\"n_layers\"", "\"n_heads\""},
-       "the `params.json` of an original release (of Meta, Mistral or "
-       "DeepSeek)",
+       "the `params.json` of an original release (Meta, Mistral or DeepSeek)",
        kGiveConfig},
-      {{"\nmodel:", "mcore_gpt:"}, "a config of NeMo", kGiveConfig},
-      {{"\nmodel:", "megatron_amp_O2:"}, "a config of NeMo", kGiveConfig},
+      {{"\nmodel:", "mcore_gpt:"}, "a NeMo config", kGiveConfig},
+      {{"\nmodel:", "megatron_amp_O2:"}, "a NeMo config", kGiveConfig},
       {{"\nmodel:", "\ntrainer:", "tensor_model_parallel_size:"},
-       "a config of NeMo",
+       "a NeMo config",
        kGiveConfig},
       {{"\nlanguage_model:", "\nmodel_parallel:"},
-       "a YAML config of Megatron-LM",
-       "give its arguments by their names (`num_layers: 32`, ..) as one map, "
-       "with `--architecture megatron_gpt`"},
+       "a Megatron-LM YAML config",
+       "give its arguments as one map (`num_layers: 32`, ..), with "
+       "`--architecture megatron_gpt`"},
       {{"\nnum_layers:", "\nhidden_size:"},
-       "arguments of Megatron-LM",
-       "`--architecture megatron_gpt` reads these"},
+       "a file of Megatron-LM arguments",
+       "add `--architecture megatron_gpt` to read it"},
       {{"--num-layers", "--hidden-size"},
-       "a command line of Megatron-LM",
-       "give its arguments by their names (`num_layers: 32`, ..) as a YAML "
-       "file, with `--architecture megatron_gpt`"},
+       "a Megatron-LM command line",
+       "give its arguments in a YAML file (`num_layers: 32`, ..), with "
+       "`--architecture megatron_gpt`"},
       {{"\n[model]", "\n[training]"}, kTorchtitan, kGiveAssets},
       {{"\n[model]", "\n[parallelism]"}, kTorchtitan, kGiveAssets},
       {{"\nmodel_name_or_path:"},
@@ -85,32 +86,32 @@ const std::vector<OtherConfig>& other_configs() {
        "a training config that names a model but not its sizes",
        "give the config.json of that model"},
       {{"\ndistributed_type:", "\nmixed_precision:"},
-       "a config of accelerate",
+       "an accelerate config",
        "give the config.json of the model"},
       {{"\ncompute_environment:", "\ndistributed_type:"},
-       "a config of accelerate",
+       "an accelerate config",
        "give the config.json of the model"},
       {{"\"peft_type\"", "\"target_modules\""},
-       "a config of PEFT, which says how adapters are added to a model",
-       "give the config.json of the model that it names; `--lora r=N,"
-       "targets=A+B` adds adapters"},
-      {{"\"tokenizer_class\""}, "a config of a tokenizer", kGiveModel},
+       "a PEFT config, which describes adapters but not the model",
+       "give its base model's config.json, and add adapters with `--lora "
+       "r=N,targets=A+B`"},
+      {{"\"tokenizer_class\""}, "a tokenizer config", kGiveModel},
       {{"\"added_tokens\"", "\"truncation\""}, "a tokenizer", kGiveModel},
       {{"\"bos_token\"", "\"eos_token\""},
-       "a tokenizer's special tokens",
+       "a tokenizer's special-tokens file",
        kGiveModel},
       {{"\"bos_token_id\"", "\"eos_token_id\""},
-       "a config of text generation",
+       "a text-generation config",
        kGiveModel},
-      {{"\"image_processor_type\""}, "a config of a processor", kGiveModel},
-      {{"\"feature_extractor_type\""}, "a config of a processor", kGiveModel},
-      {{"\"processor_class\""}, "a config of a processor", kGiveModel},
+      {{"\"image_processor_type\""}, "a processor config", kGiveModel},
+      {{"\"feature_extractor_type\""}, "a processor config", kGiveModel},
+      {{"\"processor_class\""}, "a processor config", kGiveModel},
       {{"\"log_history\"", "\"global_step\""},
        "the state of a training run",
        kGiveModel},
       {{"\"zero_optimization\""},
-       "a config of DeepSpeed",
-       "give the config.json of the model; `--zero N` shards its state so"},
+       "a DeepSpeed config",
+       "give the config.json of the model, and its ZeRO stage with `--zero N`"},
   };
   return kConfigs;
 }
@@ -139,7 +140,7 @@ bool refuse_other_config(const std::string& path, const SourcePtr& file,
   diags
       .error(Code::UnsupportedConfig, {},
              in_backticks(path) + " is " + std::string(config->is) +
-                 ", which is not read as a model")
+                 ": it cannot be read as a model")
       .help(std::string(config->help));
   return true;
 }
@@ -150,9 +151,9 @@ bool refuse_weights(const std::string& path, std::string_view text,
   using namespace std::string_view_literals;
   std::string is;
   if (text.starts_with("PK\x03\x04"sv)) {
-    is = "a zip archive, such as `torch.save` writes";
+    is = "a zip archive, as written by `torch.save`";
   } else if (text.starts_with("\x80\x02"sv)) {
-    is = "a pickle, such as `torch.save` writes";
+    is = "a pickle, as written by `torch.save`";
   } else if (text.starts_with("\x89HDF"sv)) {
     is = "an HDF5 file";
   } else if (path.ends_with(".onnx")) {
@@ -161,8 +162,9 @@ bool refuse_weights(const std::string& path, std::string_view text,
     return false;
   }
   diags
-      .error(Code::UnrecognizedFormat, {},
-             in_backticks(path) + " is " + is + ", which is not read")
+      .error(
+          Code::UnrecognizedFormat, {},
+          in_backticks(path) + " is " + is + ": this format is not supported")
       .help(
           "give the model's config.json, or convert the weights to "
           "safetensors");
@@ -181,8 +183,8 @@ bool refuse_other_file(const std::string& path, const SourcePtr& file,
         .error(Code::UnrecognizedFormat, {},
                in_backticks(path) + " is Python source, not a model")
         .help(
-            "give the model's config.json, its weights or a manifest; "
-            "`--rules` reads rules in Python");
+            "give the model's config.json, its weights or a manifest; give "
+            "Python rules with `--rules`");
     return true;
   }
   constexpr std::string_view kKey = "\"_diffusers_version\"";
@@ -193,13 +195,12 @@ bool refuse_other_file(const std::string& path, const SourcePtr& file,
   const bool is_pipeline = file_name_of(path) == kDiffusersPipeline;
   diags
       .error(Code::UnsupportedConfig, {file.get(), key, key + kKey.size()},
-             is_pipeline ? "a pipeline of diffusers consists of several models"
-                         : "configs of diffusers are not read")
-      .help(is_pipeline
-                ? "give the folder of one of them that has weights, such as "
-                  "`transformer` or `unet`"
-                : "give the safetensors files beside it, which have the names "
-                  "and shapes of its tensors");
+             is_pipeline ? "a diffusers pipeline consists of several models"
+                         : "diffusers configs are not supported")
+      .help(is_pipeline ? "give the folder of one model with weights, such as "
+                          "`transformer` or `unet`"
+                        : "give the safetensors files next to it, which have "
+                          "the names and shapes of its tensors");
   return true;
 }
 
@@ -224,15 +225,15 @@ bool refuse_other_hardware(const SourceFile& file, Diagnostics& diags) {
   std::string_view is = other_than_rules(text);
   const OtherConfig* const config = find_other_config(text);
   if (is.empty() && config != nullptr) is = config->is;
-  if (is.empty() && has_key(text, "\nrules:")) is = "a file of rules";
+  if (is.empty() && has_key(text, "\nrules:")) is = "a rules file";
   if (is.empty()) return false;
   diags
       .error(Code::UnrecognizedFormat, {},
              in_backticks(file.name()) + " is " + std::string(is) +
                  ", not a hardware profile")
       .help(
-          "`shardplan list hardware` has the shipped ones; `--memory SIZE` "
-          "is a limit alone");
+          "`shardplan list hardware` shows the shipped profiles; `--memory "
+          "SIZE` sets only a memory limit");
   return true;
 }
 
@@ -240,9 +241,9 @@ std::string_view other_than_rules(std::string_view head) {
   if (is_plan(head)) return "a saved plan";
   if (kGguf.recognize(head)) return "a GGUF file";
   if (kSafetensors.recognize(head)) return "a safetensors file";
-  if (kSafetensorsIndex.recognize(head)) return "an index of shards";
+  if (kSafetensorsIndex.recognize(head)) return "a shard index";
   if (is_orbax_metadata(head)) {
-    return "an Orbax `_METADATA` (the `_sharding` beside it has rules)";
+    return "an Orbax `_METADATA` (the `_sharding` next to it has rules)";
   }
   // A config may hold a plan.
   if (kHfConfig.recognize(head) && !kHfTpPlan.recognize(head)) {

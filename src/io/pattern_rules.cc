@@ -29,7 +29,7 @@ class PatternParser {
   std::vector<Rule> parse() {
     if (is_strict() && text_of(trimmed({0, text().size()})).empty()) {
       fail({0, text().size()}, "the pattern is empty",
-           "rules are written like `attention|mlp->fsdp.tp,norm->None`");
+           "write rules like `attention|mlp->fsdp.tp,norm->None`");
     }
     for (const Part& rule : split({0, text().size()}, ',')) read_rule(rule);
     return std::move(rules_);
@@ -90,10 +90,9 @@ class PatternParser {
       if (!is_strict()) {
         dropped_.push_back(rule);
       } else if (rule.begin < rule.end) {
-        fail(
-            rule, in_backticks(text_of(rule)) + " has no arrow",
-            "a rule is `PATTERN->AXES`; several patterns share a spec when `|` "
-            "separates them");
+        fail(rule, in_backticks(text_of(rule)) + " has no arrow",
+             "write a rule as `PATTERN->AXES`; separate patterns that share a "
+             "spec with `|`");
       }
       return;
     }
@@ -101,7 +100,7 @@ class PatternParser {
     const Part right = {rule.begin + arrow + kArrow.size(), rule.end};
     if (text_of(right).find(kArrow) != std::string_view::npos) {
       fail(rule, in_backticks(text_of(rule)) + " has more than one arrow",
-           "a rule is `PATTERN->AXES`; a comma ends it");
+           "write a rule as `PATTERN->AXES`, ended by a comma");
       return;
     }
     Rule shared;
@@ -111,7 +110,7 @@ class PatternParser {
       const Part pattern = trimmed(alternative);
       if (is_strict() && pattern.begin == pattern.end) {
         fail(rule, "an empty pattern matches every name",
-             "write `.*` if that is meant");
+             "write `.*` to match every name");
       }
       Rule one = shared;
       one.pattern = text_of(pattern);
@@ -176,18 +175,18 @@ void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
                              our == ours.end()
                                  ? Span{source.get(), 0, source->text().size()}
                                  : our->where,
-                             "eformer reads this pattern otherwise");
-  if (our != ours.end()) report.fact("here: " + rule_text(*our));
+                             "eformer reads this pattern differently");
+  if (our != ours.end()) report.fact("shardplan: " + rule_text(*our));
   if (!original.good()) {
-    report.fact("eformer: refuses it");
+    report.fact("eformer: rejects it");
   } else {
     report.fact("eformer: " + (their == theirs.end()
                                    ? std::string("no such rule")
                                    : rule_text(*their)));
   }
   report.help(
-      "eformer splits at every `,`, `|` and `.` and trims nothing; `--parity` "
-      "reads the pattern as it does");
+      "eformer splits at every `,`, `|` and `.` and trims no spaces; "
+      "`--parity` reads the pattern the same way");
 }
 
 }  // namespace
@@ -205,7 +204,7 @@ bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
     diags
         .report(Code::PatternReadingsDiffer, where,
                 in_backticks(where.text()) + " has no arrow and is dropped")
-        .help("alternatives that share a spec are separated by `|`");
+        .help("separate alternatives that share a spec with `|`");
   }
   rules.rules.insert(rules.rules.end(), std::make_move_iterator(read.begin()),
                      std::make_move_iterator(read.end()));

@@ -131,9 +131,9 @@ std::optional<std::string> write_entries(const RuleSet& rules,
 
 constexpr RuleForm kHooksForm = {
     write_entries, nullptr, "the plan",
-    "no single entry is right: hooks run the collectives that their styles "
-    "name and no others, so the modules of a block are sharded together, and "
-    "an embedding or a head needs the style that gathers"};
+    "no single entry is enough: hooks run only the collectives of their "
+    "styles, so shard all modules of a block together, and give an embedding "
+    "or a head a style that gathers"};
 
 }  // namespace
 

@@ -42,11 +42,11 @@ void remark_absent(std::span<const Shard> shards, Manifest& manifest) {
   }
   if (count == 1) {
     manifest.remarks.push_back("the data of `" + absent->path +
-                               "` is absent (header only)");
+                               "` is missing (header only)");
   } else if (count > 1) {
     manifest.remarks.push_back("the data of " + std::to_string(count) + " of " +
                                std::to_string(shards.size()) +
-                               " shards is absent (headers only)");
+                               " shards is missing (headers only)");
   }
 }
 

@@ -18,8 +18,8 @@ std::nullopt_t refuse_name(const Node& node, std::string_view name,
       .error(Code::MalformedDocument, node.span(),
              in_backticks(name) + " is not an axis name")
       .help(
-          "axis names start with a letter or `_` and go on with letters, "
-          "digits, `_`, `.` and `-`");
+          "axis names start with a letter or `_`, followed by letters, digits, "
+          "`_`, `.` and `-`");
 }
 
 // A name in a spec, with `mesh:` or `logical:` in front or without.
@@ -49,8 +49,7 @@ bool read_preset(const Node& node, Rule& rule, Diagnostics& diags) {
       in_backticks(node.text()) + " is neither a list nor a preset");
   suggest_preset(node.text(), report);
   report.help(
-      "a spec lists null, an axis or a list of axes per dimension; `[]` "
-      "replicates");
+      "write null, an axis or a list of axes per dimension; `[]` replicates");
   return false;
 }
 
@@ -63,7 +62,7 @@ bool read_spec(const Node& node, Rule& rule, Diagnostics& diags) {
             Code::MalformedDocument, node.span(),
             "a spec must be a list, not " + std::string(kind_name(node.kind())))
         .help(
-            "a spec lists null, an axis or a list of axes per dimension; `[]` "
+            "write null, an axis or a list of axes per dimension; `[]` "
             "replicates");
     return false;
   }
@@ -107,8 +106,8 @@ bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
     if (!last && !(align->is_string() && align->text() == "first")) {
       diags
           .error(Code::MalformedDocument, align->span(),
-                 "`align` is neither `first` nor `last`")
-          .help("`last` lets a spec be of the last dimensions");
+                 "`align` must be `first` or `last`")
+          .help("`last` aligns the spec with the last dimensions");
       return false;
     }
     rule.from_last = last;
@@ -118,7 +117,7 @@ bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
     const auto number = dim->integer();
     if (!number || *number < -kMost || *number > kMost) {
       diags.error(Code::MalformedDocument, dim->span(),
-                  "`decode_dim` must be the number of a dimension");
+                  "`decode_dim` must be a dimension index");
       return false;
     }
     rule.decode_dim = static_cast<int>(*number);
@@ -332,7 +331,7 @@ std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
   if (!size.integer()) {
     return diags.error(
         Code::InvalidMesh, size.span(),
-        "the size of axis " + in_backticks(name) + " does not fit 63 bits");
+        "the size of axis " + in_backticks(name) + " does not fit in 63 bits");
   }
   const Span key = map.key_span(index);
   return AxisRequest{
@@ -356,7 +355,8 @@ Axes read_mesh_node(const Node& node, Diagnostics& diags) {
 namespace {
 
 constexpr std::string_view kLogicalForm =
-    "a logical axis rule is `[name, axes]`: null, an axis or a list of axes";
+    "write a logical axis rule as `[name, axes]`; axes are null, an axis or a "
+    "list of axes";
 
 bool read_logical_parts(const Node& name, const Node& axes, LogicalRule& rule,
                         Diagnostics& diags) {
@@ -400,7 +400,7 @@ bool read_logical_map(const Node& node, RuleSet& rules, Diagnostics& diags) {
     if (rule.deal && rule.axes.size() != 1) {
       diags
           .error(Code::MalformedDocument, axes->span(),
-                 "experts are dealt out over one axis, not " +
+                 "whole experts are placed over one axis, not " +
                      std::to_string(rule.axes.size()))
           .help("write `{name: experts, axes: ep, view: experts, deal: true}`");
       return false;
@@ -517,10 +517,10 @@ RecordedMesh common_mesh(const std::vector<RecordedSharding>& shardings,
   }
   if (other == nullptr) return mesh;
   diags
-      .report(
-          Code::InvalidMesh, Severity::Warning, other->mesh_where,
-          plural(others, "array") + " recorded on another mesh than the first")
-      .label(mesh.where, "the mesh that is used")
+      .report(Code::InvalidMesh, Severity::Warning, other->mesh_where,
+              plural(others, "array") +
+                  " recorded on a different mesh than the first")
+      .label(mesh.where, "this mesh is used")
       .fact(in_backticks(other->name) + " is on " + axes_text(other->mesh))
       .fact("the first array is on " + axes_text(mesh.axes));
   return mesh;
@@ -573,8 +573,9 @@ void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
   diags
       .report(Code::UnsupportedKey, Severity::Note, first,
               plural(left_out, "sharding") +
-                  " of the optimizer's state and of counters left out")
-      .fact("rules place parameters; moments are placed as these are");
+                  " of optimizer state and counters left out")
+      .fact(
+          "rules place parameters; optimizer moments follow their parameters");
 }
 
 StatePart state_part(std::string_view name) {
@@ -599,8 +600,8 @@ bool check_axis_counts(const RuleSet& rules, Diagnostics& diags) {
         .error(Code::MalformedDocument, where,
                std::string(who) + " " +
                    plural(static_cast<int64_t>(count), "axis") + "; at most " +
-                   count_text(static_cast<int64_t>(most)) + " are read")
-        .help("remove those that the mesh does not have");
+                   count_text(static_cast<int64_t>(most)) + " are allowed")
+        .help("remove axes that the mesh does not have");
     return false;
   };
   const auto fits = [&](const Rule& rule) {
@@ -631,10 +632,9 @@ void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {
   if (rules.sizes.empty() || (rules.mesh && rules.mesh_replaces)) return;
   auto report = diags.report(
       Code::InvalidMesh, Severity::Warning, rules.sizes.front().axis.where,
-      "the sizes of this config are not used: no file has "
-      "`mesh_axes`");
-  if (rules.mesh) report.label(rules.mesh_where, "the mesh is this one");
-  report.help("`--mesh` gives sizes to any axes");
+      "the sizes in this config are ignored: no file has `mesh_axes`");
+  if (rules.mesh) report.label(rules.mesh_where, "this mesh is used");
+  report.help("give axis sizes with `--mesh`");
 }
 
 }  // namespace shardplan

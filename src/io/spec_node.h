@@ -28,7 +28,7 @@
 namespace shardplan {
 
 inline constexpr std::string_view kRuleForms =
-    "a rule is `[pattern, spec]` or `{pattern: .., spec: ..}`";
+    "write a rule as `[pattern, spec]` or `{pattern: .., spec: ..}`";
 
 // A mesh axis, with nothing in front.
 std::optional<AxisName> read_axis_node(const Node& node, Diagnostics& diags);

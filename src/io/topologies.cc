@@ -91,15 +91,15 @@ bool has_size(const TpuFamily& family, int64_t size) {
                                    size <= family.most.value);
 }
 
-// "v5p counts cores, 2 a chip", "v5e counts chips"
+// "v5p counts cores, 2 per chip", "v5e counts chips"
 std::string units_text(const TpuFamily& family, std::string_view name) {
   const std::string counts = std::string(name) + " counts ";
   if (family.unit == TpuUnit::Chips) return counts + "chips";
   if (family.devices_per_chip.value == family.cores_per_chip.value) {
-    return counts + "cores, each a device";
+    return counts + "cores, each one a device";
   }
   return counts + "cores, " + std::to_string(family.cores_per_chip.value) +
-         " a chip";
+         " per chip";
 }
 
 HardwareProfile shipped_profile(std::string_view name) {
@@ -186,9 +186,9 @@ class TopologyReader {
     if (!parts_.times) {
       return diags_
           .error(Code::Usage, where_,
-                 "topology " + in_backticks(text_) + " has no number")
-          .help("write how many there are, e.g. `8x" + std::string(found.name) +
-                "`");
+                 "topology " + in_backticks(text_) + " has no device count")
+          .help("write the number of devices, e.g. `8x" +
+                std::string(found.name) + "`");
     }
     const auto devices = devices_of(1);
     if (!devices) return std::nullopt;
@@ -292,7 +292,7 @@ class TopologyReader {
     const std::string shown = "topology " + in_backticks(text_);
     for (const AmbiguousTopology& ambiguous : ambiguous_topologies()) {
       if (!is_same_name(ambiguous.name, name)) continue;
-      return diags_.error(Code::Usage, where_, shown + " has two meanings")
+      return diags_.error(Code::Usage, where_, shown + " is ambiguous")
           .fact(std::string(ambiguous.why))
           .help(std::string(ambiguous.help));
     }
@@ -300,19 +300,20 @@ class TopologyReader {
     if (family.entry != nullptr) {
       return diags_.error(Code::Usage, where_, shown + " has no size")
           .fact(units_text(*family.entry, family.name))
-          .help("write how many a slice has, e.g. `" + with_times(family.name) +
-                "-" + std::to_string(family.entry->example) + "`");
+          .help("write the size of the slice, e.g. `" +
+                with_times(family.name) + "-" +
+                std::to_string(family.entry->example) + "`");
     }
     auto problem = diags_.error(Code::Usage, where_, "unknown " + shown);
     if (!suggests_) return problem;
     if (const auto turned = turned_round()) {
-      problem.help("the number comes first: `" + *turned + "`");
+      problem.help("write the number first: `" + *turned + "`");
     } else if (const auto near = near_name()) {
       problem.help("did you mean `" + *near + "`?");
     }
     problem.help(
-        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-        "say as much of others");
+        "`shardplan list topologies` shows all; describe any other with "
+        "`--devices` and `--hardware`");
     return problem;
   }
 

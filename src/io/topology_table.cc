@@ -61,9 +61,8 @@ std::span<const TopologySource> topology_sources() {
       {"dstack-4110", "dstack pull request 4110, AWS p5en.48xlarge",
        "https://github.com/dstackai/dstack/pull/4110", kDay},
       {"aws-types",
-       "AWS documentation, EC2 accelerated computing instances (read in a "
-       "survey "
-       "of 2026-08-01 that quotes it)",
+       "AWS documentation, EC2 accelerated computing instances (as quoted in a "
+       "survey of 2026-08-01)",
        "https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html", kDay},
       {"azure-a100", "Azure documentation, ND-A100-v4 sizes series",
        "https://learn.microsoft.com/azure/virtual-machines/sizes/"
@@ -192,7 +191,7 @@ std::span<const GpuMachine> gpu_machines() {
       {{"a2-ultragpu-2g"}, "Google A2 Ultra", {2, "gce-gpus"}, "a100-80"},
       {{"a2-ultragpu-4g"}, "Google A2 Ultra", {4, "gce-gpus"}, "a100-80"},
       {{"a2-ultragpu-8g"}, "Google A2 Ultra", {8, "gce-gpus"}, "a100-80"},
-      {{"a3"}, "a host of A3, as MaxText calls it", {8, "maxtext"}, "h100-sxm"},
+      {{"a3"}, "an A3 host (MaxText's name)", {8, "maxtext"}, "h100-sxm"},
       {{"a3-edgegpu-8g"}, "Google A3 Edge", {8, "gce-gpus"}, "h100-sxm"},
       {{"a3-highgpu-1g"}, "Google A3 High", {1, "gce-gpus"}, "h100-sxm"},
       {{"a3-highgpu-2g"}, "Google A3 High", {2, "gce-gpus"}, "h100-sxm"},
@@ -281,10 +280,10 @@ std::span<const PlainAccelerator> plain_accelerators() {
 std::span<const AmbiguousTopology> ambiguous_topologies() {
   static const std::vector<AmbiguousTopology> kAmbiguous = {
       {"v7x",
-       "for some `v7x-16` is 16 cores on 8 chips, for others 16 chips with 32 "
-       "devices",
-       "`tpu7x-N` counts cores, each a device: `tpu7x-16` is 8 chips"},
-      {"A100", "there are A100s of 40 GB and of 80 GB",
+       "`v7x-16` may mean 16 cores on 8 chips, or 16 chips with 32 devices",
+       "write `tpu7x-N`, which counts cores, each one a device: `tpu7x-16` is "
+       "8 chips"},
+      {"A100", "the A100 comes with 40 GB or 80 GB",
        "write `8xA100-40GB` or `8xA100-80GB`"},
   };
   return kAmbiguous;

@@ -107,8 +107,8 @@ class Maker {
             .fact("the view is " + axes_text(view.axes) + ", the mesh " +
                   mesh_text(mesh_))
             .help(
-                "give every view the axis where the mesh has it: a stage has "
-                "the same devices in all of them");
+                "give every view the axis in the same place as in the mesh: a "
+                "stage has the same devices in all of them");
         return false;
       }
       if (options_.state.zero == 0 || !zero_lacks(view)) continue;
@@ -128,7 +128,7 @@ class Maker {
       auto problem = diags_.error(
           Code::Usage, {},
           "`--zero-axes` names no axis of view `" + view.name +
-              "`, so that the state of its parameters would not be sharded");
+              "`, so the state of its parameters would not be sharded");
       problem.fact("the view is " + axes_text(view.axes));
       if (!free.empty()) {
         problem.help("write `--zero-axes " + joined(texts_of(wanted), ",") +
@@ -200,9 +200,9 @@ class Maker {
         .error(Code::Usage, {},
                "`--memory` is given for " +
                    plural(static_cast<int64_t>(given), "stage") +
-                   ", and the model has " +
+                   ", but the model has " +
                    count_text(static_cast<int64_t>(stage_count())))
-        .help("`--memory 0=SIZE,1=SIZE,..` has a size for each stage");
+        .help("give each stage a size: `--memory 0=SIZE,1=SIZE,..`");
     return false;
   }
 
@@ -374,8 +374,8 @@ class Maker {
     if (options_.kv->source > 0 || !needs_source(layers)) return true;
     diags_
         .error(Code::Usage, {},
-               "how many tokens the encoder gives is not said, whose keys and "
-               "values layers of the decoder keep")
+               "the decoder caches keys and values of the encoder, whose "
+               "sequence length is not given")
         .help("add `--source-seq`, e.g. `--source-seq 512`");
     return false;
   }
@@ -417,8 +417,7 @@ class Maker {
       return true;
     }
     diags_
-        .error(Code::InvalidMesh, {},
-               "too many devices differ from one another")
+        .error(Code::InvalidMesh, {}, "too many devices hold different shards")
         .help("use another `--on-indivisible` policy, or sizes that divide");
     return false;
   }
@@ -649,7 +648,7 @@ std::string stage_limits_text(const DeviceLimit& limit) {
             bytes_text(limit.of_stages[i]);
   }
   if (text.empty()) return text;
-  return text + ": what one has less than " + bytes_text(limit.usable) +
+  return text + ": any shortfall from " + bytes_text(limit.usable) +
          " counts as reserve";
 }
 

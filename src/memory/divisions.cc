@@ -32,7 +32,7 @@ constexpr std::array<DividedNames, kDivided> kDividedNames = {{
 constexpr std::array<std::string_view, kDegrees> kDegreeNames = {
     "data-parallel",   "micro-batches",     "context-parallel",
     "tensor-parallel", "sequence-parallel", "Ulysses",
-    "stages",          "chunks of a stage", "groups of"};
+    "stages",          "chunks per stage",  "groups of"};
 
 // Whether a count that does not divide by the product will do nevertheless.
 using Enough = bool (*)(int64_t count, int64_t product,
@@ -188,7 +188,7 @@ std::optional<DivisionProblem> problem_by_rule(const DivisionRule& rule,
   DivisionProblem refusal;
   refusal.text = count_text(count) + " " +
                  std::string(count == 1 ? names.one : names.many) +
-                 (count == 1 ? " does" : " do") + " not divide by " +
+                 (count == 1 ? " is" : " are") + " not divisible by " +
                  (product ? count_text(*product) : "more than 63 bits") + " (" +
                  product_text(rule, divisions) + ")";
   refusal.source = rule.source;

@@ -117,7 +117,7 @@ Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
 std::string unknown_layers(const LayerStates& state) {
   const auto unknown = std::ranges::count_if(
       state.layers, [&](uint32_t kind) { return !state.kinds[kind].known; });
-  return unknown > 0 ? "what " + plural(unknown, "layer") + " keep" : "";
+  return unknown > 0 ? "the state of " + plural(unknown, "layer") : "";
 }
 
 // Keys and values by one name, "kv", are what a KV cache has.
@@ -161,8 +161,7 @@ std::string kv_missing(const Facts& facts) {
   const auto unknown =
       std::ranges::count_if(facts.windows, [](int64_t w) { return w < 0; });
   if (unknown > 0) {
-    missing.push_back("what " + plural(unknown, "layer") +
-                      " of another kind than attention cache");
+    missing.push_back("the cache of " + plural(unknown, "non-attention layer"));
   }
   return joined(missing, ", ", " and ");
 }
@@ -352,11 +351,11 @@ void report_unknown(const AxisName& axis, std::string_view flag,
   std::vector<std::string> known;
   for (const Axis& a : mesh.axes()) known.push_back(a.name);
   auto report = diags.error(Code::Usage, {},
-                            "the mesh has no axis " + in_backticks(axis) +
-                                ", which " + std::string(flag) + " names");
+                            std::string(flag) + " names " + in_backticks(axis) +
+                                ", which is not an axis of the mesh");
   report.fact("mesh: " + mesh_text(mesh));
   if (const auto near = nearest(axis, known)) {
-    report.help("name an axis of the mesh, perhaps `" + *near + "`");
+    report.help("name an axis of the mesh, such as `" + *near + "`");
   } else {
     report.help("name axes of the mesh, separated by commas");
   }
@@ -382,10 +381,10 @@ bool check_asked(const Plan& plan, const KvAxesAsked& asked,
         if (other != axis) continue;
         diags
             .error(Code::Usage, {},
-                   "axis `" + axis + "` is asked to cut the KV cache twice")
+                   "axis `" + axis + "` would shard the KV cache twice")
             .fact("in " + std::string(first) + " and in " + std::string(flag))
             .help(
-                "name each axis once: it cuts heads, the batch or the "
+                "name each axis once: it shards heads, the batch or the "
                 "context");
         good = false;
       }
@@ -418,8 +417,8 @@ AxisNames least_axes(const Manifest& manifest,
     parameter = projection.parameter;
   }
   from = "as `" + std::string(manifest.name(parameter)) +
-         (shards > 1 ? "` is sharded" : "` is whole");
-  if (differ) from += ", the least of all " + std::string(what);
+         (shards > 1 ? "` is sharded" : "` is replicated");
+  if (differ) from += ", the least sharded of the " + std::string(what);
   return least;
 }
 
@@ -427,11 +426,11 @@ AxisNames axes_of_keys(const Manifest& manifest,
                        const std::vector<KeyProjection>& projections,
                        const Plan& plan, std::string& from) {
   if (manifest.facts.kv_latent) {
-    from = "a latent has no heads to cut";
+    from = "a latent has no heads to shard";
     return {};
   }
   if (projections.empty()) {
-    from = "no key projection is known by name";
+    from = "no key projection is found by name";
     return {};
   }
   return least_axes(manifest, projections, plan, "key projections", from);
@@ -441,7 +440,7 @@ AxisNames axes_of_states(const Manifest& manifest,
                          const std::vector<KeyProjection>& projections,
                          const Plan& plan, std::string& from) {
   if (projections.empty()) {
-    from = "no parameter is known to be cut as they are";
+    from = "no parameter is known to be sharded like them";
     return {};
   }
   return least_axes(manifest, projections, plan, "matrices of these layers",
@@ -540,7 +539,7 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
     remove_all(axes.heads, asked.batch);
     remove_all(axes.heads, asked.sequence);
     if (axes.heads.size() < before) {
-      axes.heads_from += ", without what batch and context were given";
+      axes.heads_from += ", minus the axes of batch and context";
     }
   }
   if (asked.batch.empty()) {
@@ -586,7 +585,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Manifest& manifest,
              "the facts of the model do not determine its KV cache")
       .fact("missing: " + missing)
       .help(
-          "put the model's config.json beside it, or give `facts` in the "
+          "put the model's config.json next to it, or give `facts` in the "
           "manifest: `layers`, `kv_heads` and `head_dim`, or `layers` and "
           "`kv_latent`");
 }

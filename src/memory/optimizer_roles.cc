@@ -149,8 +149,7 @@ std::string trainers_optimizer(std::string_view name) {
   if (found == nullptr) return "";
   const std::string flag =
       "--optimizer " + std::string(optimizer_name(found->optimizer));
-  return "it is `" + flag +
-         (found->paged ? " --offload optimizer:paged`" : "`");
+  return "use `" + flag + (found->paged ? " --offload optimizer:paged`" : "`");
 }
 
 bool has_block_moments(Optimizer optimizer) {

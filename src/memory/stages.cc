@@ -275,7 +275,7 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
   }
   if (fitting.size() != 1) {
     auto report = diags.error(Code::Usage, {},
-                              "`--stages` cannot tell the layers of the model");
+                              "`--stages` cannot find the layers of the model");
     report.fact(stacks_text(groups));
     if (facts) report.fact("the facts say " + plural(*facts, "layer"));
     report.help("add the fact `layers`, or leave out `--stages`");
@@ -284,8 +284,7 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
   const LayerStack& stack = groups.stacks[static_cast<size_t>(fitting.front())];
   if (facts && stack.layers < *facts) {
     return diags
-        .error(Code::Usage, {},
-               "the model has fewer layers than its facts tell")
+        .error(Code::Usage, {}, "the model has fewer layers than its facts say")
         .fact(stacks_text(groups))
         .fact("the facts say " + plural(*facts, "layer"))
         .help("correct the fact `layers`, or add what is missing");
@@ -311,7 +310,7 @@ std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
     diags
         .error(Code::Usage, {},
                "the stacked layers of " + in_backticks(group.name) +
-                   " are not cut over `" + stages.axis + "`")
+                   " are not sharded over `" + stages.axis + "`")
         .fact("each of their tensors holds all " +
               plural(form.layers, "layer") + " along dimension " +
               std::to_string(form.stacked_dim))
@@ -336,8 +335,8 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
       return diags
           .error(Code::Usage, {},
                  "axis `" + stages.axis + "` has " + plural(count, "stage") +
-                     ", and the model only " + plural(layers, "layer"))
-          .help("make the axis smaller, or name the layers of each stage");
+                     ", but the model has only " + plural(layers, "layer"))
+          .help("make the axis smaller, or set the layers of each stage");
     }
     std::vector<int64_t> counts(size, layers / count);
     for (int64_t i = 0; i < layers % count; ++i) {
@@ -348,16 +347,16 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
   const int64_t sum =
       std::accumulate(stages.layers.begin(), stages.layers.end(), int64_t{0});
   if (stages.layers.size() == size && sum == layers) return stages.layers;
-  auto report = diags.error(Code::Usage, {},
-                            "`--stages` does not place every layer once");
+  auto report = diags.error(
+      Code::Usage, {}, "`--stages` does not place every layer exactly once");
   if (stages.layers.size() != size) {
     report.fact("axis `" + stages.axis + "` has " + plural(count, "stage") +
-                "; " + plural(std::ssize(stages.layers), "number") +
-                " of layers given");
+                "; " + plural(std::ssize(stages.layers), "layer count") +
+                " given");
   }
   report.fact(sum_text(stages.layers) + " = " + std::to_string(sum) +
               "; the model has " + plural(layers, "layer"));
-  report.help("give as many numbers as stages, which sum to the layers");
+  report.help("give one layer count per stage, summing to the model's layers");
   return report;
 }
 

@@ -81,8 +81,8 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
       uses(options, Optimizer::Adafactor)) {
     diags.error(Code::Usage, {}, style + " cannot shard adafactor's state")
         .fact(
-            "its factored statistics have other shapes than the parameters, "
-            "which this style cuts")
+            "its factored statistics differ in shape from the parameters, "
+            "which this style shards")
         .help("use `--zero-style jax`");
     return false;
   }
@@ -98,9 +98,9 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
   if (is_flat && with_blocks) {
     diags
         .error(Code::Usage, {},
-               style + " has no optimizer " +
+               style + " does not support optimizer " +
                    in_backticks(optimizer_name(*with_blocks)))
-        .fact("its flat buffers are of floating-point numbers")
+        .fact("its flat buffers hold floating-point values")
         .help("use `--zero-style fsdp2`, with `torchao-adamw8bit`");
     return false;
   }
@@ -108,8 +108,8 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
       (is_flat || options.zero_style == ZeroStyle::Fsdp2)) {
     diags
         .error(Code::Usage, {},
-               "`--offload optimizer:paged` is of bitsandbytes' optimizers, "
-               "which update no shards of " +
+               "`--offload optimizer:paged` needs bitsandbytes' optimizers, "
+               "which cannot update shards of " +
                    style)
         .help("`--offload optimizer` keeps the state in host memory");
     return false;
@@ -118,12 +118,12 @@ bool check_style(const StateOptions& options, Diagnostics& diags) {
       uses(options, Optimizer::AdamW8bit)) {
     diags
         .error(Code::Usage, {},
-               "bitsandbytes' `adamw8bit` cannot update what `fully_shard` "
-               "cuts")
+               "bitsandbytes' `adamw8bit` cannot update parameters that "
+               "`fully_shard` shards")
         .fact("its step fails on a DTensor (bitsandbytes 0.50)")
         .help(
-            "use `--optimizer torchao-adamw8bit`, which keeps the states of "
-            "each shard by itself");
+            "use `--optimizer torchao-adamw8bit`, which keeps separate state "
+            "for each shard");
     return false;
   }
   return true;

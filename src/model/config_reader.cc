@@ -109,7 +109,7 @@ int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
   const std::optional<int64_t> number = value->integer();
   if (!number || *number < least || *number > most) {
     refuse(key, shown + " is " + std::string(value->text()))
-        .fact("it may be " + count_text(least) + " to " + count_text(most));
+        .fact("it must be " + count_text(least) + " to " + count_text(most));
     return least;
   }
   return *number;

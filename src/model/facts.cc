@@ -207,7 +207,7 @@ InferredFacts infer_facts(const Manifest& manifest, const Folding& folding) {
     facts.head_dim = dim;
     result.why.push_back(std::to_string(*heads) + " heads of " +
                          std::to_string(*dim) +
-                         " from kernels that keep heads apart");
+                         " from kernels with a dimension of heads");
   } else if (!seen.latent) {
     infer_flat_heads(seen, result);
   }

@@ -24,12 +24,10 @@ struct Undescribed {
 };
 constexpr Undescribed kUndescribed[] = {
     {"deepseek_ref",
-     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` "
-     "of "
-     "its layers is BF16 there, and no public code was found that says what "
-     "that of the layer that predicts further tokens is"},
-    {"Step3p7FlashForCausalLM",
-     "no public code of a model with this class was found"},
+     "it is DeepSeek V4 with FP8 experts, as SGLang repackages it: `wo_a` of "
+     "its layers is BF16 there, and no public code was found that defines "
+     "`wo_a` of the multi-token prediction layer"},
+    {"Step3p7FlashForCausalLM", "no public code for this class was found"},
 };
 
 std::string_view why_undescribed(std::string_view name) {
@@ -47,10 +45,10 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
       model_type && model_type->is_string()
           ? config.refuse("model_type", "model type " +
                                             in_backticks(model_type->text()) +
-                                            " is not known")
+                                            " is not supported")
           : config.refuse("architectures",
                           "neither `model_type` nor `architectures` names a "
-                          "known family");
+                          "supported family");
   const std::string_view why =
       model_type ? why_undescribed(model_type->text()) : "";
   if (!why.empty()) report.fact(std::string(why));
@@ -58,13 +56,13 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
     // Most unknown types are no typing errors: `molmo` is not `olmo`.
     const auto near = nearest(model_type->text(), known);
     if (near && near->substr(0, 1) == model_type->text().substr(0, 1)) {
-      report.help("the nearest known one is `" + *near + "`");
+      report.help("the nearest supported one is `" + *near + "`");
     }
   }
   return report
       .help(plural(std::ssize(known), "model type") +
-            " are known: `shardplan list architectures`; `--architecture FILE` "
-            "describes another")
+            " are supported: `shardplan list architectures`; describe another "
+            "with `--architecture FILE`")
       .help(std::string(kUseTensors));
 }
 
@@ -77,18 +75,19 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
     known.push_back(model_class.class_name);
   const std::string named =
       list->is_list() ? std::string(list->item(0).text()) : "";
-  auto report = config.refuse(
-      "architectures", "architecture " + in_backticks(named) + " is not known");
-  report.fact("known for `" + all.name + "`: " + joined(known, ", "));
+  auto report =
+      config.refuse("architectures", "architecture " + in_backticks(named) +
+                                         " is not supported");
+  report.fact("supported for `" + all.name + "`: " + joined(known, ", "));
   const std::string_view why = why_undescribed(named);
   if (!why.empty()) report.fact(std::string(why));
   const std::vector<std::string> others = architectures_with_class(named);
   if (!others.empty()) {
     report
         .fact("it is a class of `" + joined(others, "`, `") +
-              "`, whose tensors have other names")
-        .help("where the tensors are named as a class of `" + all.name +
-              "` names them, name that class in `architectures`");
+              "`, whose tensors have different names")
+        .help("if the tensors have the names of a class of `" + all.name +
+              "`, name that class in `architectures`");
   }
   return report.help(std::string(kUseTensors));
 }
@@ -122,10 +121,12 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
   if (text.starts_with("torch.")) text.remove_prefix(6);
   const std::optional<DType> dtype = find_dtype(text);
   if (!dtype) {
-    auto report = diags.error(Code::UnknownDtype, value->span(),
-                              "dtype " + in_backticks(text) + " is not known");
+    auto report =
+        diags.error(Code::UnknownDtype, value->span(),
+                    "dtype " + in_backticks(text) + " is not supported");
     const std::string near = nearest_dtype(text);
-    if (!near.empty()) report.help("the nearest known one is `" + near + "`");
+    if (!near.empty())
+      report.help("the nearest supported one is `" + near + "`");
     return report;
   }
   switch (*dtype) {
@@ -137,7 +138,7 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
     default:
       return diags.error(Code::UnsupportedConfig, value->span(),
                          "weights of dtype " + in_backticks(text) +
-                             " do not follow from a config");
+                             " cannot be derived from a config");
   }
 }
 
@@ -239,9 +240,9 @@ bool write_renamed(const NameScheme& scheme, const ConfigTensors& of,
                    Manifest& manifest) {
   if (of.is_quantised()) {
     of.reader
-        .refuse("quantization_config", "names of " + in_backticks(scheme.name) +
-                                           " are not known for quantised "
-                                           "models")
+        .refuse("quantization_config",
+                "names of " + in_backticks(scheme.name) +
+                    " are not supported for quantised models")
         .help(std::string(kUseTensors));
     return false;
   }
@@ -270,12 +271,12 @@ std::optional<Manifest> synthesize(const Document& config,
         if (reading.scheme != nullptr && reading.lora) {
           of.reader
               .refuse("",
-                      "adapters are known with the names that "
-                      "save_pretrained writes, not with those of " +
+                      "adapters are supported only under the names that "
+                      "save_pretrained writes, not under those of " +
                           in_backticks(reading.scheme->name))
               .help(
-                  "leave out `--lora`, or name the model's config.json "
-                  "without `--scheme`");
+                  "leave out `--lora`, or pass the model's config.json without "
+                  "`--scheme`");
           return false;
         }
         return reading.scheme == nullptr

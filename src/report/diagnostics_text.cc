@@ -531,10 +531,11 @@ void write_rest(Finding first, Finding end, const Style& style,
   const std::string title = std::string(severity_name(first->severity)) + "[" +
                             code_id(first->code) + "]";
   out += painted(title, paint_of(first->severity), style);
-  out += painted(": " + count_text(end - first) +
-                     " more like these, in short (--expand shows all of each)",
-                 Paint::Bold, style) +
-         "\n";
+  out +=
+      painted(": " + count_text(end - first) +
+                  " more like these, shortened (--expand shows them in full)",
+              Paint::Bold, style) +
+      "\n";
   for (; first != end; ++first) {
     out += "  " + painted("=", Paint::Dim, style) + " " +
            shown(one_line(*first), style) + "\n";

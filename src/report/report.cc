@@ -73,14 +73,15 @@ std::function<void(const RowSink&)> rows_of_named(NamedRows named) {
 
 std::span<const Renderer> renderers() {
   static constexpr std::array<Renderer, 8> kRenderers = {{
-      {"text", "txt", "for people, at a terminal", true, false, render_text},
-      {"json", "json", "everything, for programs", false, true, render_json},
+      {"text", "txt", "for reading in a terminal", true, false, render_text},
+      {"json", "json", "everything, for scripts and programs", false, true,
+       render_json},
       {"markdown", "md", "tables and findings for pages and step summaries",
        false, false, render_markdown},
       {"csv", "csv", "the tables, for spreadsheets and scripts", true, false,
        render_csv},
-      {"concise", "", "one line per finding, as editors parse them", false,
-       true, render_concise},
+      {"concise", "", "one line per finding, for editors to parse", false, true,
+       render_concise},
       {"github", "", "annotations for GitHub Actions", false, true,
        render_github},
       {"sarif", "sarif", "findings for code scanning, SARIF 2.1.0", false, true,

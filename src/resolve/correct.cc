@@ -76,7 +76,7 @@ class Corrector {
         axes.push_back(axis);
       } else if (!view_.empty() && mesh_.find(axis)) {
         note(dim, Code::MixedViews, asked,
-             view_text({axis}) + ", and the rule is for view `" +
+             view_text({axis}) + ", but the rule is for view `" +
                  std::string(view_) + "`");
         return {};
       } else if (!contains(declared_, axis)) {
@@ -113,7 +113,7 @@ class Corrector {
     if (dim == 0) return;
     note(dim, Code::UnevenShards, taken,
          std::to_string(shape_[dim]) + " is not divisible by " +
-             product_text(mesh_, taken) + ": FSDP2 cuts dimension 0");
+             product_text(mesh_, taken) + ": FSDP2 shards dimension 0");
   }
 
   void append_rows() {
@@ -140,7 +140,7 @@ class Corrector {
       if (earlier != axes.end()) {
         const std::string reason =
             contains(taken_, *earlier)
-                ? "experts are dealt out over axis `" + *earlier + "`"
+                ? "whole experts are placed over axis `" + *earlier + "`"
                 : "axis `" + *earlier + "` shards an earlier dimension";
         note(dim, Code::RepeatedAxis, std::exchange(axes, {}), reason);
         continue;

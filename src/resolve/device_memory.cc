@@ -213,7 +213,7 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
                                        : *std::ranges::max_element(of_stage);
   if (most > INT64_MAX) {
     return diags.error(Code::InvalidMesh, {},
-                       "the bytes of one device exceed 63 bits");
+                       "one device holds more than 2^63 bytes");
   }
   DeviceMemory memory;
   memory.max = static_cast<int64_t>(most);
@@ -221,9 +221,10 @@ std::optional<DeviceMemory> device_memory(const Plan& plan,
     const auto classes = different_classes(plan, counts, work);
     if (!classes) {
       return diags
-          .error(Code::InvalidMesh, {},
-                 "too many devices of this mesh store different bytes")
-          .help("use another `--on-indivisible` policy, or sizes that divide");
+          .error(
+              Code::InvalidMesh, {},
+              "too many devices of this mesh hold different numbers of bytes")
+          .help("use another `--on-indivisible` policy, or divisible sizes");
     }
     for (const auto& [bytes, devices] : *classes) {
       memory.classes.push_back({bytes, devices});

@@ -17,21 +17,23 @@ namespace shardplan {
 namespace {
 
 constexpr std::array<FrameworkSemantics, 7> kReadings = {{
-    {"eformer", "corrects: a dimension that does not fit stays whole", true,
-     false, Unasked::Scalars, true, true, true, false, false, Uneven::Whole},
-    {"flax", "takes specs as they are; JAX refuses what does not fit", false,
-     true, Unasked::Nobody, false, false, false, false, false, Uneven::Refused},
-    {"maxtext", "removes axes of size 1, keeps the axes that divide", false,
+    {"eformer", "corrects specs: leaves dimensions that do not fit unsharded",
+     true, false, Unasked::Scalars, true, true, true, false, false,
+     Uneven::Whole},
+    {"flax", "uses specs unchanged; JAX rejects what does not fit", false, true,
+     Unasked::Nobody, false, false, false, false, false, Uneven::Refused},
+    {"maxtext", "drops axes of size 1 and keeps the axes that divide", false,
      true, Unasked::Nobody, false, false, false, true, false, Uneven::Prefix},
-    {"easylm", "rules do not apply to arrays of one element; else JAX decides",
+    {"easylm", "ignores rules for one-element arrays; otherwise JAX decides",
      false, false, Unasked::OneElement, true, false, false, false, false,
      Uneven::Refused},
-    {"dtensor", "cuts as torch.chunk does, axis by axis", false, false,
+    {"dtensor", "splits like torch.chunk, axis by axis", false, false,
      Unasked::Nobody, false, false, false, false, false, Uneven::Chunked},
-    {"hf", "tp_plan: digits in names count as one, blocks may be uneven", false,
-     false, Unasked::Nobody, false, false, false, false, true, Uneven::Blocks},
-    {"gspmd", "pads what does not divide", false, true, Unasked::Nobody, false,
-     false, false, false, false, Uneven::Padded},
+    {"hf", "tp_plan: ignores which digits are in names; blocks may be uneven",
+     false, false, Unasked::Nobody, false, false, false, false, true,
+     Uneven::Blocks},
+    {"gspmd", "pads indivisible dimensions", false, true, Unasked::Nobody,
+     false, false, false, false, false, Uneven::Padded},
 }};
 
 // "fsdp=4,tp=2"
@@ -71,7 +73,7 @@ class Reader {
     if (asks_no_rule(*asked.type)) {
       if (asked.written != nullptr) {
         note(shape.empty() ? "rules do not apply to scalars"
-                           : "rules do not apply to arrays of one element");
+                           : "rules do not apply to one-element arrays");
       }
     } else if (asked.written == nullptr) {
       if (semantics_.needs_rule) refuse("no rule matches");
@@ -113,7 +115,8 @@ class Reader {
         }
         if (what.empty()) continue;
         out_.kind = ReadKind::NotRead;
-        note(in_backticks(axis) + " is " + what + ", which is not known here");
+        note(in_backticks(axis) + " is " + what +
+             ", which is not supported here");
         return false;
       }
     }
@@ -124,10 +127,10 @@ class Reader {
     out_.spec.dims.resize(shape.size());
     const size_t rank = shape.size();
     if (spec.dims.size() > rank && !semantics_.cuts_to_rank) {
-      refuse("the spec is of " + plural(std::ssize(spec.dims), "dimension") +
-             ", the array of " + count_text(static_cast<int64_t>(rank)));
+      refuse("the spec has " + plural(std::ssize(spec.dims), "dimension") +
+             ", but the array has " + count_text(static_cast<int64_t>(rank)));
     } else if (spec.dims.size() > rank) {
-      remark("cut to " + plural(static_cast<int64_t>(rank), "dimension"));
+      remark("truncated to " + plural(static_cast<int64_t>(rank), "dimension"));
     }
     for (size_t dim = 0; dim < std::min(rank, spec.dims.size()); ++dim) {
       const auto axes = known(dim, spec.dims[dim]);
@@ -151,7 +154,7 @@ class Reader {
       if (!mesh_.find(axis)) {
         const std::string why = "the mesh has no axis " + in_backticks(axis);
         if (semantics_.drops_unknown) {
-          remark(of_dim(dim) + " stays whole: " + why);
+          remark(of_dim(dim) + " is not sharded: " + why);
         } else {
           refuse(why);
         }
@@ -177,7 +180,7 @@ class Reader {
                             sizes_text(mesh_, axes);
     switch (semantics_.uneven) {
       case Uneven::Whole:
-        remark(of_dim(dim) + " stays whole: " + why);
+        remark(of_dim(dim) + " is not sharded: " + why);
         return {};
       case Uneven::Refused:
         refuse(of_dim(dim) + ": " + why);
@@ -185,8 +188,8 @@ class Reader {
       case Uneven::Prefix:
         while (!divides(size, axes)) axes.pop_back();
         remark(of_dim(dim) +
-               (axes.empty() ? " stays whole: "
-                             : " keeps " + axes_text(axes) + " only: ") +
+               (axes.empty() ? " is not sharded: "
+                             : " keeps only " + axes_text(axes) + ": ") +
                why);
         return axes;
       case Uneven::Padded:
@@ -232,7 +235,7 @@ class Reader {
       out_.shards.push_back(shards_of(axes, type.shape[dim]));
       if (contains(uneven, dim)) {
         note(of_dim(dim) + " of " + std::to_string(type.shape[dim]) +
-             " is cut into " + shards_text(out_.shards.back()));
+             " is split into " + shards_text(out_.shards.back()));
       }
     }
     if (names_no_axis(out_.spec)) out_.spec.dims.clear();
@@ -344,7 +347,7 @@ ReadOutcomes read_as(const FrameworkSemantics& semantics,
     model.outcomes.push_back(reader.read(asked_of(placement.type, other)));
     model.outcomes.back().why.insert(
         model.outcomes.back().why.begin(),
-        "rule " + std::to_string(rule) + " decides all of " +
+        "rule " + std::to_string(rule) + " applies to all of " +
             in_backticks(without_digits(manifest.name(i))));
   }
   return model;

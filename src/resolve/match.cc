@@ -241,7 +241,8 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       const int64_t size = compiled->ProgramSize();
       compiling += size * size;
       if (compiling > kMostCompiling) {
-        report_problem(rule, {0, 0, "all are too large together", ""}, diags);
+        report_problem(rule, {0, 0, "the patterns are too large together", ""},
+                       diags);
         return std::nullopt;
       }
       if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
@@ -256,8 +257,8 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       diags
           .report(Code::PatternDiffersFromPython, rule.where,
                   "`" + pattern.ascii_only +
-                      "` looks at ASCII only, and some names are not ASCII")
-          .help("spell out the characters that are meant");
+                      "` matches ASCII only, but some names are not ASCII")
+          .help("spell out the intended characters");
     }
     impl->rules_of[entry->second].push_back(static_cast<int>(impl->rules++));
   }

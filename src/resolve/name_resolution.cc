@@ -178,8 +178,8 @@ std::string blocker_text(const LogicalMapping& mapping,
   if (mapping.view && !views.of.empty()) {
     const auto& view = views.of[static_cast<size_t>(number) - 1];
     if (view && view != mapping.view) {
-      return in_backticks(axes_text(rule.axes)) + " is of " +
-             named_view(*view) + ", and the array is placed over " +
+      return in_backticks(axes_text(rule.axes)) + " belongs to " +
+             named_view(*view) + ", but the array is placed over " +
              named_view(*mapping.view);
     }
   }
@@ -188,10 +188,10 @@ std::string blocker_text(const LogicalMapping& mapping,
       const LogicalDim& other = mapping.dims[i];
       const bool has_it = contains(other.axes, axis);
       if (!has_it || other.rule > number || !labels[i]) continue;
-      return in_backticks(*labels[i]) + " has " + in_backticks(axis);
+      return in_backticks(*labels[i]) + " uses " + in_backticks(axis);
     }
   }
-  return "the spec names an axis of it itself";
+  return "the spec itself names one of its axes";
 }
 
 // Why the rules of label `i` did not place it.
@@ -211,7 +211,7 @@ std::string unplaced_reason(const LogicalMapping& mapping,
     }
   }
   const std::string all = joined(blockers, ", ");
-  return "every rule for `" + label + "` names an axis that is in use: " + all;
+  return "every rule for `" + label + "` names an axis already in use: " + all;
 }
 
 // flax's NO_CONSTRAINT leaves the whole array as it is.
@@ -221,7 +221,8 @@ void leave_whole(ResolvedNames& names_meant) {
     if (axes.empty()) continue;
     names_meant.corrections.push_back(
         {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
-         "another logical axis is not placed, so the array stays as it is"});
+         "another logical axis is not placed, so the array is left "
+         "unconstrained"});
   }
   names_meant.spec.dims.clear();
   names_meant.logical_rules.clear();
@@ -408,7 +409,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
       leave_out(i, Code::RepeatedLogicalAxis,
                 repeats ? "two dimensions have the logical axis " +
                               in_backticks(*labels[i])
-                        : "another logical axis is given to two dimensions");
+                        : "two dimensions share another logical axis");
     }
     return;
   }

@@ -65,9 +65,9 @@ std::variant<char32_t, PatternProblem> digit_escape(std::string_view pattern,
       pattern[at + 1] == '0' || octals == 3 || (in_class && octals > 0);
   if (!octal) {
     return problem(at, at + 2,
-                   in_class ? "this escape is not known to Python"
+                   in_class ? "Python does not support this escape"
                             : "back-references are not supported",
-                   in_class ? "" : "repeat the text that is meant");
+                   in_class ? "" : "repeat the text itself");
   }
   uint32_t code = 0;
   for (size_t i = at + 1; i < end; ++i) {
@@ -191,7 +191,7 @@ std::variant<char32_t, PatternProblem> character_escape(
   }
   if (is_letter(c)) {
     return problem(
-        at, at + 2, "this escape is not known to Python",
+        at, at + 2, "Python does not support this escape",
         c == 'z' ? "write `\\Z` or `$` for the end of the name" : "");
   }
   ++at;
@@ -229,7 +229,7 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
     }
     const Member& last = std::get<Member>(high);
     if (!member.code || !last.code || *member.code > *last.code) {
-      return problem(member_at, at, "this is not a range of characters");
+      return problem(member_at, at, "this is not a valid character range");
     }
     result.re2 += range_text(*member.code, *last.code);
   }
@@ -259,19 +259,18 @@ struct Unsupported {
 };
 constexpr std::array<Unsupported, 8> kUnsupported = {{
     {"(?=", "look-ahead is not supported",
-     "spell out the names that are meant, or put a more specific rule first"},
+     "spell out the names, or put a more specific rule first"},
     {"(?!", "negative look-ahead is not supported",
      "put a rule for the excluded names before this one"},
     {"(?<=", "look-behind is not supported",
-     "include the text that must come before it in the pattern"},
+     "include the preceding text in the pattern"},
     {"(?<!", "negative look-behind is not supported",
      "put a rule for the excluded names before this one"},
     {"(?>", "atomic groups are not supported", "use a plain group `(?:...)`"},
     {"(?(", "conditional groups are not supported",
      "write one rule per alternative"},
-    {"(?P=", "back-references are not supported",
-     "repeat the text that is meant"},
-    {"(?P>", "this group is not known to Python", ""},
+    {"(?P=", "back-references are not supported", "repeat the text itself"},
+    {"(?P>", "Python does not support this group", ""},
 }};
 
 bool is_identifier(std::string_view name) {
@@ -309,7 +308,7 @@ class Translator {
       refuse(at_, in_.size(),
              "nothing may follow `$` here, unless all names "
              "are printable ASCII",
-             "let `$` end the pattern or the alternative");
+             "put `$` at the end of the pattern or alternative");
     }
     out_ += text;
     anything_before_ = true;
@@ -470,8 +469,8 @@ class Translator {
                                       : in_.substr(at_ + 4, close - at_ - 4);
     if (!is_identifier(name)) {
       return refuse(
-          at_, at_ + 4, "the group has no proper name",
-          "use ASCII letters, digits and `_`, not beginning with a digit");
+          at_, at_ + 4, "the group has no valid name",
+          "use ASCII letters, digits and `_`, not starting with a digit");
     }
     if (!names_.emplace(name).second) {
       return refuse(at_ + 4, close,
@@ -494,7 +493,7 @@ class Translator {
     const bool part = end < in_.size() && in_[end] == ':';
     if (letters.empty() || !(whole || part) ||
         (whole && contains(letters, '-')) || is_contradictory(letters)) {
-      return refuse(at_, end + 1, "this kind of group is not known");
+      return refuse(at_, end + 1, "unknown kind of group");
     }
     if (contains(letters, 'x')) {
       return refuse(at_, end + 1, "the flag `x` (verbose) is not supported",
@@ -507,13 +506,14 @@ class Translator {
       return refuse(at_, end + 1, "this flag is not supported");
     }
     if (whole && anything_before_) {
-      return refuse(at_, end + 1, "flags must be at the very beginning",
+      return refuse(at_, end + 1, "flags must be at the start of the pattern",
                     "move " + in_backticks(in_.substr(at_, end + 1 - at_)) +
                         " to the front");
     }
     apply_flags(letters, whole);
     if (ascii_flag_ && unicode_flag_) {
-      return refuse(at_, end + 1, "the flags `a` and `u` exclude each other");
+      return refuse(at_, end + 1,
+                    "the flags `a` and `u` are mutually exclusive");
     }
     at_ = end + 1;
   }
@@ -619,8 +619,8 @@ std::variant<TranslatedPattern, PatternProblem> translate_pattern(
   PatternProblem problem;
   problem.end = pattern.size();
   problem.message = "it has " + count_text(std::ssize(pattern)) +
-                    " bytes, and at most " + count_text(kLongest) + " are read";
-  problem.help = "write several rules, each of fewer alternatives";
+                    " bytes; the limit is " + count_text(kLongest);
+  problem.help = "split it into rules with fewer alternatives";
   return problem;
 }
 

@@ -199,21 +199,20 @@ void deal_out(const Rule& rule, const ExpertTensor& tensor, const Placing& how,
     const bool is_of_view = rule.view.empty() || how.mesh.has(rule.view, axis);
     if (how.mesh.find(axis) && is_of_view) continue;
     if (how.mesh.find(axis)) {
-      return refuse(Code::MixedViews, "axis `" + axis +
-                                          "` is not one of view `" + rule.view +
-                                          "`, which the rule is for");
+      return refuse(Code::MixedViews, "axis `" + axis + "` is not in view `" +
+                                          rule.view +
+                                          "`, the view of the rule");
     }
     if (contains(how.declared_axes, axis)) return;
     return refuse(Code::UnknownAxis, "axis `" + axis + "` is unknown");
   }
   if (axes.size() != 1) {
-    return refuse(Code::NotDealt, "experts are dealt out over one axis, not " +
-                                      std::to_string(axes.size()));
+    return refuse(Code::NotDealt,
+                  "`deal` takes one axis, not " + std::to_string(axes.size()));
   }
   if (tensor.expert < 0) {
     return refuse(Code::NotDealt,
-                  "its name has no number of an expert, so that the rank that "
-                  "holds it is unknown");
+                  "its name has no expert number, so its rank is unknown");
   }
   placement.dealt = dealt_over(tensor, how.mesh, axes.front());
 }
@@ -434,12 +433,12 @@ std::optional<FoundSets> find_rules(const Manifest& manifest,
   }
   return diags
       .error(Code::UnsupportedPattern, rules.rules.front().where,
-             "these rules take too long to be searched for in the names")
+             "matching these rules against the names takes too long")
       .fact(plural(std::ssize(rules.rules), "rule") + " for " +
             plural(std::ssize(manifest), "name"))
       .help(
           "use fewer rules, or patterns without large repetition counts "
-          "behind `.*` and its like");
+          "after `.*` or similar");
 }
 
 Matches matches_of(const FoundSets& found, const Manifest& manifest,
@@ -538,7 +537,7 @@ static std::optional<Plan> plan_by(const Manifest& manifest,
     if (!number) {
       return diags.error(Code::InvalidMesh, manifest.where(i),
                          in_backticks(manifest.name(i)) +
-                             " exceeds 2^63 bytes as `--declare` stores it");
+                             " exceeds 2^63 bytes as stored by `--declare`");
     }
     plan.placement_of.push_back(*number);
   }

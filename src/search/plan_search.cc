@@ -110,7 +110,7 @@ class PlanSearch {
       if (of.passes.empty()) {
         PlanCost undivided;
         undivided.reason =
-            "the batch does not divide by the devices of data parallelism";
+            "the batch is not divisible by the data-parallel size";
         reject(undivided, shapes[i], 1);
         ++answer_.considered;
         continue;

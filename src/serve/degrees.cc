@@ -79,7 +79,7 @@ std::string head_problem(const Sample& sample, int64_t degree) {
   const bool even = fewer ? degree % count == 0 : count % degree == 0;
   if (even) return "";
   if (fewer) {
-    return count_text(degree) + " is no multiple of " + count_text(count) +
+    return count_text(degree) + " is not a multiple of " + count_text(count) +
            " " + head_noun(sample);
   }
   return count_text(count) + " " + head_noun(sample) + " are" +
@@ -91,11 +91,11 @@ std::string width_problem(const ServedDim& dim, int64_t degree,
   const int64_t width = dim.count > 0 ? dim.count : dim.size;
   if (width % degree == 0) return "";
   if (dim.unit > 1) {
-    return std::string(what) + " of " + count_text(width * dim.unit) +
-           " is stored in " + count_text(width) + " groups of " +
+    return std::string(what) + " (" + count_text(width * dim.unit) +
+           ") is stored in " + count_text(width) + " groups of " +
            count_text(dim.unit) + ", which are" + of_ranks(degree);
   }
-  return std::string(what) + " of " + count_text(width) + " is" +
+  return std::string(what) + " (" + count_text(width) + ") is" +
          of_ranks(degree);
 }
 
@@ -129,9 +129,10 @@ std::string problem_of(const Sample& sample, const Engine& engine,
              of_ranks(degree);
     }
     case DimRole::Dense:
-      return width_problem(dim, degree, "an MLP" + tower_of(sample.name));
+      return width_problem(dim, degree,
+                           "the MLP width" + tower_of(sample.name));
     case DimRole::Width:
-      return width_problem(dim, degree, "the width of experts");
+      return width_problem(dim, degree, "the expert width");
     case DimRole::Experts:
     case DimRole::Whole:
       break;
@@ -147,8 +148,8 @@ std::string block_problem(const Sample& sample, int64_t degree) {
   const int64_t held = held_elements(dim, degree, 1);
   if (held % dim.block == 0 || held == dim.size) return "";
   return "a rank's " + count_text(held) + " of " + count_text(dim.size) +
-         " cut quantisation blocks of " + count_text(dim.block) + " (`" +
-         sample.name + "`)";
+         " elements split quantisation blocks of " + count_text(dim.block) +
+         " (`" + sample.name + "`)";
 }
 
 int64_t expert_count(const ServedWeights& model,
@@ -226,7 +227,7 @@ std::vector<std::string> remarks(const std::vector<Sample>& samples,
     const ServedDim& dim = sample.dim;
     add_once(found, count_text(dim.count > 0 ? dim.count : dim.size) + " " +
                         head_noun(sample) + " are" + of_ranks(heads) +
-                        ": every rank keeps them whole");
+                        ": they are replicated on every rank");
   }
   for (const Sample& sample : samples) {
     if (sample.dim.role != DimRole::KvHeads || sample.dim.count == 0 ||
@@ -235,11 +236,12 @@ std::vector<std::string> remarks(const std::vector<Sample>& samples,
     }
     const int64_t copies = heads / sample.dim.count;
     if (copies < 2) continue;
-    add_once(found, count_text(sample.dim.count) + " KV heads: " +
-                        count_text(copies) + " ranks keep each");
+    add_once(found, count_text(sample.dim.count) +
+                        " KV heads: each is replicated on " +
+                        count_text(copies) + " ranks");
   }
   if (latents && heads > 1) {
-    add_once(found, "every rank keeps the whole latent cache");
+    add_once(found, "the latent cache is replicated on every rank");
   }
   if (experts > 0 && ranks > 1 && experts % ranks != 0) {
     add_once(found, "the fullest rank has " +

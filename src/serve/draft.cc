@@ -46,7 +46,7 @@ std::optional<std::vector<CacheLayer>> layers_of_draft(
   if (layers) return layers;
   return diags.error(
       Code::MissingFacts, {},
-      "what layers of the " + draft_text(input) + " keep is not known");
+      "what the layers of " + draft_text(input) + " cache is unknown");
 }
 
 // SGLang: a layer of the draft is taken to keep as much as one of the model.
@@ -60,8 +60,8 @@ bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
   const auto own = plain_token_bytes(draft.layers);
   if (!tokens || !own || of_model->empty()) {
     diags.error(Code::MissingFacts, {},
-                "how SGLang sizes the cache of a draft beside layers with "
-                "windows or states is not known");
+                "how SGLang sizes a draft's cache is unknown for models with "
+                "windows or states");
     return false;
   }
   const auto count = std::ssize(draft.layers);
@@ -70,9 +70,9 @@ bool size_as_the_model(const ServedWeights& model, const ServingInput& input,
   draft.layers = {{.token_bytes = sized, .latent = of_model->front().latent}};
   if (sized == *own) return true;
   draft.remarks.push_back(
-      "the draft's cache is sized as layers of the model, " +
-      bytes_text(sized) + " a token, and takes " + bytes_text(*own) +
-      (*own > sized ? ": the rest comes out of what the share leaves" : ""));
+      "the draft's cache is sized like the model's layers, at " +
+      bytes_text(sized) + " per token, but takes " + bytes_text(*own) +
+      (*own > sized ? ": the rest comes from outside the share" : ""));
   return true;
 }
 
@@ -85,7 +85,7 @@ std::optional<ServedDraft> served_draft(const ServedWeights& model,
   if (!blocks && input.mesh.pp > 1) {
     return diags
         .error(Code::Usage, {},
-               "which stage runs a draft is not known of " +
+               "which stage runs a draft is unknown for " +
                    std::string(input.engine->title))
         .help("leave out `--stages`, or `--draft`");
   }
@@ -142,8 +142,7 @@ void add_draft_problems(const ServedWeights& model, const ServingInput& input,
     }
   } else if (input.mesh.dp_attention && input.mesh.dp > 1) {
     answer.problems.emplace_back(
-        "a draft that is a model by itself does not go with "
-        "`--dp-attention`");
+        "a separate draft model does not work with `--dp-attention`");
   }
 }
 

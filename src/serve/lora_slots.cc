@@ -99,13 +99,13 @@ std::vector<std::string> slot_problems(const LoraSlots& slots,
     return problems;
   }
   if (slots.rank % mesh.tp != 0) {
-    problems.push_back("`--fully-sharded-loras` shares a rank of " +
+    problems.push_back("`--fully-sharded-loras` shards a rank of " +
                        count_text(slots.rank) + ", which is not divisible by " +
                        count_text(mesh.tp));
   }
   if (has_experts && mesh.expert_parallel) {
     problems.emplace_back(
-        "`--fully-sharded-loras` does not go with experts that are dealt out");
+        "`--fully-sharded-loras` does not work with expert parallelism");
   }
   return problems;
 }

@@ -140,15 +140,15 @@ std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
   rows.push_back(
       {"activations", "activations of the largest step",
        step_activations(widths, settings.batched_tokens, settings.sequences),
-       step, "from the widths of the model"});
+       step, "from the model's widths"});
   rows.push_back({"graphs",
                   "captured graphs",
                   {96 * kMiB, 512 * kMiB, 3584 * kMiB},
                   step,
                   "logs of vLLM and SGLang: 0.11 to 1.44 GiB; aiconfigurator "
-                  "keeps 3.5 GiB"});
+                  "reserves 3.5 GiB"});
   rows.push_back({"runtime",
-                  "runtime, outside of the allocator",
+                  "runtime, outside the allocator",
                   {64 * kMiB, 256 * kMiB, 1024 * kMiB},
                   step,
                   "logs of vLLM: 0.16 to 0.25 GiB"});

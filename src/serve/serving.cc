@@ -82,9 +82,9 @@ std::string_view uncounted(const Facts& facts) {
   const auto layers = kv_layers(facts);
   if (!layers) return "";
   for (const KvLayer& layer : *layers) {
-    if (layer.source != 0) return "what a decoder keeps of an encoder's tokens";
+    if (layer.source != 0) return "the decoder's cache of encoder tokens";
     if (layer.every > 1)
-      return "the cache of layers that keep several tokens as one";
+      return "the cache of layers that merge several tokens into one";
   }
   return "";
 }
@@ -104,7 +104,7 @@ std::optional<std::vector<CacheLayer>> layers_of(const Manifest& manifest,
   }
   return diags
       .error(Code::MissingFacts, {},
-             "the facts do not tell what layers keep: " + missing + " would")
+             "the facts do not determine the cache; missing: " + missing)
       .help("give the model's config.json, or `facts` in the manifest");
 }
 
@@ -168,16 +168,16 @@ void add_kernel_remarks(const ServedWeights& model, const ServingInput& input,
       continue;
     }
     if (use.bytes == 0) continue;
-    answer.remarks.push_back(std::string(kernel_name(*use.row)) + " keeps " +
+    answer.remarks.push_back(std::string(kernel_name(*use.row)) + " holds " +
                              of + " in " + bytes_text(std::abs(use.bytes)) +
                              (use.bytes < 0 ? " less" : " more") +
-                             " than they have as stored, on each device");
+                             " per device than they take as stored");
   }
   if (input.device.generation == CardGeneration::Unknown &&
       kernels_may_change(model, *input.engine)) {
     answer.remarks.push_back(
-        "which kernels run on " + in_backticks(input.device.name) +
-        " is not known: quantised weights count as they are stored");
+        "kernels on " + in_backticks(input.device.name) +
+        " are unknown: quantised weights are counted as stored");
   }
 }
 
@@ -213,16 +213,16 @@ std::optional<ServedWeights> known_weights(const Model& of,
   if (!model) {
     return diags
         .error(Code::MissingFacts, {},
-               "which dimensions " + std::string(engine.title) +
-                   " cuts follows from labels of the architecture, and the "
+               std::string(engine.title) +
+                   " shards dimensions by architecture labels, but the "
                    "parameters of " +
                    in_backticks(manifest.title) + " have none")
         .help("give the model's config.json");
   }
   if (!manifest.facts.layers) {
     return diags.error(Code::MissingFacts, {},
-                       "how many layers " + in_backticks(manifest.title) +
-                           " has is not known");
+                       "the number of layers of " +
+                           in_backticks(manifest.title) + " is unknown");
   }
   return model;
 }
@@ -341,7 +341,7 @@ std::optional<Serving> serve(const ServedWeights& model,
   if (input.slots.count > 0) {
     answer.remarks.push_back(
         "room for " + plural(input.slots.count, "adapter") + " of rank " +
-        count_text(input.slots.rank) + ", whose products no time has");
+        count_text(input.slots.rank) + "; their matmuls are not timed");
   }
   if (input.draft != nullptr) add_draft_problems(model, input, answer);
   return answer;

@@ -50,11 +50,11 @@ constexpr std::array<PartNames, kWeightParts> kPartNames = {{
     {"attention", "attention"},
     {"dense", "MLP"},
     {"experts", "experts"},
-    {"whole", "whole on every rank"},
+    {"whole", "replicated on every rank"},
     {"scales", "scales and buffers"},
     {"absorbed", "absorbed projections"},
-    {"kernels", "as kernels keep them"},
-    {"slots", "slots of adapters"},
+    {"kernels", "kernel repacking"},
+    {"slots", "adapter slots"},
 }};
 
 bool is_floating(DType dtype) {

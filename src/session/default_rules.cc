@@ -68,7 +68,7 @@ std::string fitting_set(const Manifest& manifest) {
 DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,
                        Host& host) {
   const std::string named = fitting_set(manifest);
-  const std::string every = "every model that follows from a config";
+  const std::string every = "any model built from a config";
   if (named.empty()) {
     return is_explained(manifest) ? DefaultSet{kEveryModel, every}
                                   : DefaultSet();
@@ -76,7 +76,7 @@ DefaultSet default_set(const Manifest& manifest, const PlanRequest& request,
   const std::vector<std::string> missed =
       names_without_rule(named, manifest, request, host);
   if (missed.empty() || !is_explained(manifest)) {
-    return {named, "a " + in_backticks(manifest.model_type)};
+    return {named, "model type " + in_backticks(manifest.model_type)};
   }
   const auto others = std::ssize(missed) - 1;
   return {kEveryModel,

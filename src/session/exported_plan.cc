@@ -58,11 +58,11 @@ void follow_written_hooks(const Model& model, const Plan& plan,
   const auto report_unknown = [&](std::string why) {
     diags
         .report(Code::NotAsHooks, Severity::Note, {},
-                "it is not known whether hooks run the plan")
+                "unknown whether hooks run the plan")
         .fact(std::move(why));
   };
   if (model.forward() == nullptr) {
-    report_unknown("the forward pass of this model is not known");
+    report_unknown("no forward pass is known for this model");
     return;
   }
   RuleSet rules;
@@ -92,7 +92,7 @@ void follow_written_hooks(const Model& model, const Plan& plan,
   const bool is_followed =
       forward_collectives(graphs, {*manifest, *read, &rules, {}}, found)
           .has_value();
-  std::string problem = "it could not be followed";
+  std::string problem = "the forward pass could not be followed";
   for (const Diagnostic& each : found.all()) {
     if (each.code == Code::NotAsHooks) diags.add(each);
     if (each.severity == Severity::Error) problem = each.message;

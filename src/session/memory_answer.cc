@@ -35,11 +35,11 @@ std::string dropout_text(const Dropout& dropout,
   add(dropout.embeddings, "embeddings");
   add(dropout.attention, "attention");
   add(dropout.mlp, "MLPs");
-  add(dropout.hidden, "their activations");
-  add(dropout.scores, "scores");
+  add(dropout.hidden, "MLP activations");
+  add(dropout.scores, "attention scores");
   add(dropout.adapters, "adapters");
   return "; dropout of " + joined(parts, ", ", " and ") +
-         (asked ? "" : ", as the config says");
+         (asked ? "" : ", from the config");
 }
 
 // `sized` is the step with what is known of who runs it.
@@ -61,28 +61,28 @@ std::string workload_text(const AskedMemory& asked, const StepOptions& sized,
     text += ", tokens over " + axes_text(mesh, axes.sequence);
   }
   const bool casts = asked.options.state.autocast;
-  text += casts ? "; products in " : "; activations in ";
+  text += casts ? "; matmuls in " : "; activations in ";
   text += std::string(dtype_name(dtype)) + (casts ? " (autocast)" : "") +
           "; remat " + remat_text(step.remat) + "; " +
           (sized.segments.attention == AttentionKind::Flash
                ? "flash attention"
-               : "scores of attention held");
+               : "attention scores stored");
   if (step.framework != &frameworks().front()) {
     text += "; " + std::string(step.framework->summary);
   }
   if (step.kernels == Kernels::Fused) text += "; fused kernels";
   if (sized.segments.recurrence_in_kernels) {
     text +=
-        "; recurrences in kernels of their own (mamba-ssm, "
-        "flash-linear-attention): without these PyTorch holds more";
+        "; recurrences in dedicated kernels (mamba-ssm, "
+        "flash-linear-attention): without them PyTorch holds more";
   }
   if (step.update) {
     text += "; optimizer " +
             std::string(update_names()[static_cast<size_t>(*step.update)]);
   }
-  if (step.kernels == Kernels::Eager) text += "; operation by operation";
+  if (step.kernels == Kernels::Eager) text += "; eager kernels";
   if (step.segments.fp8 != nullptr) {
-    text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";
+    text += "; matmuls in fp8 (" + std::string(step.segments.fp8->name) + ")";
   }
   text += dropout_text(sized.segments.dropout, step.drops_out);
   if (step.segments.loss_tiles > 1) {
@@ -114,7 +114,7 @@ void report_bracket(const WaysOutInput& in, const Budget& budget,
     report_step(finding, diags);
   } else if (Diagnostic* found = find_over_memory(diags)) {
     for (std::string& text : found->help) {
-      if (text.starts_with('`')) text = "for the state alone, " + text;
+      if (text.starts_with('`')) text = "for training state alone, " + text;
     }
     for (std::string& text : ways_out(finding)) {
       found->help.push_back("with activations, " + std::move(text));
@@ -135,9 +135,8 @@ std::optional<StepAnswer> answer_step(
   report_divisions(judged->refused, diags);
   if (in.asked.rules == nullptr) {
     diags.report(Code::Remark, {},
-                 "a saved plan has no specs of values: what a step computes is "
-                 "placed as by rules without `activations` and "
-                 "`partition_axis`");
+                 "a saved plan has no activation specs: activations are placed "
+                 "as by rules without `activations` and `partition_axis`");
   }
   StepAnswer answer;
   answer.from = model.from();
@@ -149,7 +148,7 @@ std::optional<StepAnswer> answer_step(
   answer.workload = workload_text(memory, in.judge.step_of({}), steps, mesh,
                                   model.activation_dtype(memory.options.state));
   if (answer.from == BracketSource::Shapes) {
-    answer.workload += "; from the shapes of weights";
+    answer.workload += "; estimated from weight shapes";
   }
   answer.reserved =
       reserved_memory(judged->bracket, *memory.step.framework, mesh,

@@ -41,7 +41,7 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
         .error(Code::Usage, {},
                "hardware profile `" + profile->name +
                    "` does not say how much memory a device has")
-        .help("`--memory SIZE` says it");
+        .help("add `--memory SIZE`");
   }
   const int64_t nominal = profile->hbm_bytes->value;
   const auto& usable = profile->hbm_usable_bytes;
@@ -62,8 +62,8 @@ std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,
   if (!limit) {
     return diags
         .error(Code::Usage, {},
-               "`--reserve` is a fraction of a memory that nothing states")
-        .help("`--hardware` or `--memory` says what a device has");
+               "`--reserve` is a fraction of an unknown memory size")
+        .help("add `--hardware` or `--memory`");
   }
   return static_cast<int64_t>(
       std::ceil(fraction * static_cast<double>(limit->usable)));
@@ -107,9 +107,9 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   if (has_block_moments(memory.state.optimizer) && memory.state.moment_dtype) {
     diags
         .error(Code::Usage, {},
-               "`--moment-dtype` is given, and the moments of " +
+               "`--moment-dtype` does not apply: the moments of " +
                    in_backticks(optimizer_name(memory.state.optimizer)) +
-                   " have a type of their own")
+                   " have a fixed dtype")
         .help("leave out one of them");
     return false;
   }
@@ -119,8 +119,7 @@ bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
     good = false;
     diags
         .error(Code::Usage, {},
-               "`" + std::string(flag.flag) +
-                   "` is about training state, and no optimizer is given")
+               "`" + std::string(flag.flag) + "` needs an optimizer")
         .help("add `--optimizer`, e.g. `--optimizer adamw`");
   }
   return good;
@@ -132,8 +131,8 @@ bool check_calibration(const MemoryRequest& memory, Diagnostics& diags) {
   auto problem = diags.error(
       Code::Usage, {},
       memory.hardware
-          ? "`--calibrate` is about times, and none is asked for"
-          : "`--calibrate` needs the profile whose tables it replaces");
+          ? "`--calibrate` only affects times, and none is requested"
+          : "`--calibrate` needs a hardware profile to calibrate");
   problem.help(memory.hardware
                    ? "add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`"
                    : "add `--hardware`, e.g. `--hardware h100-sxm`");
@@ -146,8 +145,8 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   if (!trains && !memory.ulysses_axes.empty()) {
     diags
         .error(Code::Usage, {},
-               "`--ulysses-axes` is about a training step, which `--mode " +
-                   std::string(mode_name(mode)) + "` is not")
+               "`--ulysses-axes` applies to a training step, not to `--mode " +
+                   std::string(mode_name(mode)) + "`")
         .help("leave it out, or leave out `--mode`");
     return false;
   }
@@ -158,8 +157,8 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
       diags
           .error(Code::Usage, {},
                  "`" + std::string(flag.flag) +
-                     "` is about a training step, whose workload is `--batch` "
-                     "and `--seq`")
+                     "` applies to a training step, which needs `--batch` and "
+                     "`--seq`")
           .help("add both, e.g. `--batch 8 --seq 8192`")
           .help("or add `--mode decode`, for a KV cache");
       return false;
@@ -169,7 +168,7 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
       diags
           .error(Code::Usage, {},
                  "`" + std::string(flag.flag) +
-                     "` is about the KV cache, which training does not have")
+                     "` applies to the KV cache, which training does not use")
           .help("add `--mode prefill` or `--mode decode`");
     } else if (!memory.seq) {
       diags
@@ -248,10 +247,10 @@ bool check_pages(const StateOptions& state, Diagnostics& diags) {
       continue;
     }
     diags
-        .error(Code::Usage, {},
-               "`--offload optimizer:paged` is of bitsandbytes' optimizers, "
-               "and " +
-                   in_backticks(optimizer_name(optimizer)) + " is none")
+        .error(
+            Code::Usage, {},
+            "`--offload optimizer:paged` needs a bitsandbytes optimizer, and " +
+                in_backticks(optimizer_name(optimizer)) + " is not one")
         .help("use `--optimizer adamw`, `adamw8bit` or `lion`");
     return false;
   }
@@ -274,21 +273,19 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
     good = false;
     diags
         .error(Code::Usage, {},
-               "`--memory` is given for stages, and there is no `--stages`")
+               "`--memory` is given per stage, but there is no `--stages`")
         .help("add `--stages AXIS`, or give one size for all devices");
   }
   if (mode != Mode::Train && memory.state.offload.any()) {
     good = false;
     diags
         .error(Code::Usage, {},
-               "`--offload` is about a training step, which `--mode " +
-                   std::string(mode_name(mode)) + "` does not have")
+               "`--offload` applies to a training step, not to `--mode " +
+                   std::string(mode_name(mode)) + "`")
         .help("leave out one of them");
   } else if (memory.state.offload.optimizer && optimizer == Optimizer::None) {
     good = false;
-    diags
-        .error(Code::Usage, {},
-               "`--offload optimizer` is given, and no optimizer")
+    diags.error(Code::Usage, {}, "`--offload optimizer` needs an optimizer")
         .help("add `--optimizer`, e.g. `--optimizer adamw`");
   } else if (memory.state.offload.pages) {
     good = check_pages(memory.state, diags) && good;
@@ -315,8 +312,8 @@ bool check_step_request(const PlanRequest& planning,
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
             "`--framework`, `--optimizer-impl`, `--fp8`, "
-            "`--dropout`, `--no-dropout`, `--loss-tiles` and "
-            "`--expert-factor` are about one")
+            "`--dropout`, `--no-dropout`, `--loss-tiles` and `--expert-factor` "
+            "need one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
@@ -324,7 +321,7 @@ bool check_step_request(const PlanRequest& planning,
   if (given && !asks_for_step(planning, memory)) {
     diags
         .error(Code::Usage, {},
-               "what backward keeps depends on the workload, which is not said")
+               "activation memory depends on the workload, which is not given")
         .help("add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`");
     return false;
   }
@@ -340,9 +337,7 @@ bool check_step_request(const PlanRequest& planning,
   }
   if (step.schedule != PipelineSchedule::OneForwardOneBackward &&
       !memory.stages) {
-    diags
-        .error(Code::Usage, {},
-               "`--schedule` is about pipeline stages, and there are none")
+    diags.error(Code::Usage, {}, "`--schedule` needs pipeline stages")
         .help("add `--stages AXIS`");
     return false;
   }

@@ -75,7 +75,7 @@ std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
               title + " has no axis `" + axis.name + "`: its axes are " + axes)
           .fact("the mesh is " + mesh_text(mesh))
           .help(
-              "leave out its flags and name the axes of experts with `--view "
+              "leave out its flags and set the expert axes with `--view "
               "experts:..`");
     }
     placed.emplace_back(*place, axis);
@@ -89,7 +89,7 @@ std::optional<std::vector<std::pair<AxisPlace, Axis>>> placed_axes(
   for (const auto& [place, axis] : placed) sorted.push_back(axis);
   return diags
       .error(Code::Usage, {},
-             title + " numbers devices by " + axes + ", and the mesh is " +
+             title + " orders devices by " + axes + ", but the mesh is " +
                  mesh_text(mesh))
       .help("write `--mesh " + axes_text(sorted) + "`");
 }
@@ -135,8 +135,8 @@ void check_tensor_degree(DegreesOnMesh& of) {
   of.within = of.region;
   const std::string_view flag = of.framework.tensor_flag;
   if (&of.framework == &kTorchtitan && of.etp != 1 && of.etp != of.tp) {
-    of.problems.push_back("experts are cut over 1 device or over `tp`, " +
-                          std::to_string(of.tp) + ", not over " +
+    of.problems.push_back("experts are sharded over 1 device or over `tp` (" +
+                          std::to_string(of.tp) + "), not over " +
                           std::to_string(of.etp));
     of.helps.push_back("`" + std::string(flag) + "` may be 1" +
                        (of.tp > 1 ? " or " + std::to_string(of.tp) : ""));
@@ -170,7 +170,7 @@ void check_expert_degree(DegreesOnMesh& of, std::optional<int64_t> experts,
   if (is_cut && tensor_is_default && divides_experts &&
       of.region % of.ep == 0) {
     of.helps.push_back("or add `" + std::string(of.framework.tensor_flag) +
-                       " 1`: without it experts are cut over `tp`, too");
+                       " 1`: without it experts are also sharded over `tp`");
   }
 }
 
@@ -197,11 +197,11 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
   if (titan && request.megatron.given()) {
     return diags
         .error(Code::Usage, {},
-               "degrees of expert parallelism are given in flags of Megatron "
-               "and of torchtitan")
+               "expert parallelism is given in flags of both Megatron and "
+               "torchtitan")
         .fact(flags_text(kMegatron, request.megatron))
         .fact(flags_text(kTorchtitan, request.torchtitan))
-        .help("give those of one framework");
+        .help("use the flags of one framework");
   }
   const ExpertFramework& framework = titan ? kTorchtitan : kMegatron;
   const ExpertDegrees& asked = titan ? request.torchtitan : request.megatron;
@@ -210,9 +210,9 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
     if (asked.tensor.value_or(1) == 1) return view;
     return diags
         .error(Code::Usage, {},
-               "torchtitan passes over " + flags_text(kTorchtitan, asked) +
+               "torchtitan ignores " + flags_text(kTorchtitan, asked) +
                    " without expert parallelism")
-        .help("give `--expert-parallel-degree` as well");
+        .help("also give `--expert-parallel-degree`");
   }
   const auto placed = placed_axes(framework, mesh, diags);
   if (!placed) return std::nullopt;
@@ -242,11 +242,11 @@ std::optional<ViewRequest> expert_view(const PlanRequest& request,
   if (!copies.empty() && of.within % of.ep != 0) {
     of.helps.push_back(
         "`" + copies +
-        "` counts as dp_replicate, which holds copies: call it `fsdp` or "
-        "`dp_shard` where weights are sharded over it");
+        "` counts as dp_replicate, which holds replicas: call it `fsdp` or "
+        "`dp_shard` if weights are sharded over it");
   }
   auto report = diags.error(Code::Usage, {},
-                            std::string(framework.title) + " refuses " +
+                            std::string(framework.title) + " rejects " +
                                 flags_text(framework, asked) + ": " +
                                 of.problems.front());
   for (size_t i = 1; i < of.problems.size(); ++i) report.fact(of.problems[i]);

@@ -42,8 +42,8 @@ bool check_beside_engine(const Engine& engine, const MemoryRequest& memory,
     good = refuse(
         diags, std::string(engine.title) + " has no `--" + flag.flag + "`",
         "leave it out: the engine's own `--" + std::string(engine.share_flag) +
-            "` says how much of a device it uses, and it cuts and "
-            "gathers weights by itself");
+            "` sets how much of a device it uses, and it shards weights by "
+            "itself");
   }
   return good;
 }
@@ -66,8 +66,7 @@ bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
   bool good = true;
   for (const GivenFlag& flag : flags) {
     if (!flag.given) continue;
-    good = refuse(diags,
-                  "`--" + flag.flag + "` is about an engine, and none is given",
+    good = refuse(diags, "`--" + flag.flag + "` needs an engine",
                   "add `--engine`, e.g. `--engine vllm`");
   }
   return good;
@@ -89,9 +88,9 @@ bool check_workload(const EngineRequest& engine, const MemoryRequest& memory,
   if (*memory.seq >= needed) return true;
   return refuse(diags,
                 "`--seq " + std::to_string(*memory.seq) +
-                    "` is shorter than a prompt and its answer, " +
+                    "` is shorter than prompt plus output, " +
                     std::to_string(needed) + " tokens",
-                "leave it out: sequences are then as long as these");
+                "leave it out to use that length");
 }
 
 }  // namespace
@@ -103,7 +102,7 @@ bool check_engine_request(const EngineRequest& engine,
   const Engine& row = *find_engine(*engine.name);
   const std::string given = "`--engine " + *engine.name + "`";
   if (planning.mode != Mode::Decode) {
-    return refuse(diags, given + " serves, which is `--mode decode`",
+    return refuse(diags, given + " needs `--mode decode`",
                   "add `--mode decode`");
   }
   if (!memory.seq) {
@@ -113,59 +112,60 @@ bool check_engine_request(const EngineRequest& engine,
                   "16`");
   }
   if (!memory.hardware && !memory.limit) {
-    return refuse(diags,
-                  given + " takes a share of a memory that nothing states",
-                  "add `--hardware` or `--memory`");
+    return refuse(
+        diags,
+        given + " takes a share of device memory, whose size is not given",
+        "add `--hardware` or `--memory`");
   }
   bool good = check_beside_engine(row, memory, diags) &&
               check_workload(engine, memory, diags);
   if (planning.megatron.given() || planning.torchtitan.given()) {
     good = refuse(
         diags,
-        "degrees of expert parallelism are given in flags of " +
+        "expert parallelism is given in flags of " +
             std::string(planning.megatron.given() ? "Megatron" : "torchtitan") +
-            ", and " + std::string(row.title) + " serves the model",
-        "give `--expert-parallel` in place of them: it deals out "
-        "experts over all ranks that have some");
+            ", but " + std::string(row.title) + " serves the model",
+        "use `--expert-parallel` instead: it places whole experts over all "
+        "ranks that hold experts");
   }
   if (engine.share && engine.share_flag != row.share_flag) {
-    good = refuse(diags,
-                  "`--" + engine.share_flag + "` is not what " +
-                      std::string(row.title) + " calls it",
-                  "say `--" + std::string(row.share_flag) + "`");
-  }
-  if (engine.dp_attention && !row.dp_attention) {
     good = refuse(
         diags,
-        "`--dp-attention` is nothing that " + std::string(row.title) + " has",
-        "its data-parallel groups share experts with "
-        "`--expert-parallel`");
+        std::string(row.title) + " does not have `--" + engine.share_flag + "`",
+        "use `--" + std::string(row.share_flag) + "`");
+  }
+  if (engine.dp_attention && !row.dp_attention) {
+    good = refuse(diags,
+                  std::string(row.title) + " does not have `--dp-attention`",
+                  "use `--expert-parallel`, with which its data-parallel "
+                  "groups share experts");
   }
   if (engine.fully_sharded_loras && !row.shares_loras) {
-    good = refuse(diags,
-                  "`--fully-sharded-loras` is nothing that " +
-                      std::string(row.title) + " has",
-                  "leave it out");
+    good = refuse(
+        diags,
+        std::string(row.title) + " does not have `--fully-sharded-loras`",
+        "leave it out");
   }
   if (engine.has_loras() && !row.shares_loras &&
       (!engine.max_lora_rank || engine.lora_targets.empty())) {
     good = refuse(diags,
                   std::string(row.title) +
-                      " takes the rank of its slots and the layers that have "
-                      "some from the adapters that it is given",
-                  "say them: `--max-lora-rank 16 --lora-target-modules "
+                      " sets LoRA rank and target modules from the adapters "
+                      "that it loads",
+                  "give both: `--max-lora-rank 16 --lora-target-modules "
                   "all-linear`");
   }
   const int64_t rank = engine.max_lora_rank.value_or(LoraSlots().rank);
   if (slot_rank(row, rank) != rank) {
     good = refuse(
         diags,
-        std::string(row.title) + " has no slots of rank " + count_text(rank),
+        std::string(row.title) + " has no LoRA slots of rank " +
+            count_text(rank),
         "use `--max-lora-rank " + std::to_string(slot_rank(row, rank)) + "`");
   }
   if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
       !memory.batch_axes.empty()) {
-    good = refuse(diags, given + " shares out the cache itself",
+    good = refuse(diags, given + " shards the cache itself",
                   "leave out `--kv-axes`, `--batch-axes` and "
                   "`--sequence-axes`");
   }
@@ -200,7 +200,7 @@ bool targets_are_there(const std::vector<std::string>& targets,
     suggest(
         diags.error(Code::Usage, {},
                     "`--lora-target-modules` names " + in_backticks(target) +
-                        ", and no layer is called so"),
+                        ", but no layer has that name"),
         target, known);
   }
   return good;

@@ -104,9 +104,9 @@ void settle_asked_views(const PlanRequest& request, RuleSet& rules,
     diags
         .report(Code::Remark, where,
                 "the mesh has no view `" + rule.view +
-                    "`: the rules that are for it decide nothing")
-        .help("give it with `--view " + rule.view +
-              ":AXIS=N,..`, whose sizes have the mesh's product");
+                    "`, so the rules for it do not apply")
+        .help("add `--view " + rule.view +
+              ":AXIS=N,..` with sizes that multiply to the mesh's devices");
   };
   for (const Rule& rule : rules.rules) report(rule, rule.where);
   for (const LogicalRule& rule : rules.logical_rules) report(rule, rule.where);
@@ -125,18 +125,18 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
       const auto other = find_unexplained(manifest);
       if (manifest.kinds != nullptr && other) {
         report.fact("`" + std::string(kEveryModel) +
-                    "` places what follows from the config, and " +
+                    "` places parameters that follow from the config, but " +
                     in_backticks(manifest.name(*other)) + " of " +
                     type_text(manifest.type(*other)) + " does not");
       } else if (!manifest.model_type.empty()) {
-        report.fact("no shipped set is for a " +
+        report.fact("there is no shipped set for model type " +
                     in_backticks(manifest.model_type));
       }
       return report
           .help(
               "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
               "`shardplan list rules` shows all")
-          .help("`--pattern` takes rules in one line");
+          .help("or give the rules in one line with `--pattern`");
     }
     files.push_back(set.name);
     diags.report(Code::Remark, {},
@@ -167,17 +167,17 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
                      " not follow from the model's config, such as " +
                      in_backticks(std::string(manifest.name(other))) + " " +
                      shape_text(manifest.type(other).shape) +
-                     ": rules for the labels of an architecture do not place " +
+                     ": rules for architecture labels do not place " +
                      (others == 1 ? "it" : "them"));
   }
   if (rules->architecture_labels && manifest.size() > 0 && !labelled) {
-    auto problem = diags.error(
-        Code::Usage, rules->architecture_labels_where,
-        "these rules place dimensions by the labels that architectures give "
-        "them, and nothing says those of " +
-            in_backticks(manifest.title));
+    auto problem =
+        diags.error(Code::Usage, rules->architecture_labels_where,
+                    "these rules use architecture labels, but those of " +
+                        in_backticks(manifest.title) + " are unknown");
     if (manifest.kinds == nullptr) {
-      problem.fact("they are known of tensors that follow from a config.json");
+      problem.fact(
+          "labels are known for tensors that follow from a config.json");
     } else {
       const size_t other = *find_unexplained(manifest);
       problem.fact(in_backticks(std::string(manifest.name(other))) + " " +
@@ -194,8 +194,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
     for (const auto& [label, name] : settle_labels(known, manifest)) {
       diags.report(Code::Remark, {},
                    "the rules have no label " + in_backticks(label) +
-                       ", which older versions call " + in_backticks(name) +
-                       ": that is used");
+                       "; using its older name " + in_backticks(name));
     }
   }
   return rules;
@@ -272,7 +271,7 @@ std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
   auto mesh = mesh_of_rules(recorded, request, diags);
   if (mesh) {
     diags.report(Code::Remark, {},
-                 "the mesh " + mesh_text(mesh->mesh) + " is that of " +
+                 "using the mesh " + mesh_text(mesh->mesh) + " of " +
                      in_backticks(manifest.title));
   }
   return mesh;
@@ -472,7 +471,7 @@ std::optional<Model> read_model(const PlanRequest& request, Host& host,
                                 Diagnostics& diags,
                                 ProgressListener& progress) {
   if (reads_stdin_twice(request)) {
-    return diags.error(Code::Usage, {}, "standard input can be read once only")
+    return diags.error(Code::Usage, {}, "standard input can be read only once")
         .help("give the model, the rules or the plan as a file");
   }
   progress.stage(kReading);
@@ -632,8 +631,8 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
       .fact("the sizes are " + std::string(text))
       .fact("`--axes` names " + quoted_names(texts_of(names)))
       .help(
-          "`--axes` names each size in its order; with `--mesh fsdp=8,tp=4` it "
-          "may declare axes that the mesh lacks");
+          "`--axes` names one axis per size, in order; with `--mesh "
+          "fsdp=8,tp=4` it may declare axes that the mesh lacks");
 }
 
 }  // namespace
@@ -689,7 +688,7 @@ std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
     Diagnostic& problem = diags.all()[i];
     if (problem.code != Code::DeviceCountMismatch) continue;
     problem.facts.insert(problem.facts.begin(),
-                         "that mesh was recorded with these shardings");
+                         "these shardings were recorded on that mesh");
     problem.help = {"`--mesh " + example_mesh(*rules.mesh, request.devices) +
                     "` is a mesh of that many devices; without `--devices` "
                     "the recorded one is used"};

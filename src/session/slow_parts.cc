@@ -44,7 +44,7 @@ bool is_worth(const StepTime& time, const StepTime& other) {
 std::string comparison(const std::string& flags, const StepTime& other,
                        const StepTime& time) {
   return "`" + flags + "`: a step takes " + seconds_text(other.total.estimate) +
-         " rather than " + seconds_text(time.total.estimate);
+         " instead of " + seconds_text(time.total.estimate);
 }
 
 // --- SP310
@@ -120,16 +120,15 @@ void report_slow_axes(const WaysOutInput& in, const StepTime& time, Host& host,
     trials->on(*other,
                [&](PlanJudge& judge) { changed = judge_again(judge, {}); });
     if (!changed || !is_worth(time, changed->time)) continue;
-    auto problem =
-        diags.report(Code::SlowAxis, {},
-                     "axis `" + axis.text() + "` sends in every layer over " +
-                         sent.link + ": " + seconds_text(sent.exposed) +
-                         " of a step of " + seconds_text(time.total.estimate));
+    auto problem = diags.report(
+        Code::SlowAxis, {},
+        "axis `" + axis.text() + "` communicates in every layer over " +
+            sent.link + ": " + seconds_text(sent.exposed) + " of a step of " +
+            seconds_text(time.total.estimate));
     problem.fact("each device sends " + bytes_text(sent.bytes) +
                  " along it per step");
     problem.fact(
-        "the last axis of a mesh lies inside the fastest link, the "
-        "first crosses the slowest");
+        "the last axis of a mesh uses the fastest link, the first the slowest");
     problem.help(
         comparison(mesh_flags(in.planning, mesh, *other), changed->time, time));
   }
@@ -172,10 +171,10 @@ void report_gathered_again(const WaysOutInput& in, const StepTime& time,
     if (!is_worth(time, changed->time)) return;
     auto problem = diags.report(
         Code::GatheredAgain, {},
-        "weights are gathered along " + text_of(axes) + " with each of " +
+        "weights are gathered along " + text_of(axes) + " for each of " +
             std::to_string(parts) + " micro-batches: " + seconds_text(exposed) +
             " of a step of " + seconds_text(time.total.estimate) +
-            " is not hidden");
+            " is exposed");
     problem.help(comparison("--microbatches " + std::to_string(fewer),
                             changed->time, time) +
                  ", and needs up to " + bytes_text(changed->bracket.upper()));

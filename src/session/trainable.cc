@@ -48,7 +48,7 @@ void report_unfound(const std::string& what, const std::string& pattern,
   if (meant) {
     problem.help("did you mean " + in_backticks(*meant) + "?");
   } else {
-    problem.fact("there are " + some_names(names));
+    problem.fact("the model has " + some_names(names));
   }
 }
 
@@ -84,7 +84,7 @@ std::optional<TrainedParameters> find_trained(
   if (!any) {
     return diags
         .error(Code::Usage, {},
-               "what `--trainable` matches has no dtype that is trained")
+               "`--trainable` matches only parameters that cannot be trained")
         .fact("integers and packed weights have no gradient")
         .help("match the adapters, e.g. `--trainable lora_`");
   }
@@ -131,16 +131,16 @@ std::optional<GroupOfParameters> find_groups(
           .error(Code::Usage, {},
                  in_backticks(flag + of.pattern) + " trains no parameter")
           .fact(
-              "what it matches is frozen, has a dtype that is not trained, or "
-              "is matched by an `--optimizer-of` before it");
+              "its matches are frozen, have a dtype that is not trained, or "
+              "are matched by an earlier `--optimizer-of`");
     }
     good = good && is_trained[group];
   }
   if (good && !is_trained[0]) {
     good = false;
-    diags.error(Code::Usage, {}, "no parameter is left to `--optimizer`")
-        .fact("patterns of `--optimizer-of` match all that is trained")
-        .help("give `--optimizer` alone for one optimizer of all");
+    diags.error(Code::Usage, {}, "no parameter is left for `--optimizer`")
+        .fact("patterns of `--optimizer-of` match every trained parameter")
+        .help("use `--optimizer` alone for a single optimizer");
   }
   if (!good) return std::nullopt;
   return group_of;

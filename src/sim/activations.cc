@@ -111,7 +111,7 @@ class Placer {
         Matcher::compile(patterns, manifest_.names_are_plain(), none);
     if (!matcher) {
       placed_.hooked = HookedWalk();
-      placed_.hooked->unknown = "patterns of the plan cannot be compiled";
+      placed_.hooked->unknown = "the plan's patterns cannot be compiled";
       return;
     }
     std::vector<int> found;
@@ -128,15 +128,15 @@ class Placer {
   void report_no_sub_axes() {
     auto problem = diags_.error(
         Code::InvalidMesh, {},
-        "the mesh and its views divide the devices in ways that have no common "
-        "part, so that no program can go from one to the other");
+        "the mesh and its views divide the devices in incompatible ways, so no "
+        "program can convert between them");
     problem.fact("the mesh is " + mesh_text(plan_.mesh));
     for (const MeshView& view : plan_.mesh.views()) {
       problem.fact("view `" + view.name + "` is " + axes_text(view.axes));
     }
     problem.help(
-        "order the axes of the view such that the product of its first sizes "
-        "divides that of the mesh's, or is divided by it");
+        "order the view's axes so that the product of its leading sizes "
+        "divides that of the mesh, or is a multiple of it");
   }
 
   void place(ValueId v, const PartitionSpec& spec, std::string from) {
@@ -164,7 +164,7 @@ class Placer {
       if (const auto near = nearest(value.parameter, names)) {
         problem.help("did you mean `" + *near + "`?");
       } else {
-        problem.help("`name:` of a parameter is its name in the model");
+        problem.help("`name:` must be the parameter's name in the model");
       }
       return false;
     }
@@ -191,11 +191,11 @@ class Placer {
                      in_backticks(value.parameter))
           .fact(
               "dimension " + std::to_string(dim) + " of " +
-              shape_text(value.shape) + " is cut in " +
+              shape_text(value.shape) + " is split into " +
               std::to_string(shard_count(placed_.mesh, layout.spec.dims[dim])))
           .help(
-              "`--on-indivisible drop` and `prefix` make shards equal; "
-              "declared padding cannot be run");
+              "pass `--on-indivisible drop` or `prefix` for equal shards; "
+              "declared padding cannot be simulated");
       return false;
     }
     place(v, placement.spec,
@@ -209,10 +209,13 @@ class Placer {
     diags_
         .error(Code::Usage, {},
                "the experts of " + in_backticks(name) +
-                   " cannot be run as a stack: their layers differ, or no "
-                   "forward pass of them is known")
-        .fact("it is dealt out whole, so that other devices do not have it")
-        .help("experts of a layer must be of one type, placed by one rule");
+                   " cannot be run as a stack: their layers differ, or their "
+                   "forward pass is not supported")
+        .fact(
+            "it is placed whole on one device, so other devices do not have it")
+        .help(
+            "all experts of a layer must have one type and be placed by one "
+            "rule");
     return false;
   }
 
@@ -264,11 +267,12 @@ class Placer {
                       " does not decide how " + who +
                       (values.size() > 1 ? " are" : " is") +
                       " sharded: the graph gives its own spec")
-          .label(first.where, "`" + first.name + "` is given here")
+          .label(first.where, "`" + first.name + "` gets its spec here")
           .fact("the rule says " + spec_text(rule.spec) + "; the graph says " +
                 spec_text(*own))
           .help(
-              "leave the spec out of the graph, or the value out of the rule");
+              "remove the spec from the graph, or exclude the value from the "
+              "rule");
     }
   }
 
@@ -297,7 +301,7 @@ class Placer {
       }
       read(v, labels, value.where, kLabels, declared_);
     } else if (value.kind == Value::Kind::Input) {
-      place(v, {}, "nothing says; replicated");
+      place(v, {}, "no spec; replicated");
     }
     return true;
   }
@@ -470,16 +474,16 @@ class Placer {
                     each.asked);
       if (each.count > 1) {
         problem
-            .fact(count_text(each.count) + " times, wherever `" +
-                  folded_name(value.name) + "` is")
+            .fact(count_text(each.count) + " occurrences of `" +
+                  folded_name(value.name) + "`")
             .findings(each.count);
       }
-      problem.help("the activation is unsharded in dimension " +
+      problem.help("the activation stays unsharded in dimension " +
                    std::to_string(each.correction.dim));
       if (each.of_labels && each.correction.code == Code::UnknownAxis) {
         problem.help(
-            "`partition_axis` in the rules says which axes the graph's labels "
-            "stand for");
+            "map the graph's labels to axes with `partition_axis` in the "
+            "rules");
       }
     }
   }
@@ -508,7 +512,7 @@ class Placer {
       diags_
           .report(Code::UnusedActivationRule, rule.where,
                   "activation rule " + in_backticks(rule.pattern) +
-                      " matches no value of the graph")
+                      " matches no value in the graph")
           .help(values_text());
     }
     return true;
@@ -516,7 +520,7 @@ class Placer {
 
   std::string values_text() const {
     constexpr size_t kShown = 6;
-    std::string text = "its values are ";
+    std::string text = "the graph's values are ";
     size_t shown = 0;
     for (const Value& value : graph_.values) {
       if (value.kind == Value::Kind::Parameter || value.is_step()) {

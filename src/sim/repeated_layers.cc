@@ -235,14 +235,11 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
     const Value& value = program.graph->values[one.value];
     diags
         .error(Code::MemoryBudget, {},
-               "the forward pass is too large for the bytes of one device to "
-               "be counted")
+               "the forward pass is too large to count the bytes of one device")
         .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
               ", " + shape_text(one.local_shape) + " on each of " +
               plural(program.mesh.devices(), "device"))
-        .help(
-            "give smaller `--batch` and `--seq`, or more devices that shard "
-            "them");
+        .help("reduce `--batch` or `--seq`, or shard them over more devices");
     return false;
   }
   return true;
@@ -301,19 +298,19 @@ void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
     const std::string& at = graph.values[walk.fault->value].name;
     diags
         .report(Code::NotAsHooks, {},
-                "as hooks run it, the plan " +
+                "run by hooks, the plan " +
                     std::string(walk.fault->shapes_differ
                                     ? "stops at "
                                     : "gives wrong values for ") +
                     in_backticks(at))
-        .fact("what is sent is what a compiler would send")
-        .help("`shardplan simulate` names the rules and the styles");
+        .fact("the collectives are those that a compiler would insert")
+        .help("run `shardplan simulate` to see the rules and styles");
     return;
   }
   diags
       .report(Code::NotAsHooks, Severity::Note, {},
-              "partitioned as a compiler would, not as the hooks run")
-      .fact(walk.unknown.empty() ? "another axis cuts more than batches"
+              "partitioned as by a compiler, not as the hooks run it")
+      .fact(walk.unknown.empty() ? "another axis shards more than the batch"
                                  : walk.unknown);
 }
 
@@ -413,10 +410,9 @@ std::optional<RepeatedProgram> partition_layers(const ForwardGraphs& model,
     if (auto few = of_few_layers(model, of, is_steady, diags)) return few;
   }
   if (model.layers > kMostLayers) {
-    return diags.error(
-        Code::MemoryBudget, {},
-        "its layers are placed in too many ways for a forward pass to be "
-        "partitioned");
+    return diags.error(Code::MemoryBudget, {},
+                       "the layers are placed in too many different ways to "
+                       "partition a forward pass");
   }
   const Graph* graph = graph_of(model, model.layers, nullptr, diags);
   if (graph == nullptr) return std::nullopt;

@@ -476,7 +476,7 @@ class Simulator {
     }
     for (const NodeId n : graph_.nodes.ids()) {
       if (result_.mismatch) break;
-      if (!begin("checking every operation by itself", n.number)) return;
+      if (!begin("checking each operation on its own", n.number)) return;
       const int trials = trials_of(graph_.nodes[n]);
       for (int trial = 0; trial < trials && !result_.mismatch; ++trial) {
         check_alone(n, trial);

@@ -90,7 +90,7 @@ bool can_draw(const Value& value, Diagnostics& diags) {
       .error(Code::InvalidGraph, value.where,
              "`" + how.name + "` cannot draw `" + value.name + "`")
       .fact("its shape is " + shape_text(value.shape))
-      .help("an initialiser that counts fans needs two dimensions");
+      .help("a fan-based initialiser needs two dimensions");
   return false;
 }
 
@@ -214,7 +214,7 @@ bool check_type(const Value& output, const TensorType& type, Span where,
     diags.error(Code::Usage, where,
                 "the expected " + name + " is " +
                     std::string(dtype_name(type.dtype)) +
-                    ": outputs are floating-point numbers");
+                    ": outputs are floating-point");
     return false;
   }
   if (type.shape != output.shape) {
@@ -222,7 +222,7 @@ bool check_type(const Value& output, const TensorType& type, Span where,
         .error(Code::Usage, where,
                "the expected " + name + " is " + shape_text(type.shape) +
                    ", but the run gives " + shape_text(output.shape))
-        .help("the expected outputs must be those of the same inputs");
+        .help("the expected outputs must come from the same inputs");
     return false;
   }
   if (element_count(type.shape) != 0) return true;
@@ -244,7 +244,7 @@ void report_none(const Graph& graph, const Manifest& expected,
   }
   auto report = diags.error(
       Code::Usage, expected.size() == 0 ? Span() : expected.where(0),
-      in_backticks(expected.title) + " holds no output of the model");
+      in_backticks(expected.title) + " has no output of the model");
   report.fact("its outputs are " + outputs);
   std::string held;
   for (size_t i = 0; i < expected.size() && i < kMostNamed; ++i) {

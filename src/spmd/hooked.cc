@@ -18,7 +18,7 @@ using Task = ModuleHook::Task;
 using Wants = HookedFault::Wants;
 
 constexpr const char* kAddedAgain =
-    "each device has all of it, and a hook adds it up again";
+    "each device already has the full value, and a hook sums it again";
 
 // "replicated".
 std::string layout_words(const Held& held, size_t rank) {
@@ -93,8 +93,9 @@ class HookedWalker {
   bool fault(bool shapes, ValueId v, ValueId operand, std::string why,
              Wants wants = Wants::Alike) {
     if (operand && held_[operand].dtensor) {
-      return unknown(in_backticks(value(operand).name) +
-                     " is a DTensor, whose operations send what they need");
+      return unknown(
+          in_backticks(value(operand).name) +
+          " is a DTensor, whose operations insert their own collectives");
     }
     result_.fault = HookedFault{shapes, v, operand, std::move(why), wants};
     return false;
@@ -161,8 +162,8 @@ class HookedWalker {
     return true;
   }
   bool unknown_hook(ValueId v) {
-    return unknown("what the hooks of the module of " +
-                   in_backticks(value(v).parameter) + " do is not known");
+    return unknown("the hooks of the module of " +
+                   in_backticks(value(v).parameter) + " are not supported");
   }
 
   // The hook of the experts that an operation is of; none: it is of none.
@@ -181,14 +182,15 @@ class HookedWalker {
 
   bool visit(NodeId n) {
     const GraphNode& node = graph_.nodes[n];
-    if (node.shard_map) return unknown("the graph says what devices compute");
+    if (node.shard_map)
+      return unknown("the graph specifies what each device computes");
     std::vector<Held> operands;
     for (const ValueId v : node.operands) {
       operands.push_back(held_[v]);
       if (!is_parameter(v)) continue;
       if (plan_.stray[v]) {
         return fault(true, node.result, v,
-                     "its module has no hook by which it reads a shard",
+                     "its module has no hook for reading a shard",
                      Wants::ReadsShards);
       }
       const bool is_placed = plan_.hook[v].takes == HookLayout::AsIs ||
@@ -201,7 +203,7 @@ class HookedWalker {
     Held made;
     const ModuleHook experts = experts_of(n);
     if (!experts.is_known()) {
-      return unknown("what the hooks of the experts do is not known");
+      return unknown("the hooks of the experts are not supported");
     }
     const bool deals_out = node.op->exchange == TokenExchange::ToExperts &&
                            experts.task == Task::OwnExperts;
@@ -242,7 +244,7 @@ class HookedWalker {
       std::tie(own, of) = norm_hooks_.at(norms_[n]);
       if (own.gives == HookLayout::Last || own.reads == HookLayout::Last) {
         return fault(true, node.result, of,
-                     "a norm is not a linear layer, which its style needs");
+                     "its style needs a linear layer, and a norm is not one");
       }
     }
     for (size_t o = 0; o < operands.size(); ++o) {
@@ -269,8 +271,8 @@ class HookedWalker {
   bool take(const GraphNode& node, ValueId v, const ModuleHook& hook,
             Held& held) {
     if (!hook.is_known()) {
-      return unknown("what a hook does to " + in_backticks(value(v).name) +
-                     " is not known");
+      return unknown("a hook on " + in_backticks(value(v).name) +
+                     " is not supported");
     }
     if (hook.takes == HookLayout::AsIs) return true;
     const Held taken = lying(hook.takes, rank(v));
@@ -279,8 +281,8 @@ class HookedWalker {
       const bool stops = hook.takes != HookLayout::Whole ||
                          held.cut + 1 == std::ssize(value(v).shape);
       return fault(stops && !held.partial, node.result, v,
-                   "a hook takes it as " + layout_words(taken, rank(v)) +
-                       ", and it is " + layout_words(held, rank(v)),
+                   "a hook expects it to be " + layout_words(taken, rank(v)) +
+                       ", but it is " + layout_words(held, rank(v)),
                    hook.takes == HookLayout::Last && held.is_whole()
                        ? Wants::SplitsInput
                        : Wants::Alike);
@@ -290,7 +292,7 @@ class HookedWalker {
     if (read.cut >= std::ssize(value(v).shape) ||
         (read.cut >= 0 &&
          value(v).shape[static_cast<size_t>(read.cut)] % plan_.ranks != 0)) {
-      return fault(true, node.result, v, "it is not cut into equal parts");
+      return fault(true, node.result, v, "it does not divide into equal parts");
     }
     held.cut = read.cut;
     held.packed = false;
@@ -324,7 +326,7 @@ class HookedWalker {
     if (hook.gives != HookLayout::AsIs) {
       if (made.is_whole()) {
         return fault(false, v, {},
-                     "its hook puts together what is whole on every device");
+                     "its hook gathers a value that every device has in full");
       }
       const Held given = lying(hook.gives, rank(v));
       const bool is_cut_so = given.cut == made.cut && !made.partial;
@@ -349,8 +351,8 @@ class HookedWalker {
     for (size_t o = 0; o < operands.size(); ++o) {
       if (operands[o].is_whole()) continue;
       return fault(true, node.result, node.operands[o],
-                   "each device holds only a part of it, and tokens are dealt "
-                   "out to experts");
+                   "each device holds only a part of it, but tokens are "
+                   "dispatched to experts");
     }
     if (value(node.result).shape.front() % plan_.ranks != 0) {
       return fault(true, node.result, {}, "experts do not divide evenly");
@@ -396,10 +398,10 @@ class HookedWalker {
         sums_parts_[from] = true;
       }
       if (is_partial && !is_summed) {
-        wrong_gradient(source(v),
-                       "each device has a partial sum of it, which no hook "
-                       "adds up",
-                       Wants::SumsGradients);
+        wrong_gradient(
+            source(v),
+            "each device has a partial sum of it, and no hook reduces it",
+            Wants::SumsGradients);
       } else if (!is_partial && is_parameter(source(v)) &&
                  plan_.hook[source(v)].task == Task::SumGradients) {
         wrong_gradient(source(v), kAddedAgain, Wants::LeavesGradients);
@@ -429,8 +431,8 @@ class HookedWalker {
           rule.factors[static_cast<size_t>(factor)].size % plan_.ranks == 0;
       if (!divides) {
         return fault(true, node.result, node.operands[o],
-                     "its shards do not hold whole heads, or not pieces that "
-                     "the operation can take alone");
+                     "its shards split heads, or other pieces that the "
+                     "operation needs whole");
       }
       if (cut >= 0 && cut != factor) {
         return fault(true, node.result, node.operands[o],
@@ -445,7 +447,7 @@ class HookedWalker {
     if (cut < 0) return true;
     if (made.partial) {
       return fault(false, node.result, {},
-                   "it is a partial sum and sharded as well");
+                   "it is both a partial sum and sharded");
     }
     for (size_t o = 0; o < operands.size(); ++o) {
       const auto& dims = rule.operands[o];
@@ -456,11 +458,12 @@ class HookedWalker {
         if (is_cut) continue;
         if (value(node.operands[o]).is_weight &&
             experts_of(n).task == Task::OwnExperts) {
-          return fault(false, node.result, node.operands[o],
-                       "each device looks its own experts up among all");
+          return fault(
+              false, node.result, node.operands[o],
+              "each device looks up its own experts among all of them");
         }
         return fault(true, node.result, node.operands[o],
-                     "it is replicated, and " +
+                     "it is replicated, but " +
                          in_backticks(value(node.operands[from]).name) +
                          " is sharded",
                      value(node.operands[o]).is_weight && !node.op->is_product
@@ -477,15 +480,16 @@ class HookedWalker {
     const GraphNode& node = graph_.nodes[n];
     const auto weight = weight_of(node);
     if (!weight && norms_[n] < 0) {
-      return unknown(in_backticks(value(node.result).name) +
-                     " is computed from DTensors, which send what they need");
+      return unknown(
+          in_backticks(value(node.result).name) +
+          " is computed from DTensors, which insert their own collectives");
     }
     if (!weight) return true;
     const ValueId v = node.operands[*weight];
     if (plan_.hook[v].takes != HookLayout::AsIs) return true;
-    result_.fault =
-        HookedFault{true, node.result, v,
-                    "what it meets is a DTensor, and no style makes it one"};
+    result_.fault = HookedFault{
+        true, node.result, v,
+        "its other operand is a DTensor, and no style makes it one"};
     return false;
   }
 
@@ -548,9 +552,9 @@ class HookedWalker {
     return cut_apart(node);
   }
   bool cut_apart(const GraphNode& node) {
-    return fault(false, node.result, node.operands.front(),
-                 "each device holds only its shard, and the operation needs "
-                 "all of it");
+    return fault(
+        false, node.result, node.operands.front(),
+        "each device holds only its shard, but the operation needs all of it");
   }
 
   const Graph& graph_;

@@ -68,7 +68,7 @@ class HooksOfPlan {
         hooked_.cut[v] = static_cast<int>(d);
         if (value.shape[d] % hooked_.ranks == 0) continue;
         return unknown(in_backticks(value.parameter) +
-                       " is not cut into equal parts");
+                       " does not divide into equal parts");
       }
       if (placement.rule > 0) take_rule(v, placement.rule);
     }
@@ -192,7 +192,7 @@ class HooksOfPlan {
 HookedWalk walk_hooks(const Graph& graph, const Manifest& manifest,
                       const Plan& plan, const FindRule& rule_of) {
   if (plan.hook_axis.empty()) {
-    return unknown("it does not name styles over one axis");
+    return unknown("the plan does not name styles over one axis");
   }
   return HooksOfPlan(graph, manifest, plan, rule_of).walk();
 }

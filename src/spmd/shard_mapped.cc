@@ -63,11 +63,11 @@ class Checker {
       diags_
           .error(Code::InvalidGraph, node.where,
                  "the `shard_map` of " + named(graph_, node) + " names axis " +
-                     in_backticks(axis) + ", which the mesh lacks")
+                     in_backticks(axis) + ", which the mesh does not have")
           .fact("the mesh is " + mesh_text(mesh_))
           .help(
-              "name axes of the mesh, or declare it under `axes:` in the "
-              "rules: then it has size 1 here");
+              "name axes of the mesh, or declare it under `axes:` in the rules "
+              "to give it size 1");
     }
     return unknown.empty();
   }
@@ -96,25 +96,23 @@ class Checker {
     if (size < cuts || !one_factor) {
       diags_
           .error(Code::InvalidGraph, node.where,
-                 what + " cannot be cut in " + std::to_string(cuts))
-          .fact("the `shard_map` of " + named(graph_, node) + " has it as " +
+                 what + " cannot be split into " + std::to_string(cuts))
+          .fact("the `shard_map` of " + named(graph_, node) + " shards it as " +
                 spec_text(node.shard_map->in_specs[operand]) + " on " +
                 mesh_text(mesh_))
           .help(
-              "fewer devices along these axes, or copies of the rows, give "
-              "every device some");
+              "use fewer devices along these axes, or repeat rows, so that "
+              "every device gets some");
       return false;
     }
     diags_
         .report(Code::IndivisibleDimension, node.where,
-                what + " is cut in " + std::to_string(cuts) + ": " +
+                what + " is split into " + std::to_string(cuts) + ": " +
                     plural(size % cuts, "row") + " at the end " +
                     (size % cuts == 1 ? "is" : "are") + " on no device")
-        .fact("the `shard_map` of " + named(graph_, node) + " has it as " +
+        .fact("the `shard_map` of " + named(graph_, node) + " shards it as " +
               spec_text(node.shard_map->in_specs[operand]) +
-              ": every device "
-              "takes " +
-              std::to_string(size / cuts))
+              ": every device gets " + std::to_string(size / cuts))
         .help("pad it to " + std::to_string((size / cuts + 1) * cuts));
     return true;
   }
@@ -129,10 +127,12 @@ class Checker {
     if (!attributes) {
       diags_
           .error(Code::InvalidGraph, node.where,
-                 "what " + named(graph_, node) +
-                     " takes is not a whole number of rows of a device's " +
+                 named(graph_, node) +
+                     " does not read a whole number of rows of a device's " +
                      shape_text(local[0]))
-          .help("sizes must be divisible by the devices that share them");
+          .help(
+              "sizes must be divisible by the number of devices that share "
+              "them");
       return false;
     }
     const auto made = node.op->infer(local, *attributes, node.where, diags_);
@@ -145,18 +145,18 @@ class Checker {
       fits = whole[dim] % cuts == 0 && (*made)[dim] == whole[dim] / cuts;
     }
     if (fits) return true;
-    auto problem =
-        diags_.error(Code::InvalidGraph, node.where,
-                     "the `shard_map` of " + named(graph_, node) +
-                         " does not give the shards that `out_specs` says");
+    auto problem = diags_.error(
+        Code::InvalidGraph, node.where,
+        "the `shard_map` of " + named(graph_, node) +
+            " does not produce the shards that `out_specs` declares");
     for (size_t i = 0; i < local.size(); ++i) {
       problem.fact("a device has " + shape_text(local[i]) + " of `" +
                    graph_.values[node.operands[i]].name + "`");
     }
-    problem.fact("it makes " + shape_text(*made) + " of them; `" +
+    problem.fact("it computes " + shape_text(*made) + " from them; `" +
                  graph_.values[node.result].name + "` is " + shape_text(whole) +
                  " as " + spec_text(spec) + " on " + mesh_text(mesh_));
-    problem.help("the shards of the result together are the whole of it");
+    problem.help("together, the result's shards must make up the whole result");
     return false;
   }
 

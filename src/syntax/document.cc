@@ -257,14 +257,14 @@ void report_unknown_key(std::string_view key, Span where,
       diags.error(Code::UnknownKey, where, "unknown key " + in_backticks(key));
   problem.fact("known keys: " + all);
   if (const auto near = nearest(key, known)) {
-    problem.help("write `" + *near + "` if that is what was meant");
+    problem.help("did you mean `" + *near + "`?");
   }
 }
 
 std::string_view kind_name(NodeKind kind) {
   switch (kind) {
     case NodeKind::Null:
-      return "nothing";
+      return "null";
     case NodeKind::Bool:
       return "true or false";
     case NodeKind::Integer:
@@ -272,7 +272,7 @@ std::string_view kind_name(NodeKind kind) {
     case NodeKind::Real:
       return "a number";
     case NodeKind::String:
-      return "text";
+      return "a string";
     case NodeKind::List:
       return "a list";
     case NodeKind::Map:

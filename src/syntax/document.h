@@ -126,7 +126,7 @@ bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
                          Diagnostics& diags);
 void report_unknown_key(std::string_view key, Span where,
                         std::span<const std::string> known, Diagnostics& diags);
-// "a map", "a list", "text", "an integer", "a number", "true or false",
+// "a map", "a list", "a string", "an integer", "a number", "true or false",
 // "nothing".
 std::string_view kind_name(NodeKind kind);
 

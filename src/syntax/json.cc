@@ -74,7 +74,7 @@ JsonScanner::JsonScanner(const SourceFile& source, uint64_t begin, uint64_t end)
     : source_(&source), all_(source.text().substr(0, end)), at_(begin) {
   if (at_ > all_.size()) at_ = all_.size();
   if (all_.substr(at_, 3) == "\xEF\xBB\xBF") {
-    fail("the text starts with a byte order mark, which JSON does not have",
+    fail("the text starts with a byte order mark, which JSON does not allow",
          at_, at_ + 3);
   }
 }
@@ -243,7 +243,7 @@ JsonScanner::Token JsonScanner::scan_number() {
   const uint64_t first = at_;
   if (!scan_digits("in the number")) return Token::Error;
   if (all_[first] == '0' && at_ - first > 1) {
-    return fail("a number of several digits starts with 0", begin_, at_);
+    return fail("a number has a leading zero", begin_, at_);
   }
   if (at_ < all_.size() && all_[at_] == '.') {
     ++at_;
@@ -317,7 +317,7 @@ bool JsonScanner::scan_escape() {
   const size_t which =
       at_ < all_.size() ? kLetters.find(all_[at_]) : std::string_view::npos;
   if (which == std::string_view::npos) {
-    fail("`\\` in a string starts no escape that JSON has", backslash);
+    fail("`\\` does not start a valid JSON escape", backslash);
     return false;
   }
   scratch_ += kMeanings[which];
@@ -343,7 +343,7 @@ bool JsonScanner::scan_unicode_escape() {
       return true;
     }
   }
-  fail("half of a surrogate pair is not a character", backslash, backslash + 6);
+  fail("an unpaired surrogate is not a character", backslash, backslash + 6);
   return false;
 }
 
@@ -368,7 +368,7 @@ bool JsonScanner::fail_in_string() {
                            : "a control character in a string",
          all_[at_] == '\n' ? begin_ : at_);
   } else {
-    fail("a string holds bytes that are not UTF-8", at_);
+    fail("a string contains bytes that are not UTF-8", at_);
   }
   return false;
 }
@@ -403,14 +403,14 @@ std::string_view token_kind(JsonScanner::Token token) {
     case Token::BeginArray:
       return "a list";
     case Token::String:
-      return "text";
+      return "a string";
     case Token::Number:
       return "a number";
     case Token::True:
     case Token::False:
       return "true or false";
     default:
-      return "nothing";
+      return "null";
   }
 }
 
@@ -443,7 +443,7 @@ bool JsonReader::expect(Token token, std::string_view what,
 }
 
 bool JsonReader::string(std::string_view what, std::string& value) {
-  if (!expect(Token::String, what, "text")) return false;
+  if (!expect(Token::String, what, "a string")) return false;
   value = text();
   return true;
 }

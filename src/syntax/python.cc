@@ -161,7 +161,7 @@ class Parser {
       if (brackets < 0 || here().kind == PythonTokenKind::End ||
           here().kind == PythonTokenKind::Bad) {
         return refuse(result.where, "this `if` has no `else`",
-                      "write the one value that is meant");
+                      "write the intended value");
       }
       ++at_;
     }
@@ -200,38 +200,37 @@ class Parser {
 
   std::optional<PythonValue> refuse_operator() {
     if (here().is("if")) {
-      return refuse(here().where, "a condition chooses this value",
-                    "write the one value that is meant");
+      return refuse(here().where, "this value is conditional",
+                    "write the intended value");
     }
     if (here().is("for")) {
-      return refuse(here().where, "a loop makes these values",
-                    "write them out, one after the other");
+      return refuse(here().where, "a loop generates these values",
+                    "write them out one by one");
     }
     if (here().kind == PythonTokenKind::Bad) return refuse_bad();
     return refuse(here().where,
-                  in_backticks(here().text) +
-                      " makes this an expression, which is not evaluated",
+                  "unsupported expression at " + in_backticks(here().text),
                   "write its value");
   }
 
   std::optional<PythonValue> refuse_computed() {
     if (contains(here().where.text(), "\\N{")) {
       return refuse(here().where,
-                    "names of characters, `\\N{..}`, are not looked up",
-                    "write the character itself, or `\\u` and its number");
+                    "character names, `\\N{..}`, are not supported",
+                    "write the character itself, or its `\\u` escape");
     }
-    return refuse(here().where, "this string is computed or of bytes",
-                  "write the text itself, without the prefix");
+    return refuse(here().where, "f-strings and bytes strings are not supported",
+                  "write the text as a plain string");
   }
 
   std::optional<PythonValue> refuse_bad() {
     return refuse(here().where, "this is " + here().text,
-                  "only plain and raw strings are read");
+                  "use plain or raw strings");
   }
 
   std::optional<PythonValue> refuse_end() {
-    return refuse(here().where, "the table does not end",
-                  "a bracket is missing");
+    return refuse(here().where, "the table is not closed",
+                  "add the missing bracket");
   }
 
   std::optional<PythonValue> operand(int depth) {
@@ -260,9 +259,9 @@ class Parser {
       return refuse(here().where, "another table is unpacked here",
                     "write its rules out");
     }
-    return refuse(
-        here().where, in_backticks(here().text) + " does not begin a literal",
-        "strings, None, tuples, lists and PartitionSpec(..) are read");
+    return refuse(here().where,
+                  in_backticks(here().text) + " does not start a literal",
+                  "use strings, None, tuples, lists and PartitionSpec(..)");
   }
 
   // Adjacent strings are one.
@@ -296,7 +295,7 @@ class Parser {
       for (const PythonValue& part : arguments->items[0].items) {
         if (part.kind != PythonKind::String) {
           return refuse(part.where, "this part is not a string",
-                        "write the whole text");
+                        "write the whole string");
         }
         if (&part != &arguments->items[0].items.front()) {
           value.text += separator.text;
@@ -305,8 +304,8 @@ class Parser {
       }
       return value;
     }
-    return refuse(arguments->where, "the parts are not written out here",
-                  "write the whole text");
+    return refuse(arguments->where, "the parts are not literals",
+                  "write the whole string");
   }
 
   // What Python's re.escape does since 3.7.
@@ -333,7 +332,7 @@ class Parser {
     if (value.text == "lambda" || value.text == "not" ||
         value.text == "await") {
       return refuse(value.where,
-                    "`" + value.text + "` makes this an expression",
+                    "`" + value.text + "` expressions are not evaluated",
                     "write its value");
     }
     if (!here().is("(")) return value;
@@ -406,8 +405,8 @@ class Parser {
       } else if (!here().is(close)) {
         return refuse(
             here().where,
-            "a comma or `" + std::string(close) + "` is missing before this",
-            "items are separated by commas");
+            "expected a comma or `" + std::string(close) + "` before this",
+            "separate items with commas");
       }
     }
     result.where.end = here().where.end;

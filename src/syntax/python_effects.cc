@@ -91,10 +91,10 @@ PythonProblem PythonProgram::problem_of(const std::string& name, Span where,
     return problem;
   }
   return {where,
-          in_backticks(name) + " is changed " +
+          in_backticks(name) + " is modified " +
               (doubt == nullptr ? "here in a way" : doubt->why + ",") +
-              (doubt == nullptr ? " that is not followed"
-                                : " which is not followed"),
+              (doubt == nullptr ? " that cannot be traced"
+                                : " which cannot be traced"),
           {},
           "write all rules of the table in one place"};
 }
@@ -386,7 +386,7 @@ void PythonProgram::look_at_strings(size_t begin, size_t end) {
   const bool is_any =
       (runs_code && (!has_text || is_computed)) || (stores && !has_text);
   const Span where = span_of(begin, end);
-  const Doubt doubt{"by code that is made as it runs"};
+  const Doubt doubt{"by generated code"};
   if (is_any) {
     code_ = problem_of("the table", where, &doubt);
     code_moment_ = objects_.now();
@@ -476,15 +476,16 @@ void PythonProgram::settle_results() {
     const auto [first, last] = run_functions_.equal_range(used.callee);
     for (auto at = first; at != last; ++at) {
       if (at->second->result == nullptr) continue;
-      spoil(at->second->result,
-            used.value != nullptr
-                ? *used.value->change
-                : PythonProblem{used.where,
-                                "other rules are made here of what " +
-                                    in_backticks(used.callee) +
-                                    " returns, which is not followed",
-                                {},
-                                "write all rules of the table in one place"});
+      spoil(
+          at->second->result,
+          used.value != nullptr
+              ? *used.value->change
+              : PythonProblem{used.where,
+                              "other rules are built here from the result of " +
+                                  in_backticks(used.callee) +
+                                  ", which cannot be traced",
+                              {},
+                              "write all rules of the table in one place"});
     }
   }
 }
@@ -515,11 +516,12 @@ std::vector<PythonProblem> PythonProgram::remarks(
     }
     all.push_back(
         {given.where,
-         "`" + given.callee + "` is given " + in_backticks(given.where.text()) +
-             (given.is_used ? ", and is taken not to change it"
-                            : " and its result is not used: it may change it"),
+         "`" + given.callee + "` receives " + in_backticks(given.where.text()) +
+             (given.is_used
+                  ? "; assuming that it does not modify it"
+                  : ", but its result is unused, so it may modify it"),
          {},
-         "a tuple cannot be changed; write the table as one",
+         "write the table as a tuple, which cannot be modified",
          !given.is_used});
   }
   return all;

@@ -138,7 +138,7 @@ size_t PythonProgram::run_if(const Statements& statements, size_t at,
     if (condition.value == false || (raises && !is_else)) continue;
     if (open || !condition.value) {
       if (!open) {
-        open = Doubt{"where a condition holds that is not read (line " +
+        open = Doubt{"under a condition that cannot be evaluated (line " +
                      line_of(arm.begin) + ")"};
         if (condition.is_understood) {
           const std::string& name = condition.open.front().name;
@@ -146,7 +146,7 @@ size_t PythonProgram::run_if(const Statements& statements, size_t at,
               condition.open.front().where,
               "the table depends on " + in_backticks(name),
               {},
-              "say `--set " + name + "=true`, or `--set " + name + "=false`"};
+              "pass `--set " + name + "=true` or `--set " + name + "=false`"};
         }
       }
       run(arm.body, scope, &*open);
@@ -200,7 +200,7 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
         part = unknown(statement.begin, statement.end, scope,
                        PythonProblem{token.where,
                                      in_backticks(token.text) +
-                                         " stands for what is not followed",
+                                         " has a value that cannot be traced",
                                      {},
                                      "write the value itself"});
       }
@@ -213,7 +213,7 @@ void PythonProgram::run_compound(const PythonStatement& statement, Scope& scope,
   }
   if (doubt != nullptr) return run(statement.body, scope, doubt);
   const Doubt mine{is_loop            ? "in a loop"
-                   : word.is("match") ? "where a `case` matches"
+                   : word.is("match") ? "in a `case` branch"
                                       : "in a `" + word.text + "` block"};
   run(statement.body, scope, &mine);
 }
@@ -290,7 +290,7 @@ void PythonProgram::give_back(const PythonStatement& statement, Scope& scope,
         span_of(statement.begin, statement.end),
         "this is returned only " + doubt->why,
         {},
-        "choose a table with `--table`, or leave the condition out"});
+        "choose a table with `--table`, or remove the condition"});
   }
   if (doubt->question && scope.maybe->problem->facts.size() < 4) {
     scope.maybe->problem->facts.push_back("line " + line_of(statement.begin) +
@@ -381,9 +381,9 @@ void PythonProgram::run_function(const Function& function) {
         PythonProblem{function.decorator_where,
                       "the decorator " + in_backticks(function.decorator) +
                           " may change what " + in_backticks(name) +
-                          " returns, and is not followed",
+                          " returns, and is not evaluated",
                       {},
-                      "write the table that is meant without it"};
+                      "write the table without the decorator"};
     scope.result = changed;
   }
 }
@@ -428,7 +428,7 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
     if (token.is("*") && tokens_[i - 1].is("import")) {
       scope.star = PythonProblem{
           token.where,
-          "names from another module, which is not read, may replace this",
+          "names from another module, which is not read, may override this",
           {},
           "put this import before the rules"};
       scope.star_moment = objects_.now();
@@ -461,7 +461,7 @@ void PythonProgram::bind_imports(const PythonStatement& statement,
         in_backticks(token.text) +
             " is imported here from another module, which is not read",
         {},
-        "leave the import out, or give that module with another `--rules`"};
+        "remove the import, or pass that module with another `--rules`"};
     bind(scope, token.text, other, nullptr, token.where);
   }
 }
@@ -540,12 +540,13 @@ void PythonProgram::assign(const PythonStatement& statement,
                             from + 1 < to && tokens_[from + 1].is("[");
       if (!is_part || is_index) continue;
       if (part == nullptr) {
-        part = unknown(value_begin, statement.end, scope,
-                       PythonProblem{tokens_[i].where,
-                                     "several values are assigned at once, "
-                                     "which is not followed",
-                                     {},
-                                     "assign each by itself"});
+        part = unknown(
+            value_begin, statement.end, scope,
+            PythonProblem{
+                tokens_[i].where,
+                "several values are assigned at once, which is not supported",
+                {},
+                "assign each value separately"});
       }
       bind(scope, tokens_[i].text, part, doubt, tokens_[i].where);
     }

@@ -98,8 +98,8 @@ PythonObject* PythonProgram::evaluate(size_t begin, size_t end, Scope& scope) {
   const auto value = parse_python_value(tokens_, at, quiet, PythonParts::All);
   if (value && at == end) return converted(*value, scope);
   PythonProblem problem{tokens_[std::min(at, end - 1)].where,
-                        in_backticks(tokens_[std::min(at, end - 1)].text) +
-                            " makes this an expression, which is not evaluated",
+                        "unsupported expression at " +
+                            in_backticks(tokens_[std::min(at, end - 1)].text),
                         {},
                         "write its value"};
   if (!value && quiet.has_errors()) {
@@ -198,9 +198,8 @@ void PythonProgram::settle_callee(PythonObject& call, Scope& scope) {
   }
   call.problem = PythonProblem{
       call.where,
-      "the call of " + in_backticks(call.text) +
-          " is not followed: this file gives the name another meaning on "
-          "line " +
+      "the call to " + in_backticks(call.text) +
+          " is not evaluated: this file redefines the name on line " +
           std::to_string(
               callee->where.file->position(callee->where.begin).line),
       {},
@@ -234,11 +233,10 @@ PythonObject* PythonProgram::converted(const PythonValue& value, Scope& scope) {
   const bool is_copied =
       value.kind == PythonKind::Starred || value.kind == PythonKind::Sum;
   if (!objects_.spend(value.items.size())) {
-    object->problem =
-        PythonProblem{value.where,
-                      "the values of this module are too many to follow",
-                      {},
-                      "write the rules out in one table"};
+    object->problem = PythonProblem{value.where,
+                                    "this module has too many values to trace",
+                                    {},
+                                    "write the rules out in one table"};
     return object;
   }
   for (const PythonValue& item : value.items) {
@@ -522,7 +520,7 @@ std::optional<PythonProblem> remade_dict(
           ((i > 0 && is_dict_operator(tokens[i - 1])) ||
            (!tokens[end].starts_line && is_dict_operator(tokens[end])))) {
         return PythonProblem{token.where,
-                             "this dictionary is a part of an expression, "
+                             "this dictionary is part of an expression, "
                              "which is not evaluated",
                              {},
                              ""};
@@ -533,12 +531,11 @@ std::optional<PythonProblem> remade_dict(
         if (!is_plan(inside) && !classes.contains(tokens[inside].text)) {
           continue;
         }
-        return PythonProblem{
-            token.where,
-            "another dictionary is made here of one that is unpacked, "
-            "which is not followed",
-            {},
-            ""};
+        return PythonProblem{token.where,
+                             "another dictionary is built here by unpacking, "
+                             "which is not evaluated",
+                             {},
+                             ""};
       }
     }
     const bool is_assigned =
@@ -551,11 +548,11 @@ std::optional<PythonProblem> remade_dict(
                         : i + 4 < tokens.size() && tokens[i + 3].is("(") &&
                               is_plan(i + 4))));
     if (is_copy) {
-      return PythonProblem{token.where,
-                           "a copy of a plan is made here, whose changes are "
-                           "not followed",
-                           {},
-                           ""};
+      return PythonProblem{
+          token.where,
+          "a plan is copied here; changes to the copy cannot be traced",
+          {},
+          ""};
     }
   }
   return std::nullopt;
@@ -593,12 +590,11 @@ std::optional<PythonProblem> python_dict_change(
       const PythonObject* meant =
           is_call ? program.meaning_beside(literal, name) : nullptr;
       if (meant == nullptr || is_class_or_none(*meant, name, 0)) continue;
-      return PythonProblem{meant->where,
-                           in_backticks(name) +
-                               " is given another meaning here, which is "
-                               "not followed",
-                           {},
-                           ""};
+      return PythonProblem{
+          meant->where,
+          in_backticks(name) + " is redefined here, which is not supported",
+          {},
+          ""};
     }
     const PythonObject* now = program.value_beside(literal, dict->name);
     // Another of them may have the name.
@@ -611,8 +607,7 @@ std::optional<PythonProblem> python_dict_change(
     if (is_plan) continue;
     return PythonProblem{now->where,
                          in_backticks(dict->name) +
-                             " is given another value here, which is not "
-                             "followed",
+                             " is reassigned here, which is not supported",
                          {},
                          ""};
   }

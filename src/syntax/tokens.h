@@ -102,7 +102,7 @@ class ErrorLimit {
   void count(Span where) {
     if (++errors_ != kMaxErrors) return;
     diags_.report(Code::MalformedDocument, Severity::Note, where,
-                  what_ + " was read no further: too many errors");
+                  "stopped reading " + what_ + ": too many errors");
   }
 
   Diagnostics& diags_;

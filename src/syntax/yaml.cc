@@ -197,7 +197,7 @@ class Places {
         ++end;
       }
     }
-    throw Refused{{"a quoted text is not closed", character(begin), ""}};
+    throw Refused{{"a quoted string is not closed", character(begin), ""}};
   }
 
   const SourceFile& source_;
@@ -213,8 +213,8 @@ class Handler : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
       refuse(places_.character(places_.offset(mark)),
-             "the text goes on where the document has ended",
-             "indent what belongs to the value above; a file holds one "
+             "text follows the end of the document",
+             "indent text that belongs to the value above; a file holds one "
              "document");
     }
   }
@@ -253,7 +253,7 @@ class Handler : public YAML::EventHandler {
     const Span where = places_.word(places_.offset(mark));
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      refuse(where, "an alias is inside the value that it repeats", "");
+      refuse(where, "an alias refers to a value that contains it", "");
     }
     const Anchor& target = found->second;
     aliased_ += target.nodes;
@@ -309,13 +309,13 @@ class Handler : public YAML::EventHandler {
     throw Refused{{std::move(message), where, std::move(help)}};
   }
   [[noreturn]] static void refuse_key(Span where) {
-    refuse(where, "a key must be text", "");
+    refuse(where, "a key must be a string", "");
   }
 
   void put_key(NodeKind kind, std::string_view text, Span where) {
     if (kind == NodeKind::Null) refuse_key(where);
     if (text == "<<" && where.text() == "<<") {
-      refuse(where, "merge keys (`<<`) are not read",
+      refuse(where, "merge keys (`<<`) are not supported",
              "write the keys out, or quote `\"<<\"` if it is a name");
     }
     builder_.key(text, where);
@@ -358,9 +358,9 @@ class Handler : public YAML::EventHandler {
     const bool core = tag.substr(0, kCore.size()) == kCore;
     refuse(places_.word(places_.offset(mark)),
            "tag " + in_backticks(core ? "!!" + tag.substr(kCore.size()) : tag) +
-               " does not suit its value",
-           "remove the tag; only YAML's own, such as `!!str`, have a meaning "
-           "here");
+               " does not match its value",
+           "remove the tag; only standard YAML tags, such as `!!str`, are "
+           "supported");
   }
 
   void begin(NodeKind kind, const YAML::Mark& mark, const std::string& tag,
@@ -424,11 +424,11 @@ std::optional<SyntaxError> bad_character(const Places& places,
     const size_t length = utf8_length(text, at);
     const auto c = static_cast<unsigned char>(text[at]);
     if (length == 0) {
-      return SyntaxError{"the text holds bytes that are not UTF-8",
+      return SyntaxError{"the text contains bytes that are not UTF-8",
                          places.character(at), ""};
     }
     if ((c < 0x20 && !is_blank(text[at])) || c == 0x7F) {
-      return SyntaxError{"the text holds a control character",
+      return SyntaxError{"the text contains a control character",
                          places.character(at), ""};
     }
     at += length;
@@ -471,7 +471,7 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
     const uint64_t at = places.offset(problem.mark);
     if (const auto tab = tab_of_indentation(text, at)) {
       return SyntaxError{"a tab is used as indentation", places.character(*tab),
-                         "YAML is indented with spaces"};
+                         "indent YAML with spaces"};
     }
     return SyntaxError{"malformed YAML: " + problem.msg, places.character(at),
                        ""};

@@ -44,7 +44,7 @@ TEST_CASE("policies of names are read, or refused") {
   CHECK(remat_text(copied) == "custom:out_proj=device");
   CHECK(copied.policy->kept == std::vector<std::string_view>{"attn.output"});
   CHECK(refused("save_only_these_names:query_prj") ==
-        "SP010 `--remat` knows no value of layers `query_prj`");
+        "SP010 `--remat` has no layer value `query_prj`");
   CHECK(refused("save_and_offload_only_these_names:query_proj") ==
         "SP010 `--remat save_and_offload_only_these_names` takes two lists of "
         "names");
@@ -65,7 +65,7 @@ TEST_CASE("a policy that nobody knows is refused with the nearest name") {
   Diagnostics refused;
   CHECK(!read_remat("selective:moe_activation", refused));
   CHECK(testing::messages(refused) ==
-        "SP010 `--remat selective` knows no module `moe_activation`");
+        "SP010 `--remat selective` has no module `moe_activation`");
   CHECK(!read_remat("selective:", diags));
   CHECK(!read_remat("", diags));
 }

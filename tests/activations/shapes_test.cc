@@ -229,7 +229,7 @@ TEST_CASE("shapes: their bracket encloses that of a forward pass") {
           shaped(*of, each.config, step, trial.length, frozen);
       shapes.layers.frozen = frozen;
       if (!shapes.unknown.empty()) {
-        CHECK(shapes.unknown == "no part of it reads tokens");
+        CHECK(shapes.unknown == "no part of the model reads tokens");
         continue;
       }
       const MemoryBracket inner = bracket_of(*of, *graph, step);
@@ -284,8 +284,8 @@ TEST_CASE("shapes: what does not follow from them is refused") {
     CAPTURE(type);
     for (const std::string& reason : each.second) {
       CAPTURE(reason);
-      CHECK(
-          (reason == "no part of it reads tokens" || kShared.count(type) == 1));
+      CHECK((reason == "no part of the model reads tokens" ||
+             kShared.count(type) == 1));
     }
   }
   CHECK(refused.count("albert") == 1);
@@ -451,7 +451,7 @@ TEST_CASE("shapes: how many experts a token goes to must be said") {
   ShapedWorkload workload;
   const ShapedLayers model =
       layers_by_shapes(of->manifest(), *of->plan, workload, {});
-  CHECK(model.unknown == "nobody says how many experts a token goes to");
+  CHECK(model.unknown == "the number of experts per token is unknown");
 }
 
 }  // namespace shardplan

@@ -315,7 +315,7 @@ TEST_CASE("many programs run at once, and too many are refused") {
     if (more.back() == nullptr) break;
   }
   CHECK(more.back() == nullptr);
-  CHECK(why == "too many programs run at once");
+  CHECK(why == "too many programs are running");
   for (const auto& child : children) {
     CHECK(child->write("x\n"));
     CHECK(child->read_line(9) == "x");

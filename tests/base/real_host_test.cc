@@ -154,7 +154,7 @@ TEST_CASE("a pipe that nobody named is refused at once") {
   const auto host = make_real_host();
   std::string why;
   CHECK(host->read_file(folder / "config.json", kWholeFile, why) == nullptr);
-  CHECK(why == "is a pipe, and only one that the command line names is read");
+  CHECK(why == "is a pipe; only pipes named on the command line are read");
   CHECK(host->read_file(folder / "config.json", 10, why) == nullptr);
 }
 

@@ -317,7 +317,8 @@ TEST_CASE("a file whose owner cannot be kept is not edited") {
     const auto host = make_real_host();
     std::string why;
     if (host->edit_file(folder / "rules", "before", why) != nullptr) return 1;
-    if (why != "its owner and mode cannot be kept: operation not permitted") {
+    if (why !=
+        "its owner and mode cannot be preserved: operation not permitted") {
       return 2;
     }
     // An answer may replace it, as before.
@@ -344,8 +345,7 @@ TEST_CASE("an edited file keeps its access list") {
     return testing::skip("this file system has no access lists");
   }
   std::string why;
-  CHECK(
-      make_real_host()->edit_file(folder / "rules", "before", why)->commit());
+  CHECK(make_real_host()->edit_file(folder / "rules", "before", why)->commit());
   std::string after(200, ' ');
   const ssize_t size =
       ::getxattr((folder / "rules").c_str(), kName, after.data(), after.size());
@@ -484,12 +484,10 @@ TEST_CASE("a file with other names is not replaced") {
   const auto host = make_real_host();
   std::string why;
   CHECK(host->edit_file(folder / "rules", "before", why) == nullptr);
-  CHECK(why ==
-        "it has other names (hard links), which would stay as they are");
+  CHECK(why == "it has other hard links, which would keep the old content");
   why.clear();
   CHECK(host->create_file(folder / "twin", why) == nullptr);
-  CHECK(why ==
-        "it has other names (hard links), which would stay as they are");
+  CHECK(why == "it has other hard links, which would keep the old content");
   std::filesystem::remove(folder / "twin");
   auto file = edit_of(*host, folder / "rules");
   std::filesystem::create_hard_link(folder / "rules", folder / "twin");

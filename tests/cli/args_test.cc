@@ -158,8 +158,8 @@ Arguments
   SHELL  bash, zsh or fish
 
 Inputs
-      --max-memory SIZE  what shardplan itself may allocate (default three
-                         quarters of the machine's memory)
+      --max-memory SIZE  memory limit of shardplan itself (default: 3/4 of the
+                         machine's memory)
 
 Output
       --color WHEN  colours (default auto: on a terminal): auto, always, never

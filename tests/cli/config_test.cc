@@ -119,9 +119,9 @@ TEST_CASE("a path outside is refused where it stands, and --config may") {
       repository_host("mesh: {tp: 2}\nrules: ../../outside.yaml\n");
   CHECK(run({"check", "m.json"}, host) == 2);
   CHECK(has_text(host.err,
-                 "error[SP010]: a configuration that was found may not name "
-                 "`../../outside.yaml`\n --> shardplan.yaml:2:8\n"));
-  CHECK(has_text(host.err, "  = it names what is in `/home/ann/repo`, and"));
+                 "error[SP010]: an automatically found configuration may not "
+                 "name `../../outside.yaml`\n --> shardplan.yaml:2:8\n"));
+  CHECK(has_text(host.err, "  = it may name files in `/home/ann/repo` "));
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 0);
   host.files["shardplan.yaml"] = "mesh: {tp: 2}\nrules: ../rules.yaml\n";
   CHECK(run({"check", "m.json"}, host) == 0);
@@ -138,8 +138,8 @@ TEST_CASE("a folder that is named may hold links, which lead nowhere else") {
   CHECK(run({"check", "m.json"}, host) == 2);
   CHECK_FALSE(has_text(host.err, "hunter2"));
   CHECK(has_text(host.err,
-                 "cannot read `ckpt/named_shardings.json`: it leads "
-                 "out of `/home/ann/repo`"));
+                 "cannot read `ckpt/named_shardings.json`: it leads outside "
+                 "`/home/ann/repo`"));
   // The mutation: on a host without a fence the line is shown.
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 2);
   CHECK(has_text(host.err, "hunter2"));
@@ -215,7 +215,7 @@ TEST_CASE("another user's configuration is refused, as git does") {
     CHECK(run({"check", "m.json", "-r", "r.yaml"}, host) == row.exit);
     if (row.exit == 0) continue;
     CHECK(has_text(host.err, "belongs to another user"));
-    CHECK(has_text(host.err, "is of user 66, this run is of user " +
+    CHECK(has_text(host.err, "belongs to user 66, but this run's user is " +
                                  std::to_string(row.user)));
     CHECK(
         has_text(host.err, "`--config /home/ann/repo/shardplan.yaml` uses it"));
@@ -362,8 +362,8 @@ TEST_CASE("every mistake in a file is reported where it stands") {
        "`devices` must be one value, not a list", 1, 10},
       {"rules: {a: b}\n", Code::MalformedDocument,
        "`rules` must be one value or a list of them, not a map", 1, 8},
-      {"mesh:\n", Code::MalformedDocument,
-       "`mesh` must be one value, not nothing", 1, 0},
+      {"mesh:\n", Code::MalformedDocument, "`mesh` must be one value, not null",
+       1, 0},
       {"mesh: {tp: [2]}\n", Code::MalformedDocument,
        "the size of axis `tp` must be an integer, not a list", 1, 12},
       {"extends: [a]\n", Code::MalformedDocument, nullptr, 1, 10},

@@ -238,10 +238,10 @@ TEST_CASE("no place leads out of the repository of a configuration") {
     CHECK_FALSE(has_text(said, "hunter2"));
     // Never in silence: it is refused, or not used, and says why.
     const bool says_why =
-        has_text(said, "it leads out of `/home/ann/repo`") ||
-        has_text(said, "a configuration that was found may not name");
+        has_text(said, "it leads outside `/home/ann/repo`") ||
+        has_text(said, "an automatically found configuration may not name");
     CHECK(says_why);
-    CHECK((code == 2 || has_text(said, "is not used")));
+    CHECK((code == 2 || has_text(said, "is ignored")));
 
     // The mutation: what the user names may lead anywhere, so each row is a
     // place that is really read.

@@ -98,7 +98,7 @@ TEST_CASE("sizes have units, and a refused one says how they are written") {
   CHECK(only_message(diags) ==
         "`--memory` must be a positive size, not `80 gigs`");
   CHECK(diags.all()[0].help ==
-        std::vector<std::string>{"sizes are written like `80GiB` (2^30 bytes) "
+        std::vector<std::string>{"write sizes like `80GiB` (2^30 bytes) "
                                  "or `95.7GB` (10^9)"});
 }
 
@@ -221,8 +221,7 @@ TEST_CASE("declarations add up, and what is none is named") {
   append_declarations(setting("declare", "interleave-qvk"), declared, diags);
   CHECK(only_message(diags) ==
         "`interleave-qvk` in `--declare` is not a declaration");
-  CHECK(diags.all()[0].help.at(0) ==
-        "write `interleave-qkv` if that is what was meant");
+  CHECK(diags.all()[0].help.at(0) == "did you mean `interleave-qkv`?");
 }
 
 constexpr int64_t kGiB = int64_t{1} << 30U;

@@ -62,7 +62,7 @@ struct Attack {
 };
 
 constexpr const char* kTooMuch = "the model takes too much work to compute";
-constexpr const char* kTooDeep = "nested within one another deeper than 1,000";
+constexpr const char* kTooDeep = "nest deeper than 1,000";
 
 // Values that refer to one another, each of which nests.
 Text chain(const Text& kind, int count, const Text& open, int depth,
@@ -146,7 +146,7 @@ std::vector<Attack> attacks() {
                                  return step("parameter: w" + number(i) +
                                              ", shape: [2]");
                                })),
-       "", "the model would have too many tensors"},
+       "", "the model has too many tensors"},
       {"rules that match every tensor and do not apply", with_list,
        architecture("lists: {l: {key: l}}\n", step("parameter: w, shape: [2]")),
        "scheme: s\nnames:\n" +
@@ -166,11 +166,11 @@ std::vector<Attack> attacks() {
                            ".{i}', shape: [2], repeat: {i: layers}}\n";
                   }) +
            "architectures: {tiny: []}\n",
-       "would make too many tensors"},
+       "give too many tensors"},
       {"a text of a megabyte in every layer", kManyLayers,
        architecture("", step("parameter: w, shape: [2], when: \"i < 0 or '" +
                              Text(100'000, 'x') + "' == 'y' or true\"")),
-       "", "a text is longer than 4,096 bytes"},
+       "", "a string is longer than 4,096 bytes"},
   };
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("memory: the machine's size is the limit, unless a flag says more") {
   const Words words = {"inspect", "model.json"};
   CHECK(run(words, host) == 2);
   CHECK(has_text(host.err, "more than the 768.0 KiB"));
-  CHECK(has_text(host.err, "what it was doing: reading `model.json`"));
+  CHECK(has_text(host.err, "during: reading `model.json`"));
   Words allowed = words;
   allowed.insert(allowed.end(), {"--max-memory", "1GB"});
   CHECK(run(allowed, host) == 0);
@@ -250,12 +250,12 @@ TEST_CASE("max memory: what is said names limit, work and size") {
   REQUIRE(diags.all().size() == 1);
   const Diagnostic& only = diags.all().front();
   CHECK(only.code == Code::MemoryBudget);
-  CHECK(only.message ==
-        "more than the 1.00 MiB of memory that the program may use would be "
-        "needed");
+  CHECK(
+      only.message ==
+      "this run needs more than the 1.00 MiB of memory that shardplan may use");
   REQUIRE(only.facts.size() == 2);
-  CHECK(only.facts[0] == "what it was doing: reading `a.json`");
-  CHECK(only.facts[1].ends_with(" and asked for 1.00 GiB more"));
+  CHECK(only.facts[0] == "during: reading `a.json`");
+  CHECK(only.facts[1].ends_with(" and requested 1.00 GiB more"));
   CHECK(only.help.front().find("--max-memory") != std::string::npos);
 }
 

@@ -105,7 +105,8 @@ TEST_CASE("a file that became shorter is all that is reported") {
                  format},
                 host) == 2);
       const std::string said = host.out + host.err;
-      CHECK(has_text(said, "`weights.safetensors` changed while it was read"));
+      CHECK(has_text(said,
+                     "`weights.safetensors` changed while it was being read"));
       CHECK_FALSE(has_text(said, "missing.json"));
       CHECK_FALSE(has_text(said, "No problems"));
     }

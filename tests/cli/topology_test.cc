@@ -94,12 +94,13 @@ TEST_CASE("what is given beside a topology agrees with it") {
       {{{"topology", "v5p-128"}, {"devices", "64"}}, ""},
       {{{"devices", "64"}, {"topology", "v5p-128"}}, ""},
       {{{"topology", "v5p-128"}, {"devices", "128"}},
-       "SP010 `--devices` says 128 devices, and the topology `v5p-128` has 64"},
+       "SP010 `--devices` gives 128 devices, but the topology `v5p-128` has "
+       "64"},
       {{{"topology", "2xv5e-256"}, {"slices", "2"}}, ""},
       {{{"topology", "2xv5e-256"}, {"slices", "4"}},
-       "SP010 `--slices` says 4 slices, and the topology `2xv5e-256` has 2"},
+       "SP010 `--slices` gives 4 slices, but the topology `2xv5e-256` has 2"},
       {{{"topology", "v5e-256"}, {"slices", "2"}},
-       "SP010 `--slices` says 2 slices, and the topology `v5e-256` has 1"},
+       "SP010 `--slices` gives 2 slices, but the topology `v5e-256` has 1"},
       {{{"topology", "v5e-256"}, {"slices", "1"}}, ""},
       {{{"topology", "4xa3-highgpu-8g"}, {"slices", "2"}}, ""},
       {{{"topology", "v5p-128"}, {"hardware", "h200"}}, ""},
@@ -117,7 +118,7 @@ TEST_CASE("what is given beside a topology agrees with it") {
   Diagnostics diags;
   options_given({{"topology", "8xH100"}, {"devices", "8,16"}}, diags, "sweep");
   CHECK(testing::messages(diags) ==
-        "SP010 `--devices` says 16 devices, and the topology `8xH100` has 8");
+        "SP010 `--devices` gives 16 devices, but the topology `8xH100` has 8");
 }
 
 TEST_CASE("other hardware wins, and its memory is not said to be the slice's") {
@@ -126,7 +127,7 @@ TEST_CASE("other hardware wins, and its memory is not said to be the slice's") {
       options_given({{"topology", "v5p-128"}, {"hardware", "h200"}}, diags);
   CHECK(other.memory.hardware == "h200");
   CHECK(topology_text(*other.planning.topology) ==
-        "v5p-128: 64 devices (v5p counts cores, 2 a chip)");
+        "v5p-128: 64 devices (v5p counts cores, 2 per chip)");
   const Options limited =
       options_given({{"topology", "v5p-128"}, {"memory", "10GiB"}}, diags);
   CHECK_FALSE(limited.planning.topology->device_bytes);
@@ -191,8 +192,7 @@ TEST_CASE("slices cross an axis") {
   CHECK(run(with_model("resolve",
                        {"-m", "fsdp=4,tp=4", "--topology", "16xv5e-1"}),
             uncut) == 2);
-  CHECK(uncut.err.find("no axis of the mesh can cross 16 slices") !=
-        std::string::npos);
+  CHECK(uncut.err.find("no mesh axis can span 16 slices") != std::string::npos);
 }
 
 TEST_CASE("a mesh of another size is a finding that names the topology") {
@@ -232,7 +232,7 @@ TEST_CASE("people are told once what was understood") {
             host) == 0);
     const std::string text = host.out + host.err;
     const std::string told =
-        "v5p-16: 8 devices (v5p counts cores, 2 a chip), 95.7 GiB each";
+        "v5p-16: 8 devices (v5p counts cores, 2 per chip), 95.7 GiB each";
     CHECK(text.find(told) != std::string::npos);
     CHECK(text.find(told) == text.rfind(told));
   }
@@ -275,8 +275,9 @@ TEST_CASE("as a key it has a place, and a flag replaces what it says") {
       "devices: 16\n";
   CHECK(run({"check", "m.json", "-r", "r.yaml"}, host) == 2);
   CHECK(host.err.find("shardplan.yaml:3:10") != std::string::npos);
-  CHECK(host.err.find("`devices` says 16 devices, and the topology `v5p-16` "
-                      "has 8") != std::string::npos);
+  CHECK(host.err.find(
+            "`devices` gives 16 devices, but the topology `v5p-16` has 8") !=
+        std::string::npos);
 
   MemoryHost replaced = two_axes();
   replaced.files["shardplan.yaml"] =

@@ -46,8 +46,8 @@ TEST_CASE("what is not a mesh is SP007 at its place") {
     const char* message;
   };
   for (const Row& row : std::initializer_list<Row>{
-           {"", "SP007 --mesh:1:1 an axis is missing here"},
-           {"tp=2,", "SP007 --mesh:1:6 an axis is missing here"},
+           {"", "SP007 --mesh:1:1 expected an axis here"},
+           {"tp=2,", "SP007 --mesh:1:6 expected an axis here"},
            {"tp", "SP007 --mesh:1:1 axis `tp` has no size"},
            {"2=tp", "SP007 --mesh:1:1 `2` is not an axis name"},
            {"tp =2", "SP007 --mesh:1:1 `tp ` is not an axis name"},
@@ -80,7 +80,7 @@ TEST_CASE("what is not a mesh is SP007 at its place") {
 
 TEST_CASE("a full mesh of another size than --devices is SP205") {
   CHECK(read("tp=4", 8) ==
-        "tp=4; SP205 --mesh:1:1 the mesh has 4 devices, not the 8 asked for");
+        "tp=4; SP205 --mesh:1:1 the mesh has 4 devices, not the requested 8");
   CHECK(read("tp=4", 4) == "tp=4");
 }
 
@@ -275,17 +275,17 @@ TEST_CASE("what cannot be divided is reported with its numbers") {
   } rows[] = {
       {{{4, 2}, {}, {}, 3},
        Code::InvalidMesh,
-       "no axis of the mesh can cross 3 slices",
-       "the mesh has dp=4,fsdp=2, and the first axis that 3 divides would be "
-       "cut"},
+       "no mesh axis can span 3 slices",
+       "the mesh is dp=4,fsdp=2; the first axis divisible by 3 would span the "
+       "slices"},
       {{{4, 2}, {2, -1}, {}, 3},
        Code::InvalidMesh,
-       "the axes do not cross 3 slices",
-       "without `fsdp` they cross 2; 3 mod 2 = 1"},
+       "the sizes over slices do not multiply to 3 slices",
+       "without `fsdp` they multiply to 2; 3 mod 2 = 1"},
       {{{4, 2}, {2, 1}, {}, 4},
        Code::InvalidMesh,
-       "the axes do not cross 4 slices",
-       "they cross 2"},
+       "the sizes over slices do not multiply to 4 slices",
+       "they multiply to 2"},
       {{{-1, 2}, {2, 1}, 30, {}},
        Code::InvalidMesh,
        "no size of axis `dp` gives 30 devices in 2 slices",
@@ -312,7 +312,7 @@ TEST_CASE("what cannot be divided is reported with its numbers") {
        nullptr},
       {{{4, 2}, {2, 1}, 8, {}},
        Code::DeviceCountMismatch,
-       "the mesh has 16 devices, not the 8 asked for",
+       "the mesh has 16 devices, not the requested 8",
        nullptr},
   };
   for (const auto& row : rows) {

@@ -116,7 +116,7 @@ TEST_CASE("a field with nothing to follow is refused by name") {
   Diagnostics diags;
   CHECK_FALSE(resolve_partition_axis(given, diags).has_value());
   CHECK(testing::messages(diags) ==
-        "SP002 `expert_gate_axis` has no value to follow");
+        "SP002 `expert_gate_axis` has no value to inherit");
 }
 
 TEST_CASE("every token stands for its field, short or with underscores") {

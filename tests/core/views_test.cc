@@ -74,14 +74,14 @@ TEST_CASE("a view is a name and axes, whose product is the mesh's") {
   refuses({"a b:ep=8"}, "is not a view");
   refuses({""}, "is not a view");
   refuses({"experts:"}, "missing");
-  refuses({"experts:ep=8"}, "has 8 devices and the mesh has 32");
+  refuses({"experts:ep=8"}, "has 8 devices, but the mesh has 32");
   refuses({"experts:ep=3,edp=-1"}, "3");
   refuses({"experts:ep=8,ep=4"}, "appears twice");
   refuses({"experts:ep=8,edp=4", "experts:a=32"}, "is given twice");
   // The same name for other devices.
-  refuses({"experts:tp=4,ep=8"}, "is not the axis of this name");
-  refuses({"experts:tp=8,ep=4"}, "is not the axis of this name");
-  refuses({"a:ep=8,x=4", "b:x=4,ep=8"}, "is not the axis of this name");
+  refuses({"experts:tp=4,ep=8"}, "differs from the existing axis");
+  refuses({"experts:tp=8,ep=4"}, "differs from the existing axis");
+  refuses({"a:ep=8,x=4", "b:x=4,ep=8"}, "differs from the existing axis");
   // The same name for the same devices.
   CHECK(refused("dp=4,tp=8", {"experts:ep=4,tp=8"}).empty());
   CHECK(refused("pp=2,dp=4", {"a:pp=2,ep=4", "b:pp=2,x=2,y=2"}).empty());

@@ -400,12 +400,12 @@ TEST_CASE("inference: what cannot be priced has no time, and says why") {
     Words words = served("vllm", 64, 64, 1);
     words.insert(words.end(), {"--seq", "100"});
     CHECK(has_text(inferred(words).text,
-                   "`--seq 100` is shorter than a prompt and its answer"));
+                   "`--seq 100` is shorter than prompt plus output"));
   }
   SUBCASE("a workload without an engine") {
     Words words = decoding(1, 64);
     words.insert(words.end(), {"--concurrency", "2"});
-    CHECK(has_text(inferred(words).text, "`--concurrency` is about an engine"));
+    CHECK(has_text(inferred(words).text, "`--concurrency` needs an engine"));
   }
 }
 

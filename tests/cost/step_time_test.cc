@@ -361,23 +361,23 @@ TEST_CASE("step time: state in host memory is updated there, or fetched") {
   CHECK(has_text(
       timed({"-m", "fsdp=4", "--offload", "activations", "--remat", "block"})
           .text,
-      "both say what backward keeps"));
+      "both set what is saved for backward"));
 }
 
 TEST_CASE("step time: none, and why, where the profile does not suffice") {
   const TimedRun far =
       timed({"-m", "dp=16"}, testing::tiny_llama(), round_card());
   CHECK(far.summary("step_time").is_null());
-  CHECK(has_text(far.text, "no link that reaches along dp"));
+  CHECK(has_text(far.text, "no link that spans dp"));
   std::string blind = round_card();
   const size_t at = blind.find("flops_per_second");
   blind.erase(at, blind.find('\n', at) - at + 1);
   const TimedRun unknown = timed({"-m", "dp=2"}, testing::tiny_llama(), blind);
   CHECK(unknown.summary("step_time").is_null());
-  CHECK(has_text(unknown.text, "states no rate of products in bf16"));
+  CHECK(has_text(unknown.text, "has no matmul rate in bf16"));
   const TimedRun narrow = timed({"-m", "dp=2", "--fp8", "delayed"});
   CHECK(narrow.summary("step_time").is_null());
-  CHECK(has_text(narrow.text, "states no rate of products in f8"));
+  CHECK(has_text(narrow.text, "has no matmul rate in f8"));
 }
 
 TEST_CASE("step time: an axis that crosses slices takes the network") {

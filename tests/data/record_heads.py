@@ -51,7 +51,7 @@ def known(program, kind):
         json.dump({"model_type": kind, "architectures": ["Another"]}, file)
         file.flush()
         run = subprocess.run([program, "inspect", file.name, "--isolated"], capture_output=True, text=True)
-    found = re.search(r"known for `[^`]*`: (.*)", run.stdout + run.stderr)
+    found = re.search(r"supported for `[^`]*`: (.*)", run.stdout + run.stderr)
     return set(found.group(1).strip().split(", ")) if found else set()
 
 

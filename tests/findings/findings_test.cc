@@ -61,9 +61,9 @@ TEST_CASE("one entry that stands for different shapes is a warning") {
       manifest, testing::rules({{module_of_key("e.*.w*"), "tp"}}), "tp=2");
   const auto found = result.find(Code::MergedLayouts);
   REQUIRE(found.size() == 1);
-  CHECK(message(found[0]) ==
-        "SP114 warning rules:1:1 `e.*.w*` stands for parameters of different "
-        "kinds");
+  CHECK(
+      message(found[0]) ==
+      "SP114 warning rules:1:1 `e.*.w*` covers parameters of different types");
   CHECK(found[0].facts[0] == "`e.*.w1.weight` is u8[8, 4]");
   CHECK(found[0].parameters.size() == 4);
 }

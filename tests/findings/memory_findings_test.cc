@@ -93,9 +93,9 @@ TEST_CASE("how many devices would do is reported where none of these does") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
   const OverMemory found = over_memory(manifest, "tp=2", adamw(2048), "tp");
   CHECK_FALSE(any_contains(found.help, "--zero"));
-  CHECK(any_contains(found.help,
-                     "at least 9 devices of this kind hold them (5 times as "
-                     "many)"));
+  CHECK(any_contains(
+      found.help,
+      "at least 9 devices of this kind are needed (5 times as many)"));
 }
 
 TEST_CASE(

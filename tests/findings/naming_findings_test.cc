@@ -61,13 +61,13 @@ TEST_CASE(
         "SP208 error the rules use `fsdp`, `tp`; the mesh has `tpp`: did you "
         "mean `tp`?");
   CHECK(told(plain, "dp=2,fsdp=2,tp=2") ==
-        "SP208 error the rules neither name nor declare `dp`, which the mesh "
-        "has");
+        "SP208 error the mesh has axis `dp`, which the rules neither use nor "
+        "declare");
   // Two letters are near any two others.
   declared.declared_axes.emplace_back("ep");
   CHECK(told(declared, "dp=2,fsdp=2,tp=2") ==
-        "SP208 error the rules neither name nor declare `dp`, which the mesh "
-        "has");
+        "SP208 error the mesh has axis `dp`, which the rules neither use nor "
+        "declare");
   // What the rules misspell is reported as that.
   CHECK(codes_of(rules({{"q_proj|embed", "fsdp, tpp"}, {".*", ""}}),
                  "fsdp=2,tp=2") == "SP107 SP201 SP204");
@@ -104,8 +104,8 @@ TEST_CASE(
         "size 1");
   REQUIRE(found.diags.all().size() == 1);
   CHECK(found.diags.all().front().facts.at(0) ==
-        "the spec of 1 parameter names it; eFormer would leave such "
-        "dimensions whole, 32 B more per device, and JAX refuse such specs");
+        "the spec of 1 parameter names it; eFormer would replicate these "
+        "dimensions (+32 B per device); JAX would reject the specs");
   ResolveOptions parity;
   parity.parity = true;
   CHECK(first_message(lint_of(manifest, set, "fsdp=2,tp=2", parity)) ==
@@ -133,7 +133,7 @@ TEST_CASE(
       "fsdp=2,tp=2");
   CHECK(first_message(found) ==
         "SP115 error these rules are for Flax names "
-        "(`self_attn/q_proj/kernel`), the model has Hugging Face names "
+        "(`self_attn/q_proj/kernel`), but the model has Hugging Face names "
         "(`self_attn.q_proj.weight`)");
   CHECK(found.diags.all().size() == 1);
   // The sound twin: the same rules over the names that they are for.
@@ -152,19 +152,19 @@ TEST_CASE("schemes of names are told apart") {
   };
   CHECK(told(flax(), R"(q_proj\.weight)") ==
         "SP115 error these rules are for Hugging Face names "
-        "(`self_attn.q_proj.weight`), the model has Flax names "
+        "(`self_attn.q_proj.weight`), but the model has Flax names "
         "(`self_attn/q_proj/kernel`)");
   CHECK(told(flax(), R"(\['q_proj'\]\['kernel'\])") ==
-        "SP115 error these rules are for key paths of JAX "
-        "(`['self_attn']['q_proj']['kernel']`), the model has Flax names "
+        "SP115 error these rules are for JAX key paths "
+        "(`['self_attn']['q_proj']['kernel']`), but the model has Flax names "
         "(`self_attn/q_proj/kernel`)");
   CHECK(told(testing::manifest({{"['wte']['embedding']", "bf16[4, 4]"}}),
              "wte/embedding") ==
-        "SP115 error these rules are for Flax names (`wte/embedding`), the "
-        "model has key paths of JAX (`['wte']['embedding']`)");
+        "SP115 error these rules are for Flax names (`wte/embedding`), but the "
+        "model has JAX key paths (`['wte']['embedding']`)");
   CHECK(told(testing::manifest({{"a.b", "bf16[4, 4]"}}), "a/b") ==
-        "SP115 error these rules are for names with `/` (`a/b`), the model has "
-        "names with `.` (`a.b`)");
+        "SP115 error these rules are for names with `/` (`a/b`), but the model "
+        "has names with `.` (`a.b`)");
 }
 
 TEST_CASE("a catch-all that shards does not hide rules for other names") {
@@ -182,7 +182,7 @@ TEST_CASE(
       lint_of(hugging_face(), rules({{"wq/kernel", "fsdp, tp"}, {".*", ""}}),
               "fsdp=2,tp=2");
   CHECK(first_message(found) ==
-        "SP115 error the rules are for other names than the model has");
+        "SP115 error the rules are for different names than the model's");
   CHECK(found.diags.all().size() == 1);
 }
 
@@ -214,10 +214,10 @@ TEST_CASE("logical axes that no rule names are reported once") {
     return first_message(lint_of(manifest, logical, "tp=2"));
   };
   CHECK(messages() ==
-        "SP115 error the rules place logical axes, and the model has none");
+        "SP115 error the rules place logical axes, but the model has none");
   manifest.set_axes(0, AxisLabels{"emb", std::nullopt});
   CHECK(messages() ==
-        "SP115 error the rules place other logical axes than the model has");
+        "SP115 error the rules and the model use different logical axes");
   CHECK(lint_of(manifest, logical, "tp=2").diags.all().size() == 1);
   manifest.set_axes(0, AxisLabels{"embed", std::nullopt});
   CHECK(messages() == "none");

@@ -59,7 +59,7 @@ TEST_CASE("tied: two layouts are reported, with what they cost") {
   // 64 KiB, of which every device has a quarter and sends three of its four
   // parts.
   CHECK(found.facts[3] ==
-        "for that, all devices together send 48.0 KiB of it in every forward "
+        "to reshard it, all devices together send 48.0 KiB in every forward "
         "pass");
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("tied: what is sent in bf16 is half") {
   Tied tied("tp=4", "tp, None", "None, tp");
   tied.report(Storage::BF16);
   CHECK(tied.diags.all()[0].facts.at(3) ==
-        "for that, all devices together send 24.0 KiB of it in every forward "
+        "to reshard it, all devices together send 24.0 KiB in every forward "
         "pass");
 }
 
@@ -116,11 +116,11 @@ TEST_CASE("tied: a stored copy has the vocabulary on the same axes") {
 TEST_CASE("tied: copies in two layouts are reported") {
   CHECK(copies("rules:\n  - ['embed_tokens|lm_head', [tp, fsdp]]\n",
                "bf16[64, 16]", "bf16[16, 64]") ==
-        "SP508 warning `embed_tokens/embedding` and `lm_head/kernel` are tied, "
-        "and sharded differently\n"
+        "SP508 warning `embed_tokens/embedding` and `lm_head/kernel` are tied "
+        "but sharded differently\n"
         "`embed_tokens/embedding` [64, 16] is sharded as P(tp, fsdp)\n"
         "`lm_head/kernel` [16, 64] is sharded as P(tp, fsdp)\n"
-        "from one to the other every device sends 576 B");
+        "to reshard one into the other, every device sends 576 B");
 }
 
 // A matrix per layer, of which the graph runs `run` of `layers`, then a head.
@@ -164,7 +164,7 @@ TEST_CASE("unread: layers whose like is read are named") {
         "SP507 warning the forward pass never reads 2 parameters of the model");
   REQUIRE(found.facts.size() == 1);
   CHECK(found.facts[0] ==
-        "`layers/{28-29}/w` are not read; 28 of the same kind are");
+        "`layers/{28-29}/w` are not read; 28 others of the same kind are");
   CHECK(found.parameters ==
         std::vector<std::string>{"layers/28/w", "layers/29/w"});
 }

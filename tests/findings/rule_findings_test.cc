@@ -66,7 +66,7 @@ TEST_CASE("a catch-all that ends complete rules is no mistake") {
           .find(Code::ShadowedRule);
   REQUIRE(spare.size() == 1);
   CHECK(spare[0].severity == Severity::Note);
-  CHECK(spare[0].help.front().starts_with("nothing needs to change"));
+  CHECK(spare[0].help.front().starts_with("no change needed"));
   // In the middle it is one.
   const auto shadowed =
       lint_of(manifest, testing::rules({{".*", ""}, {".*", "tp"}, {"x", "tp"}}),

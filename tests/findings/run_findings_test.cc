@@ -51,9 +51,10 @@ TEST_CASE("a mismatch names the operation, the device and the rules") {
   report_run(*s->input, program, outcome, diags);
   REQUIRE(diags.all().size() == 1);
   const Diagnostic& error = diags.all()[0];
-  CHECK(messages(diags) ==
-        "SP504 block.yaml:11:10 the sharded run computes something else: `y` "
-        "differs first on device 3 (fsdp 1, tp 1)");
+  CHECK(
+      messages(diags) ==
+      "SP504 block.yaml:11:10 the sharded run computes a different result: `y` "
+      "differs first on device 3 (fsdp 1, tp 1)");
   REQUIRE(error.labels.size() == 2);
   CHECK(testing::place_text(error.labels[1].where) == "rules.yaml:3:6");
   CHECK(error.labels[1].text == "places `mlp/down`");
@@ -74,7 +75,7 @@ TEST_CASE("a value without parameters names those before it") {
   Diagnostics diags;
   report_run(*s->input, program_of(*s->input), outcome, diags);
   CHECK(diags.all()[0].facts[0] ==
-        "computed by `a` (silu), by itself on fresh inputs");
+        "computed by `a` (silu), in isolation on fresh inputs");
   CHECK(diags.all()[0].facts[2] ==
         "`mlp/up` is sharded as P(fsdp, tp) by rules.yaml:2");
 }
@@ -155,7 +156,7 @@ ops:
   CHECK(folded.findings == 2);
   REQUIRE(folded.facts.size() >= 3);
   CHECK(folded.facts[1] == "all devices together send 1.00 KiB");
-  CHECK(folded.facts[2] == "2 times, wherever `layers.*.h` is");
+  CHECK(folded.facts[2] == "2 times: at every `layers.*.h`");
 }
 
 TEST_CASE("choices that rounding turns over are counted") {
@@ -169,7 +170,8 @@ TEST_CASE("choices that rounding turns over are counted") {
   outcome.decision_flips = 3;
   report_run(*s->input, program, outcome, diags);
   CHECK(messages(diags) ==
-        "SP510 note the sharded run alone would have made 3 choices otherwise");
+        "SP510 note on its own, the sharded run would make 3 choices "
+        "differently");
 }
 
 TEST_CASE("tokens without a place are counted") {
@@ -183,9 +185,10 @@ TEST_CASE("tokens without a place are counted") {
   CHECK(diags.all().empty());
   outcome.dropped = 16;
   report_run(*s->input, program, outcome, diags);
-  CHECK(messages(diags) ==
-        "SP509 warning experts have no room for 16 of 64 tokens routed to them "
-        "(25.0 %)");
+  CHECK(
+      messages(diags) ==
+      "SP509 warning experts lack capacity for 16 of 64 tokens routed to them "
+      "(25.0 %)");
 }
 
 // A checkpoint of NaN was "ok: sharded and unsharded agree to 12 digits", and a
@@ -259,10 +262,9 @@ TEST_CASE("a checkpoint of numbers is ok, one of NaN is not") {
   CHECK(odd["summary"]["first_non_finite"] == "w");
   CHECK(odd["summary"]["error_amplification"].is_null());
   CHECK(odd["summary"]["bound_ratio"].is_null());
-  CHECK(said(odd) == "SP512 `w` holds values that are not finite\n");
-  CHECK(odd["diagnostics"][0]["facts"][0] == "1 of its 16 numbers, NaN");
-  CHECK(odd["diagnostics"][0]["facts"][1] ==
-        "they are in the checkpoint: no run made them");
+  CHECK(said(odd) == "SP512 `w` has values that are not finite\n");
+  CHECK(odd["diagnostics"][0]["facts"][0] == "1 of its 16 values, NaN");
+  CHECK(odd["diagnostics"][0]["facts"][1] == "they come from the checkpoint");
   // Other numbers judge the plan.
   CHECK(c.run({"--values", "random"})["summary"]["verdict"] == "ok");
   CHECK(c.run({"--values", "field"})["summary"]["verdict"] == "ok");
@@ -274,18 +276,19 @@ TEST_CASE("a checkpoint with zeros cannot tell") {
   const auto zero = c.run();
   CHECK(zero["summary"]["verdict"] == "inconclusive");
   CHECK(said(zero) ==
-        "SP513 these values could not have shown a fault: `bias` is all "
+        "SP513 this run's values could not have exposed a fault: `bias` is all "
         "zero\n");
   c.bias.assign(4, 1e-30F);
-  CHECK(said(c.run()) ==
-        "SP513 these values could not have shown a fault: `y` is the same "
-        "without `bias`, to 2^-30\n");
+  CHECK(
+      said(c.run()) ==
+      "SP513 this run's values could not have exposed a fault: `y` is the same "
+      "without `bias`, to 2^-30\n");
   c = {};
   c.w.assign(16, 0.0F);
   c.w[15] = 1;
   CHECK(said(c.run()) ==
-        "SP513 these values could not have shown a fault: no two devices along "
-        "tp add anything to `h`\n");
+        "SP513 this run's values could not have exposed a fault: at most one "
+        "device along tp contributes to `h`\n");
   CHECK(c.run({"--values", "random"})["summary"]["verdict"] == "ok");
 }
 
@@ -295,8 +298,8 @@ TEST_CASE("a variant may not tell where the run asked for does") {
   const auto varied = c.run({"--vary", "tp"}, "tp=4");
   // Of four devices neighbours have different rows, of two both have the same.
   CHECK(said(varied) ==
-        "SP513 on tp=2, algorithm ring these values could not have shown a "
-        "fault\n");
+        "SP513 on tp=2, algorithm ring this run's values could not have "
+        "exposed a fault\n");
   CHECK(c.run({"--vary", "tp", "--values", "random"},
               "tp=4")["summary"]["errors"] == 0);
 }

@@ -51,22 +51,22 @@ TEST_CASE(
   CHECK(found_of("vllm", 40960, 16, 0.8, 1024) ==
         Texts{"SP307 error vLLM does not start at tp=16: 8 heads are not "
               "divisible by 16"});
-  CHECK(found_of("vllm", 40960, 2, 1.0, 1024) ==
-        Texts{"SP307 error vLLM wants more memory than is free when it "
-              "starts"});
+  CHECK(
+      found_of("vllm", 40960, 2, 1.0, 1024) ==
+      Texts{"SP307 error vLLM asks for more memory than is free at start-up"});
   CHECK(found_of("sglang", 40960, 2, 1.0, 1024) ==
-        Texts{"SP307 warning SGLang runs out of memory beside its share"});
+        Texts{"SP307 warning out of memory outside SGLang's share"});
 }
 
 TEST_CASE("a cache that holds no sequence, surely or perhaps") {
   // 512 MiB, of a share of 205.
   CHECK(found_of("vllm", 1024, 1, 0.2, 1048576) ==
-        Texts{"SP308 error no sequence of 1,048,576 tokens fits into what vLLM "
-              "leaves for the cache"});
+        Texts{"SP308 error a sequence of 1,048,576 tokens does not fit in "
+              "vLLM's KV cache"});
   // 512 bytes a token: a sequence is 2 GiB, and 1 to 5 GiB are left.
   CHECK(found_of("vllm", 6144, 1, 0.9, 4194304) ==
-        Texts{"SP308 warning whether a sequence of 4,194,304 tokens fits into "
-              "what vLLM leaves for the cache is not sure"});
+        Texts{"SP308 warning a sequence of 4,194,304 tokens may not fit in "
+              "vLLM's KV cache"});
 }
 
 }  // namespace shardplan

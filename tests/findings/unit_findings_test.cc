@@ -31,8 +31,9 @@ TEST_CASE("half a KV head per device is an error when facts are given") {
                          .find(Code::SplitUnit);
   REQUIRE(found.size() == 1);
   CHECK(found[0].severity == Severity::Error);
-  CHECK(found[0].message ==
-        "tp=16 cuts the KV heads of `model.layers.0.self_attn.k_proj.weight`");
+  CHECK(
+      found[0].message ==
+      "tp=16 splits the KV heads of `model.layers.0.self_attn.k_proj.weight`");
   CHECK(found[0].facts.at(0) ==
         "8 KV heads over 16 shards: half a KV head on each, though 1024 mod 16 "
         "= 0");
@@ -110,7 +111,7 @@ TEST_CASE("a packed tensor is found without facts, as a warning") {
   REQUIRE(found.size() == 1);
   CHECK(found[0].severity == Severity::Warning);
   CHECK(found[0].message ==
-        "tp=4 cuts the packed gate and up of "
+        "tp=4 splits the packed gate and up of "
         "`layers.0.mlp.gate_up_proj.weight`");
   CHECK(found[0].facts.at(0).find("device 0 would hold gate rows 0-15 of 32 "
                                   "and no up rows") != std::string::npos);
@@ -264,7 +265,7 @@ TEST_CASE("a finding says what a device would have") {
   const Mesh mesh = testing::mesh("tp=16,ep=2");
   const SplitUnit kv =
       split({0, UnitKind::KvHead, 8}, "f32[1024, 64]", {"tp"}, 16);
-  CHECK(split_message(kv, mesh) == "tp=16 cuts the KV heads of");
+  CHECK(split_message(kv, mesh) == "tp=16 splits the KV heads of");
   CHECK(split_fact(kv) ==
         "8 KV heads over 16 shards: half a KV head on each, though 1024 mod 16 "
         "= 0");
@@ -275,14 +276,14 @@ TEST_CASE("a finding says what a device would have") {
         "0");
   CHECK(split_fact(
             split({2, UnitKind::Head, 1, true}, "f32[4, 2, 8]", {"tp"}, 2)) ==
-        "dimension 2, of 8, is within one head: any cut splits it");
+        "dimension 2, of size 8, is within one head: any sharding splits it");
   CHECK(split_fact(split({0, UnitKind::QuantBlock, 4}, "f8_e4m3fn[512, 128]",
                          {"tp"}, 8)) ==
         "dimension 0 is 512, in 4 quantisation blocks; 8 shards of 64 begin or "
         "end within a block");
   const SplitUnit layers =
       split({0, UnitKind::Layer, 24}, "f32[24, 64]", {"tp"}, 16);
-  CHECK(split_message(layers, mesh) == "tp=16 spreads the stacked layers of");
+  CHECK(split_message(layers, mesh) == "tp=16 splits the stacked layers of");
 }
 
 TEST_CASE("of a packed tensor it says which rows the first device would have") {
@@ -318,7 +319,7 @@ TEST_CASE("every legal size of every axis is listed") {
   const SplitUnit none =
       split({0, UnitKind::Head, 3}, "f32[768]", {"a", "tp"}, 64);
   CHECK(legal_sizes(none, mesh, {}) ==
-        "no size of a single axis keeps them whole while the others stay");
+        "no size of one axis alone keeps them whole");
   SplitUnit kv = split({0, UnitKind::KvHead, 8}, "f32[1024]", {"tp"}, 32);
   kv.unit.queries = 32;
   CHECK(legal_sizes(kv, mesh, {}) == "`tp` may be 1, 2, 4 or 8");
@@ -331,7 +332,7 @@ TEST_CASE("help names the declaration that would do, where one would") {
   const SplitUnit kv = split({0, UnitKind::KvHead, 8}, "f32[1024]", {"tp"}, 16);
   CHECK(split_help(kv, {}).size() == 2);
   CHECK(split_help(kv, {})[0] ==
-        "use a size of the axis that divides 8, or leave the dimension "
+        "use an axis size that divides 8, or leave the dimension "
         "unsharded to replicate the KV heads");
   CHECK(split_help(kv, {})[1].starts_with("`--declare replicate-kv-heads`"));
   const SplitUnit odd =

@@ -69,7 +69,7 @@ TEST_CASE("a rule of a view names axes of no other") {
   REQUIRE(found.size() == 1);
   CHECK(found[0].message ==
         "the spec of `w` names axes of two views: `tp` is an axis of the mesh, "
-        "and the rule is for view `experts`");
+        "but the rule is for view `experts`");
 }
 
 TEST_CASE("an axis that the mesh and a view share is of both") {
@@ -108,7 +108,7 @@ TEST_CASE("a user's rule for a declared axis that only a view has is named") {
   const auto found = result.find(Code::AbsentAxis);
   REQUIRE(found.size() == 1);
   CHECK(message(found[0]) ==
-        "SP209 note rules.yaml:4:14 `ep` is declared for the mesh, and only "
+        "SP209 note rules.yaml:4:14 `ep` is declared for the mesh, but only "
         "view `experts` has it: counted as size 1");
 }
 
@@ -132,9 +132,10 @@ TEST_CASE("a parameter without an expert's number is not dealt out") {
       eight());
   const auto found = result.find(Code::NotDealt);
   REQUIRE(found.size() == 1);
-  CHECK(message(found[0]) ==
-        "SP211 rules.yaml:1:55 `experts.up` cannot be dealt out: its name has "
-        "no number of an expert, so that the rank that holds it is unknown");
+  CHECK(
+      message(found[0]) ==
+      "SP211 rules.yaml:1:55 `experts.up` cannot be placed whole: its name has "
+      "no expert number, so its rank is unknown");
   const auto unknown =
       lint_of(experts(4),
               read_rules_text(
@@ -158,10 +159,10 @@ TEST_CASE("experts that do not divide by their axis are uneven") {
   const auto found = result.find(Code::UnevenShards);
   REQUIRE(found.size() == 1);
   CHECK(found[0].message ==
-        "5 experts are dealt out unevenly over axis `ep`, which is 4");
+        "5 experts are distributed unevenly over axis `ep` of size 4");
   CHECK(found[0].facts.at(0) ==
-        "ranks hold 2 or 1 of each layer, `l.0.experts.0.up.weight` and 4 more "
-        "among them");
+        "ranks hold 2 or 1 experts of each layer, including "
+        "`l.0.experts.0.up.weight` and 4 more");
   CHECK(found[0].findings == 5);
   CHECK(found[0].help.at(0) == "`ep` may be 1 or 5");
   CHECK(lint_of(experts(8), read_rules_text(kDealing), eight())
@@ -180,7 +181,7 @@ TEST_CASE("amounts per device count what the fullest rank holds") {
   const auto found = result.find(Code::IndivisibleDimension);
   REQUIRE(found.size() == 1);
   CHECK(found[0].facts.at(1) ==
-        "resolving drops axis `etp` here: P(), 320 B more per device");
+        "axis `etp` is dropped here: P(), 320 B more per device");
 }
 
 TEST_CASE("experts of unlike types are dealt out one by one") {
@@ -289,7 +290,7 @@ TEST_CASE(
   const auto plain = found("", "dp=2,ep=4,tp=2");
   REQUIRE(plain.size() == 1);
   CHECK(plain[0].severity == Severity::Warning);
-  CHECK(plain[0].message == "axis `ep` shards experts, and not the batch");
+  CHECK(plain[0].message == "axis `ep` shards experts but not the batch");
   CHECK(plain[0].help.at(0).find(
             "`--mesh dp=8,tp=2 --view experts:ep=4,edp=4`") !=
         std::string::npos);

@@ -119,7 +119,7 @@ TEST_CASE("collective changes: new, gone, more often and larger are apart") {
   CHECK(changes[2].before == ChangeValue(int64_t{0}));
   CHECK(changes[2].after == ChangeValue(int64_t{4}));
   CHECK(changes[2].bytes_per_device == 64);
-  CHECK(changes[2].text == "gathers before use `new` and `new too`");
+  CHECK(changes[2].text == "gathers before use: `new` and `new too`");
   // The line is that of the parameter which lies elsewhere now.
   CHECK_FALSE(changes[2].line.before);
   CHECK(changes[2].line.file == "rules.yaml");

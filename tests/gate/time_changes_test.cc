@@ -65,7 +65,7 @@ TEST_CASE("a step that takes longer fails beyond the limit alone") {
   REQUIRE(changes.size() == 3);
   CHECK(changes[0].what == "step time");
   CHECK(changes[0].time_growth == doctest::Approx(0.05));
-  CHECK(changes[0].text == "estimated, not hidden: memory +500 ms");
+  CHECK(changes[0].text == "estimated, exposed: memory +500 ms");
   CHECK(changes[1].what == "step time, at least");
   CHECK(changes[2].what == "step time, at most");
   FailOn limit;
@@ -95,7 +95,7 @@ TEST_CASE("a time that is gone fails, and one that is new does not") {
   const auto fresh = changes_between(nullptr, "", &step, "");
   REQUIRE(fresh.size() == 1);
   CHECK(fresh[0].text ==
-        "before the change no time of a step on hardware is asked for");
+        "before the change no step time on hardware was requested");
   CHECK_FALSE(falls_short(limit, fresh[0]));
   CHECK(changes_between(nullptr, "no rate", nullptr, "").empty());
 }
@@ -128,7 +128,7 @@ TEST_CASE("a prompt is not compared with a token") {
   CHECK(changes[0].what == "prompt time");
   CHECK(changes[0].after == ChangeValue());
   CHECK(changes[0].text ==
-        "after the change no time of a prompt on hardware is asked for");
+        "after the change no prompt time on hardware was requested");
   CHECK(changes[1].what == "token time");
   CHECK(changes[1].before == ChangeValue());
   CHECK(time_part_changes(before, after).empty());

@@ -55,7 +55,7 @@ TEST_CASE("shapes that the file leaves out are those of the model") {
   Manifest other;
   other.add("a/kernels", {DType::BF16, {3, 5}}, {});
   const auto unknown = built_graph(text, {}, other);
-  CHECK(unknown->messages == "SP015 g:3:14 the shape of `w` is not known");
+  CHECK(unknown->messages == "SP015 g:3:14 the shape of `w` is unknown");
   CHECK(unknown->diags.all().front().help ==
         std::vector<std::string>{"did you mean `a/kernels`?"});
   const auto differs = built_graph(
@@ -63,7 +63,8 @@ TEST_CASE("shapes that the file leaves out are those of the model") {
       "parameters: {w: {name: a/kernel, shape: [3, 4]}}\n"
       "ops: [{op: matmul, in: [x, w], out: y}]\n",
       {}, manifest);
-  CHECK(differs->messages == "SP015 g:3:14 `w` has another shape in the model");
+  CHECK(differs->messages ==
+        "SP015 g:3:14 `w` has a different shape in the model");
 }
 
 // What is wrong with a graph of x [2, 3], w [3, 4] and these operations.
@@ -75,7 +76,7 @@ std::string build_errors(const std::string& ops) {
 
 TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(build_errors("ops: [{op: linaer, in: [x, w], out: y}]") ==
-        "SP015 g:4:12 there is no operation `linaer`");
+        "SP015 g:4:12 unknown operation `linaer`");
   CHECK(build_errors("ops: [{op: linear, in: [x, v], out: y}]") ==
         "SP015 g:4:28 there is no value named `v`");
   CHECK(build_errors("ops: [{op: linear, in: x, out: y}]") ==
@@ -83,7 +84,7 @@ TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(build_errors("ops: [{op: relu, in: x, out: [y, z]}]") ==
         "SP015 g:4:12 `relu` with 2 results");
   CHECK(build_errors("ops: [{op: relu, in: x, out: y, by: 3}]") ==
-        "SP015 g:4:33 `relu` takes no `by`");
+        "SP015 g:4:33 `relu` has no attribute `by`");
   CHECK(build_errors("ops: [{op: scale, in: x, out: y, by: half}]") ==
         "SP015 g:4:38 `by` of `scale` must be a number");
   CHECK(build_errors("ops: [{op: sum, in: x, out: y, dims: [a]}]") ==
@@ -92,10 +93,10 @@ TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(build_errors("ops: [{op: einsum, in: [x, w], out: y}]") ==
         "SP015 g:4:12 `einsum` needs `equation`");
   CHECK(build_errors("ops: [{op: relu, in: x, out: x}]") ==
-        "SP015 g:4:30 `x` is made twice");
+        "SP015 g:4:30 `x` is defined twice");
   CHECK(build_errors(
             "ops: [{op: relu, in: y, out: z}, {op: relu, in: x, out: y}]") ==
-        "SP015 g:4:22 `y` is read before it is made");
+        "SP015 g:4:22 `y` is read before it is defined");
   CHECK(build_errors("ops: [{op: relu, in: x, out: y, axes: [a]}]") ==
         "SP015 g:4:39 1 label for [2, 3]");
   CHECK(
@@ -112,8 +113,8 @@ TEST_CASE("one mistake is reported once, and several in one run") {
   CHECK(build_errors(
             "ops: [{op: rleu, in: x, out: y}, {op: relu, in: y, out: z}, "
             "{op: tnah, in: z, out: u}]") ==
-        "SP015 g:4:12 there is no operation `rleu`\n"
-        "SP015 g:4:66 there is no operation `tnah`");
+        "SP015 g:4:12 unknown operation `rleu`\nSP015 g:4:66 unknown operation "
+        "`tnah`");
   std::string many = "ops:\n";
   for (int i = 0; i < 100; ++i) {
     many += "  - {op: none, in: x, out: y" + std::to_string(i) + "}\n";

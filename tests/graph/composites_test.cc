@@ -229,19 +229,20 @@ std::string wrong(const std::string& op) {
 
 TEST_CASE("composites that do not fit are refused with the shapes") {
   CHECK(wrong("{op: linear, in: [s, w], out: y}") ==
-        "SP015 g:3:12 no matrix product of [] and [3, 4]");
+        "SP015 g:3:12 cannot multiply [] and [3, 4]");
   CHECK(wrong("{op: linear, in: [x, v], out: y}") ==
         "SP015 g:3:12 the kernel of `linear` has shape [2, 3, 4]");
   CHECK(wrong("{op: linear, in: [x, w, x], out: y}") ==
         "SP015 g:3:12 the bias of `linear` has shape [2, 3]");
   CHECK(wrong("{op: linear, in: [x, w], out: y, scale: bogus}") ==
-        "SP015 g:3:12 `scale` is `bogus`");
+        "SP015 g:3:12 `scale` cannot be `bogus`");
   CHECK(wrong("{op: linear, in: [x, w], out: [y, z], scale: fan_out}") ==
-        "SP015 g:3:12 `scale: fan_out` of several results");
-  CHECK(wrong("{op: linear, in: [x, n], out: y, scale: fan_in}") ==
-        "SP015 g:3:12 `scale` of a kernel of shape [0, 4]");
+        "SP015 g:3:12 `scale: fan_out` is ambiguous with several results");
+  CHECK(
+      wrong("{op: linear, in: [x, n], out: y, scale: fan_in}") ==
+      "SP015 g:3:12 `scale` needs a fan above 0: the kernel has shape [0, 4]");
   CHECK(wrong("{op: linear, in: [x, w], out: [a, b, c]}") ==
-        "SP015 g:3:12 3 equal parts of a dimension of size 4");
+        "SP015 g:3:12 cannot split a dimension of size 4 into 3 equal parts");
   CHECK(wrong("{op: split, in: x, out: [a, b], sizes: [1, 1]}") ==
         "SP015 g:3:12 `sizes` does not fit");
   CHECK(wrong("{op: split, in: x, out: [a, b], sizes: [4, -1]}") ==
@@ -253,7 +254,7 @@ TEST_CASE("composites that do not fit are refused with the shapes") {
   CHECK(wrong("{op: softmax, in: x, out: y, dim: 0.5}") ==
         "SP015 g:3:12 `dim` is not a dimension of [2, 3]");
   CHECK(wrong("{op: softmax, in: [x, x], out: y}") ==
-        "SP015 g:3:12 the sinks of a softmax of [2, 3] have shape [2, 3]");
+        "SP015 g:3:12 the sinks of a softmax over [2, 3] have shape [2, 3]");
   CHECK(wrong("{op: rms_norm, in: s, out: y}") ==
         "SP015 g:3:12 a scalar has no features to normalise");
   CHECK(wrong("{op: layer_norm, in: [x, w], out: y}") ==

@@ -153,10 +153,10 @@ TEST_CASE("shard_map: what makes no sense is refused, and where") {
        "1 spec in `in_specs` for 2 operands"},
       {"{op: softmax, in: x, out: y, shard_map: {in_specs: [[dp]], out_specs: "
        "[dp]}}",
-       "`shard_map` on `softmax`"},
+       "`shard_map` does not apply to `softmax`"},
       {"{op: constraint, in: x, out: y, spec: [dp], shard_map: {in_specs: "
        "[[dp]], out_specs: [dp]}}",
-       "`shard_map` on `constraint`"},
+       "`shard_map` does not apply to `constraint`"},
       {"{op: relu, in: x, out: y, shard_map: {in_specs: [[dp, tp, ep]], "
        "out_specs: [dp]}}",
        "P(dp, tp, ep) is longer than the rank of `x` [4, 8]"},

@@ -63,21 +63,21 @@ TEST_CASE("placements per mesh dimension become axes per dimension") {
        "SP002 p:1:1 there are 2 placements for 3 mesh "
        "dimensions"},
       {"[Shard(0), Shard(-1), R]",
-       "SP014 p:1:1 dimensions are counted from the first and from the last"},
+       "SP014 p:1:1 dimensions are counted both from the start and from the "
+       "end"},
       {"[_StridedShard(0, split_factor=2), Shard(0), R]",
-       "SP014 p:1:2 no order of axes is that of this _StridedShard"},
+       "SP014 p:1:2 no axis order matches this _StridedShard"},
       {"[Partial(), R, R]", "SP014 p:1:2 a parameter cannot be Partial()"},
       {"[Shard(64), R, R]", "SP002 p:1:2 no tensor has dimension 64"},
-      {"[Shard(), R, R]",
-       "SP002 p:1:2 `Shard()` does not have the arguments of a placement"},
-      {"[Shard(0, 1), R, R]", "SP002 p:1:11 this argument has no name"},
+      {"[Shard(), R, R]", "SP002 p:1:2 `Shard()` has the wrong arguments"},
+      {"[Shard(0, 1), R, R]", "SP002 p:1:11 this argument needs a name"},
       {"[Shard(x=1), R, R]",
        "SP002 p:1:8 this is not an argument of a placement"},
       {"[Shard(0) R]", "SP002 p:1:11 a comma or `]` is missing before this"},
       {"[Shard(99999999999999999999), R, R]",
        "SP002 p:1:8 a whole number is expected here"},
       {"[Shard(0), ", "SP002 p:1:12 a placement is missing here"},
-      {"[Chart(0), R, R]", "SP002 p:1:2 `Chart` is no placement"},
+      {"[Chart(0), R, R]", "SP002 p:1:2 `Chart` is not a placement"},
       {"[_StridedShard(0, split_factor=0), R, R]",
        "SP002 p:1:2 a split factor is less than 1"},
   };
@@ -271,16 +271,16 @@ TEST_CASE("mistakes are refused at their places") {
        "[Partial()], c: 3, d: [Shard(0) x]}\n",
        "refused\nx SP002 2:17 there are 2 placements for 1 mesh dimension\n"
        "SP014 2:43 a parameter cannot be Partial()\n"
-       "SP002 2:58 a placement must be text, not an integer\n"
+       "SP002 2:58 a placement must be a string, not an integer\n"
        "SP002 2:65 unexpected text after the placement\n"},
       {"mesh_dim_names: [x, x]\nplacements: {}\n",
        "refused\nSP002 1:21 mesh dimension `x` appears twice\n"},
       {"mesh_dim_names: [x]\nmesh: {x: 2, y: 2}\nplacements: {}\n",
        "refused\nSP002 1:17 `mesh` has 2 sizes for 1 name\n"},
       {"mesh_dim_names: [z]\nmesh: {x: 2}\nplacements: {}\n",
-       "refused\nSP002 1:18 `mesh` has no size of `z`\n"},
+       "refused\nSP002 1:18 `mesh` has no size for `z`\n"},
       {"mesh: {x: 0}\nplacements: {}\n",
-       "refused\nSP007 1:11 `x` is not a mesh dimension of a size\n"},
+       "refused\nSP007 1:11 `x` is not a mesh dimension with a size\n"},
       {"mesh: [2]\nplacements: {}\n",
        "refused\nSP002 1:7 `mesh` must be a map, not a list\n"},
       {"mesh_dims: [x]\nplacements: {}\n",
@@ -295,12 +295,12 @@ TEST_CASE("mistakes are refused at their places") {
   }
   CHECK(rules_text("p = {'a': [Shard(0)] + x, **y, 'b': [Shard(n)]}",
                    {std::nullopt, {"x"}}) ==
-        "refused\nx SP002 1:22 this is not evaluated\n"
+        "refused\nx SP002 1:22 this expression is not evaluated\n"
         "SP002 1:44 this is not an argument of a placement\n"
         "SP002 1:27 this entry has no literal key\n");
   CHECK(rules_text("p = {'a': [Shard(0)]}\nq = {'a': [Shard(0)]}\n",
                    {std::nullopt, {"x"}}) ==
-        "refused\nSP002 1:1 the file holds 2 dictionaries of placements\n");
+        "refused\nSP002 1:1 the file has 2 dictionaries of placements\n");
   CHECK(rules_text("p = {'a': [Shard(0)]}\nq = {'a': [Shard(1)]}\n",
                    {"q", {"x"}}) == "^a$ -> P(None, x)\nx ");
 }
@@ -343,13 +343,13 @@ TEST_CASE("what placements cannot say is refused with the reason") {
   CHECK(testing::message(diags.all()[0]) ==
         "SP014 `a` cannot be expressed in placements");
   CHECK(diags.all()[0].facts[0] ==
-        "dimension 0 is cut over (tp, dp), which is not the order of the mesh "
+        "dimension 0 is sharded over (tp, dp), not in the order of the mesh "
         "dp=2,tp=2");
   CHECK(diags.all()[1].facts[0] ==
         "dimension 0 of size 7 is padded to a multiple of 2; DTensor stores "
         "shorter shards instead");
   CHECK(diags.all()[2].facts[0] ==
-        "a dimension is UNCONSTRAINED, and placements leave nothing open");
+        "a dimension is UNCONSTRAINED, which placements cannot express");
 }
 
 TEST_CASE("placements are read back as they were written") {

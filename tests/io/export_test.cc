@@ -316,9 +316,9 @@ TEST_CASE("uneven shards are no spec, whatever the target") {
       what.how.on_indivisible = policy;
       CHECK(exported(target, what) ==
             "SP014 `" + std::string(target) +
-                "` cannot say how `--on-indivisible " +
+                "` cannot express the `--on-indivisible " +
                 std::string(policy_name(policy)) +
-                "` cuts `layers.0.w` and 2 more");
+                "` split of `layers.0.w` and 2 more");
       what.mesh = testing::mesh("tp=2");  // divides
       CHECK(exported(target, what).find("SP014") == std::string::npos);
     }
@@ -329,21 +329,21 @@ TEST_CASE("what is declared is not a spec") {
   Exporting what = model();
   what.model.facts.vocab = 10;
   what.how.declarations.pad_vocab = 4;
-  CHECK(exported("jax", what) ==
-        "SP014 `jax` cannot say what `--declare` changes of "
-        "`lm_head.weight`");
+  CHECK(
+      exported("jax", what) ==
+      "SP014 `jax` cannot express the `--declare` change to `lm_head.weight`");
 }
 
 TEST_CASE("UNCONSTRAINED is not an axis, where a parameter asks for it") {
   Exporting what = model();
   what.rules.rules[0].spec.dims = {{std::string(kUnconstrained)}};
   CHECK(exported("python", what) ==
-        "SP014 `python` cannot say UNCONSTRAINED, which is asked for "
+        "SP014 `python` cannot express UNCONSTRAINED, requested for "
         "`layers.0.w` and 2 more");
   // A rule that decides nothing is not in the table.
   what.rules = testing::rules({{"", ""}, {"never", ""}});
   what.rules.rules[1].spec.dims = {{std::string(kUnconstrained)}};
-  CHECK(exported("python", what).find("# a rule says UNCONSTRAINED\n") !=
+  CHECK(exported("python", what).find("# a rule uses UNCONSTRAINED\n") !=
         std::string::npos);
 }
 
@@ -352,7 +352,8 @@ TEST_CASE("a pattern cannot tell a name from itself with a newline") {
   what.model = testing::manifest({{"w", "f32[8]"}, {"w\n", "f32[8]"}});
   what.saved = true;
   CHECK(exported("python", what) ==
-        "SP014 `python` cannot tell `w\n` from the same without the newline");
+        "SP014 `python` cannot distinguish `w\n` from the name without the "
+        "newline");
   CHECK(exported("jax", what).find("\"w\\n\": PartitionSpec(\"tp\")") !=
         std::string::npos);
 }

@@ -136,7 +136,8 @@ TEST_CASE("plans with views, read back on sub-axes, place the same rows") {
       });
       if (!axes.have_parts()) {
         ENSURE(!text.has_value());
-        ENSURE(found.all().front().message.find("has one mesh, and no view") !=
+        ENSURE(found.all().front().message.find(
+                   "has a single mesh and cannot express the view") !=
                std::string::npos);
         return;
       }
@@ -255,7 +256,7 @@ TEST_CASE("targets that have only specs refuse experts dealt out") {
         testing::exported(name.c_str(), views_model("experts", "ep"));
     const bool says_dealt =
         dealt.find(
-            "cannot deal out experts such as `mlp.experts.0.up` and 1 "
+            "cannot place whole experts such as `mlp.experts.0.up` and 1 "
             "more") != dealt.npos;
     CHECK(says_dealt == (target.views != ExportViews::Deals &&
                          target.views != ExportViews::DealsOnly));
@@ -264,8 +265,8 @@ TEST_CASE("targets that have only specs refuse experts dealt out") {
         Mesh({{"dp", 3}, {"tp", 2}}, {{"experts", {{"ep", 2}, {"etp", 3}}}});
     apart.model = testing::manifest({{"mlp.experts.0.up", "bf16[4, 6]"}});
     const std::string text = testing::exported(name.c_str(), apart);
-    CHECK((text.find("has one mesh, and no view of it for") != text.npos) ==
-          (target.views <= ExportViews::DealsOnly));
+    CHECK((text.find("has a single mesh and cannot express the view of") !=
+           text.npos) == (target.views <= ExportViews::DealsOnly));
   }
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("a GGUF file is known by its content") {
   CHECK(load_gguf(host, "m") == "gguf token_embd.weight");
   host.files["m"] = file.header();
   CHECK(load_gguf(host, "m") ==
-        "gguf token_embd.weight; the data of `m` is absent (header only)");
+        "gguf token_embd.weight; the data of `m` is missing (header only)");
   host.input = file.bytes();
   CHECK(load_gguf(host, "-") == "gguf token_embd.weight");
 }
@@ -99,16 +99,17 @@ TEST_CASE("the parts of a split model are one model, whichever is named") {
   auto incomplete = host;
   incomplete.files.erase("d/m-00002-of-00003.gguf");
   CHECK(load_gguf(incomplete, "d/m-00001-of-00003.gguf") ==
-        "SP008 1 part of 3 of the split model not beside it: "
+        "SP008 1 part of 3 of the split model missing from its folder: "
         "`d/m-00002-of-00003.gguf`");
   auto swapped = host;
   swapped.files["d/m-00002-of-00003.gguf"] = part(0, 3).bytes();
   CHECK(load_gguf(swapped, "d") ==
-        "SP008 `d/m-00002-of-00003.gguf` is not the part that its name says");
+        "SP008 `d/m-00002-of-00003.gguf` is not the part that its name states");
   auto renamed = host;
   renamed.files["m.gguf"] = part(1, 3).bytes();
   CHECK(load_gguf(renamed, "m.gguf") ==
-        "SP008 `m.gguf` is part 2 of 3 of a split model, but is not named so");
+        "SP008 `m.gguf` is part 2 of 3 of a split model, but its name does not "
+        "say so");
 }
 
 TEST_CASE("parts must not repeat a tensor, nor lack one") {
@@ -212,7 +213,7 @@ TEST_CASE("numbers per layer count where layers agree") {
   REQUIRE(differing.remarks.size() == 1);
   CHECK(differing.remarks[0] ==
         "layers differ in `deci.attention.head_count_kv` (4 and 8), so this "
-        "fact is taken as unknown");
+        "value is treated as unknown");
 }
 
 TEST_CASE("latent attention has no head size, but a latent") {
@@ -333,14 +334,17 @@ TEST_CASE("other versions and byte orders are refused by name") {
   file.tensor("a", 0, {2});
   CHECK(said(file.bytes()) == "a f32[2]\n");
   file.version = 1;
-  CHECK(said(file.bytes()) ==
-        "SP006 m.gguf:1:1 GGUF version 1 is not read; versions 2 and 3 are");
+  CHECK(
+      said(file.bytes()) ==
+      "SP006 m.gguf:1:1 GGUF version 1 is not supported; versions 2 and 3 are");
   file.version = 4;
-  CHECK(said(file.bytes()).find("version 4 is not read") != std::string::npos);
+  CHECK(said(file.bytes()).find("version 4 is not supported") !=
+        std::string::npos);
   file.version = 3U << 24U;
   const auto big = read_header(file.bytes());
-  CHECK(big->text ==
-        "SP006 m.gguf:1:1 this GGUF file is big-endian, which is not read");
+  CHECK(
+      big->text ==
+      "SP006 m.gguf:1:1 this GGUF file is big-endian, which is not supported");
   CHECK(big->diags.all()[0].help.size() == 1);
 }
 
@@ -348,8 +352,8 @@ TEST_CASE("types that ggml removed, later ones and unknown ones are SP005") {
   for (const auto& row :
        {std::pair(31U, "type 31, Q4_0_4_4, which ggml has removed"),
         std::pair(5U, "type 5, Q4_3, which ggml has removed"),
-        std::pair(40U, "type 40, NVFP4, which this version does not read"),
-        std::pair(777U, "type 777, which ggml does not have")}) {
+        std::pair(40U, "type 40, NVFP4, which this version does not support"),
+        std::pair(777U, "type 777, which ggml does not define")}) {
     CAPTURE(row.first);
     GgufFile file;
     file.tensor("a", row.first, {256});
@@ -362,9 +366,10 @@ TEST_CASE("a row consists of whole blocks") {
   GgufFile file;
   file.tensor("a", 12, {128, 4}).tensor("b", 2, {32}).tensor("c", 2, {});
   CHECK(said(file.bytes()) ==
-        "SP002 m.gguf:1:1 `a` is q4_k[4, 128], but a row of q4_k has a "
+        "SP002 m.gguf:1:1 `a` is q4_k[4, 128], but a row of q4_k must have a "
         "multiple of 256 elements\n"
-        "SP002 m.gguf:3:1 `c` is q4_0[], but a row of q4_0 has a multiple of "
+        "SP002 m.gguf:3:1 `c` is q4_0[], but a row of q4_0 must have a "
+        "multiple of "
         "32 elements");
 }
 
@@ -390,7 +395,7 @@ TEST_CASE("places of tensors are aligned, apart and without large gaps") {
   GgufFile gap;
   gap.tensor("b", 0, {4}, 128).tensor("a", 0, {16}, 0);
   CHECK(said(gap.bytes()) ==
-        "SP002 warning m.gguf:1:1 64 bytes between tensors belong to none"
+        "SP002 warning m.gguf:1:1 64 bytes between tensors belong to no tensor"
         "b f32[4]\na f32[16]\n");
   GgufFile far;
   far.tensor("a", 0, {4}, 1ULL << 63U);
@@ -420,11 +425,11 @@ TEST_CASE("counts and sizes that a file cannot have are refused") {
                   "tensors, but the file has ") != std::string::npos);
   file.tensor_count = 1;
   file.pair_count = ~0ULL;
-  CHECK(said(file.header()).find("pairs of metadata") != std::string::npos);
+  CHECK(said(file.header()).find("metadata pairs") != std::string::npos);
   GgufFile dims;
   dims.tensor("a", 0, {1, 1, 1, 1, 1});
   CHECK(said(dims.bytes()) ==
-        "SP002 m.gguf:1:1 tensor `a` has 5 dimensions; GGUF has at most 4");
+        "SP002 m.gguf:1:1 tensor `a` has 5 dimensions; GGUF allows at most 4");
   GgufFile huge;
   huge.tensor("a", 0, {1ULL << 40U, 1ULL << 40U});
   CHECK(said(huge.header()) ==
@@ -494,7 +499,7 @@ TEST_CASE("no number is both read and refused, and no type has two") {
 TEST_CASE("removed and later types are refused by name") {
   CHECK(refused_ggml_type(31)->name == "Q4_0_4_4");
   CHECK(refused_ggml_type(4)->why == "which ggml has removed");
-  CHECK(refused_ggml_type(40)->why == "which this version does not read");
+  CHECK(refused_ggml_type(40)->why == "which this version does not support");
   CHECK_FALSE(refused_ggml_type(0));
   CHECK_FALSE(refused_ggml_type(1000));
 }
@@ -576,8 +581,7 @@ TEST_CASE("what metadata cannot be is said") {
   GgufFile unknown;
   unknown.pair("k", 13, "");
   CHECK(read_gguf_metadata(unknown, 1)->problem ==
-        "the metadata key `k` has a value of type 13, which metadata does not "
-        "have");
+        "the metadata key `k` has a value of unknown type 13");
   GgufFile item;
   item.pair("k", 9, GgufFile::number(99, 4) + GgufFile::number(1, 8));
   CHECK(read_gguf_metadata(item, 1)->problem.find("type 99") !=

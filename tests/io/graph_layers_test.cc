@@ -35,20 +35,21 @@ TEST_CASE("graph expressions: numbers, and sizes where they are some") {
   CHECK(amount("sqrt(2*heads)") == "4.000000: a square root is not a size");
   CHECK(amount("0.5*heads") == "4.000000: `0.5` is not an integer");
   CHECK(amount("1e-3") == "0.001000: `1e-3` is not an integer");
-  CHECK(amount("heads/3") == "2.666667: 3 does not divide 8");
+  CHECK(amount("heads/3") == "2.666667: 8 is not divisible by 3");
   CHECK(amount("heads - 9") == "-1.000000: 8 - 9 is negative");
 }
 
 TEST_CASE("graph expressions: what is none says why") {
-  CHECK(amount("1/none") == "0 does not divide 1");
+  CHECK(amount("1/none") == "1 is not divisible by 0");
   CHECK(amount("sqrt(heads - 9)") == "a negative number has no square root");
   CHECK(amount("(heads") == "a `)` is missing");
-  CHECK(amount("heads)") == "`)` is not expected");
+  CHECK(amount("heads)") == "unexpected `)`");
   CHECK(amount("sqrt heads") ==
         "`sqrt heads` is neither a number nor a name in `dims`");
   CHECK(amount("4heads") ==
-        "`4heads` is neither a number nor a name in `dims`; `heads` is");
-  CHECK(amount(std::string(100, '(')) == "parentheses nest too deep");
+        "`4heads` is neither a number nor a name in `dims`; did you mean "
+        "`heads`?");
+  CHECK(amount(std::string(100, '(')) == "parentheses are nested too deeply");
   CHECK(amount("1e999") == "`1e999` is neither a number nor a name in `dims`");
 }
 
@@ -76,7 +77,7 @@ ops: [{op: scale, in: x, out: a, by: 1/sqrt(dim)}]
 TEST_CASE("a number in the place of an operand is answered") {
   const auto wrong = built_graph(
       "graph: g\ninputs: {x: [4]}\nops: [{op: add, in: [x, 1], out: a}]\n");
-  CHECK(wrong->messages == "SP002 g:3:25 a number is not a value");
+  CHECK(wrong->messages == "SP002 g:3:25 a number cannot be an operand");
   CHECK(wrong->diags.all().front().help.front().find("op: shift") !=
         std::string::npos);
 }
@@ -187,33 +188,33 @@ std::string wrong_repeat(
 TEST_CASE("repeated layers: mistakes have a place, and are told once") {
   CHECK(wrong_repeat("layers, carry: x").empty());
   CHECK(wrong_repeat("layers") ==
-        "SP015 g:5:51 `x` is made in every layer and outside");
+        "SP015 g:5:51 `x` is produced in every layer and also outside");
   CHECK(wrong_repeat("layers, carry: y") ==
-        "SP015 g:5:29 no `y` is there for the first layer to start from\n"
-        "SP015 g:5:61 `x` is made in every layer and outside");
+        "SP015 g:5:29 no `y` exists for the first layer to start from\n"
+        "SP015 g:5:61 `x` is produced in every layer and also outside");
   CHECK(wrong_repeat("layers, carry: x", "[{op: relu, in: x, out: y}]") ==
-        "SP015 g:5:29 no operation of the layer makes `x`");
+        "SP015 g:5:29 no operation of the layer produces `x`");
   CHECK(wrong_repeat("0, carry: x") ==
         "SP002 g:5:14 `repeat` must be at least 1");
   CHECK(wrong_repeat("3, carry: x") ==
         "SP002 g:5:5 repeated layers need a `name`");
   CHECK(wrong_repeat("3, carry: x, name: layer") ==
-        "SP002 g:5:33 the name of repeated layers has no `{i}`");
+        "SP002 g:5:33 the name of repeated layers must contain `{i}`");
   CHECK(wrong_repeat("layer, carry: x").find("SP015 g:5:14 `layer` is not a") ==
         0);
   CHECK(wrong_repeat("layers, carry: x, step: 2").find("SP004") == 0);
   CHECK(wrong_repeat("layers, carry: x",
                      "[{repeat: 2, ops: [], name: \"{i}\"}]") ==
-        "SP002 g:5:38 `repeat` stands within another `repeat`");
+        "SP002 g:5:38 `repeat` cannot be nested in another `repeat`");
   // In both layers, and told of the first.
   CHECK(wrong_repeat("layers, carry: x", "[{op: rleu, in: x, out: x}]") ==
-        "SP015 g:5:43 there is no operation `rleu`");
+        "SP015 g:5:43 unknown operation `rleu`");
   CHECK(wrong_repeat("layers, carry: x",
                      "[{op: relu, in: z, out: a}, {op: relu, in: x, out: x}]")
             .find("SP015 g:5:53 there is no value named `z`") == 0);
   CHECK(wrong_repeat("layers, carry: x",
                      "[{op: relu, in: x, out: x}, {op: relu, in: x, out: x}]")
-            .find("is made twice") != std::string::npos);
+            .find("is defined twice") != std::string::npos);
 }
 
 TEST_CASE("repeated layers: a few words cannot ask for millions of nodes") {

@@ -78,7 +78,7 @@ TEST_CASE("a file and a shipped graph are loaded alike") {
   CHECK_FALSE(load_graph("@mpl", {}, host, diags));
   CHECK_FALSE(load_graph("none.yaml", {}, host, diags));
   CHECK(testing::messages(diags) ==
-        "SP001 no graph named `@mpl` is shipped\n"
+        "SP001 no shipped graph named `@mpl`\n"
         "SP001 cannot read `none.yaml`: no such file or directory");
 }
 
@@ -272,9 +272,9 @@ TEST_CASE("parameters may be drawn shard by shard") {
 
 TEST_CASE("what is not a graph file is refused with its place") {
   CHECK(read_graph_text("graph: g\n")->messages ==
-        "SP002 g:1:1 there are no `ops`");
+        "SP002 g:1:1 `ops` is missing");
   CHECK(read_graph_text("ops: []\n")->messages ==
-        "SP002 g:1:1 there is no `graph`");
+        "SP002 g:1:1 `graph` is missing");
   CHECK(wrong("input: {}") == "SP004 g:2:1 unknown key `input`");
   CHECK(wrong("inputs: [x]") ==
         "SP002 g:2:9 `inputs` must be a map, not a list");
@@ -285,7 +285,7 @@ TEST_CASE("what is not a graph file is refused with its place") {
   CHECK(wrong("inputs: {x: {shape: [2], init: ones}}") ==
         "SP004 g:2:26 unknown key `init`");
   CHECK(wrong("inputs: {'x y': [2]}") ==
-        "SP002 g:2:10 `x y` is not a name of a value");
+        "SP002 g:2:10 `x y` is not a valid value name");
   CHECK(wrong("inputs: {x: [2, y]}") ==
         "SP015 g:2:17 `y` is not a size: `y` is neither a number nor a name in "
         "`dims`");
@@ -299,9 +299,9 @@ TEST_CASE("what is not a graph file is refused with its place") {
 
 TEST_CASE("dtypes and limits of integers go together") {
   CHECK(wrong("inputs: {x: {shape: [2], dtype: i32}}") ==
-        "SP002 g:2:33 integers need a limit");
+        "SP002 g:2:33 integer dtypes need `below`");
   CHECK(wrong("inputs: {x: {shape: [2], dtype: f32, below: 3}}") ==
-        "SP002 g:2:33 `below` is for integers");
+        "SP002 g:2:33 `below` applies only to integer dtypes");
   CHECK(wrong("inputs: {x: {shape: [2], dtype: i64, below: 3}}").empty());
   CHECK(wrong("inputs: {x: {shape: [2], below: 0}}") ==
         "SP002 g:2:33 `below` must be at least 1");
@@ -316,11 +316,11 @@ std::string wrong_op(const std::string& op) {
 
 TEST_CASE("operations are maps with `op`, `in` and `out`") {
   CHECK(wrong_op("relu") ==
-        "SP002 g:2:7 `an operation` must be a map, not text");
+        "SP002 g:2:7 `an operation` must be a map, not a string");
   CHECK(wrong_op("{op: relu, in: x}") ==
         "SP002 g:2:7 an operation has no `out`");
   CHECK(wrong_op("{op: relu, in: 3, out: y}") ==
-        "SP002 g:2:22 `in` must be text, not an integer");
+        "SP002 g:2:22 `in` must be a string, not an integer");
   CHECK(wrong_op("{op: relu, in: x, out: y, by: {sqrt: 3}}") ==
         "SP004 g:2:38 unknown key `sqrt`");
   CHECK(wrong_op("{op: relu, in: x, out: y, by: {rsqrt: 0}}") ==
@@ -395,13 +395,14 @@ TEST_CASE("sizes are numbers, names and what these make") {
 }
 
 TEST_CASE("what is not a size says why") {
-  CHECK(size("head") ==
-        "`head` is neither a number nor a name in `dims`; `heads` is");
+  CHECK(
+      size("head") ==
+      "`head` is neither a number nor a name in `dims`; did you mean `heads`?");
   CHECK(size("") == "`` is neither a number nor a name in `dims`");
   CHECK(size("heads*") == "`` is neither a number nor a name in `dims`");
   CHECK(size("-1") == "`-1` is neither a number nor a name in `dims`");
-  CHECK(size("heads/3") == "3 does not divide 8");
-  CHECK(size("heads/none") == "0 does not divide 8");
+  CHECK(size("heads/3") == "8 is not divisible by 3");
+  CHECK(size("heads/none") == "8 is not divisible by 0");
   CHECK(size("9007199254740992*2") == "the product exceeds 2^53");
   CHECK(size("99999999999999999999") ==
         "`99999999999999999999` is neither a number nor a name in `dims`");
@@ -443,7 +444,8 @@ TEST_CASE("sizes follow from those before them, and may be chosen") {
         "SP015 `a` must be from 0 to 2^53");
   CHECK(dims_of("{a: 2, b: -3}", {}) ==
         "SP002 g:2:17 a size must be from 0 to 2^53");
-  CHECK(dims_of("{a-b: 2}", {}) == "SP002 g:2:8 `a-b` is not a name of a size");
+  CHECK(dims_of("{a-b: 2}", {}) ==
+        "SP002 g:2:8 `a-b` is not a valid size name");
   CHECK(dims_of("[2]", {}) == "SP002 g:2:7 `dims` must be a map, not a list");
 }
 

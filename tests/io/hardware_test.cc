@@ -186,8 +186,8 @@ TEST_CASE("an unknown name gets the names that are near or that go on so") {
     const char* name;
     const char* help;
   } rows[] = {
-      {"h1", "names that start so: `h100-nvl`, `h100-sxm`"},
-      {"a100", "names that start so: `a100-40`, `a100-80`"},
+      {"h1", "names with this prefix: `h100-nvl`, `h100-sxm`"},
+      {"a100", "names with this prefix: `a100-40`, `a100-80`"},
       {"h100-sxn", "did you mean `h100-sxm`?"},
       {"tpuv5p", "did you mean `tpu-v5p`?"},
   };
@@ -220,7 +220,7 @@ TEST_CASE("a file needs a dot or a slash, and one without is pointed out") {
   CHECK(read_profile->title == "Own");
   CHECK(diags.all().empty());
   CHECK_FALSE(load_hardware("own", host, diags));
-  CHECK(diags.all()[0].help[0] == "`./own` is taken as a file");
+  CHECK(diags.all()[0].help[0] == "`./own` is read as a file");
   CHECK_FALSE(load_hardware("none.yaml", host, diags));
   CHECK(diags.all()[1].message ==
         "cannot read `none.yaml`: no such file or directory");
@@ -429,11 +429,11 @@ TEST_CASE("numbers without a value or a source are refused") {
       {"hbm_bytes: {value: 80GiB}", "{value: 80",
        "SP002 `hbm_bytes` has no "
        "source"},
-      {"hbm_bytes: {source: us}", "{source", "SP002 there is no `value`"},
+      {"hbm_bytes: {source: us}", "{source", "SP002 `value` is missing"},
       {"hbm_bytes: {value: 1, source: su}", "su}",
        "SP002 `sources` has no `su`"},
       {"hbm_bytes: {value: 1, source: us, estimated: true}", "{value: 1, s",
-       "SP002 `hbm_bytes` is estimated without a `note` that says how"},
+       "SP002 `hbm_bytes` is estimated but has no `note` that says how"},
       {"hbm_bytes: {value: 1, source: us, estimated: 17}", "17}",
        "SP002 `estimated` must be true or false, not an integer"},
       {"hbm_bytes: {value: 1, source: us, note: ''}", "''",
@@ -453,14 +453,14 @@ TEST_CASE("numbers of the wrong form or size are refused") {
       {"devices_per_host: {value: 1.5, source: us}", "1.5",
        "SP002 `devices_per_host` must be an integer, not a number"},
       {"hbm_bytes_per_second: {value: 1TB, source: us}", "1TB",
-       "SP002 `hbm_bytes_per_second` must be a number, not text"},
+       "SP002 `hbm_bytes_per_second` must be a number, not a string"},
       {"flops_per_second: {bf16: {value: 0, source: us}}", "0, source",
-       "SP002 `bf16` must be above 0 and finite"},
+       "SP002 `bf16` must be positive and finite"},
       {"hbm_usable_bytes: {value: 1, source: us}", "{value: 1",
        "SP002 `hbm_usable_bytes` needs `hbm_bytes`"},
       {"hbm_bytes: {value: 80GB, source: us}\n"
        "hbm_usable_bytes: {value: 79.1GiB, source: us}",
-       "{value: 79.1", "SP002 more is usable than there is"},
+       "{value: 79.1", "SP002 `hbm_usable_bytes` exceeds `hbm_bytes`"},
   };
   check_mistakes(rows);
 }
@@ -485,10 +485,10 @@ TEST_CASE("links need a name, a topology and a bandwidth") {
       {"links: {}", "{}", "SP002 `links` must be a list, not a map"},
       {"links: [1]", "1]", "SP002 `a link` must be a map, not an integer"},
       {"links: [{name: a, topology: ring}]", "{name: a",
-       "SP002 there is no `bytes_per_second`"},
+       "SP002 `bytes_per_second` is missing"},
       {"links: [{name: a b, topology: ring, bytes_per_second: {value: 1, "
        "source: us}}]",
-       "a b", "SP002 `a b` is not a name"},
+       "a b", "SP002 `a b` is not a valid name"},
       {"links: [{name: a, topology: star, bytes_per_second: {value: 1, "
        "source: us}}]",
        "star",
@@ -496,13 +496,13 @@ TEST_CASE("links need a name, a topology and a bandwidth") {
        "`switch`, not `star`"},
       {"links: [{name: a, topology: ring, bytes_per_second: {value: 1, "
        "source: us}, extents: {value: [4], source: us}}]",
-       "{value: [4]", "SP002 `extents` is for a torus"},
+       "{value: [4]", "SP002 `extents` applies only to a torus"},
       {"links: [{name: a, topology: torus, bytes_per_second: {value: 1, "
        "source: us}, extents: {value: [], source: us}}]",
        "[], ", "SP002 `extents` is empty"},
       {"links: [{name: a, topology: torus, bytes_per_second: {value: 1, "
        "source: us}, wrap: each}]",
-       "{name: a", "SP002 `wrap` and `wrap_multiple` go together"},
+       "{name: a", "SP002 `wrap` and `wrap_multiple` must be given together"},
   };
   check_mistakes(rows);
 }
@@ -531,31 +531,32 @@ TEST_CASE("tables that do not fit together are refused") {
       {"measured: {products: {}}", "{}}",
        "SP002 `products` must be a list, not a map"},
       {"measured: {products: [{m: 1}]}", "{m: 1",
-       "SP002 there is no `precision`"},
+       "SP002 `precision` is missing"},
       {"measured: {products: [{precision: bf17}]}", "bf17",
        "SP002 `precision` must be one of `f32`, `tf32`, `f16`, `bf16`, `f8`, "
        "`i8`, `f4`, not `bf17`"},
       {product + "1 2}]}", "1 2}", "SP002 `teraflops` has 2 of 1 values"},
       {product + "fast}]}", "fast}",
-       "SP002 `teraflops` has `fast`, which is no number of at least 0"},
+       "SP002 `teraflops` has `fast`, which is not a number of at least 0"},
       {product + "[-1]}]}", "-1]",
-       "SP002 `teraflops` has `-1`, which is no number of at least 0"},
+       "SP002 `teraflops` has `-1`, which is not a number of at least 0"},
       {product + "[[1]]}]}", "[1]]}",
-       "SP002 `teraflops` has `a list`, which is no number of at least 0"},
+       "SP002 `teraflops` has `a list`, which is not a number of at least 0"},
       {product + "101}]}", "{precision",
-       "SP002 more than `flops_per_second.bf16` states"},
+       "SP002 this exceeds `flops_per_second.bf16`"},
       {"measured: {products: [{precision: f8, m: 1, n: 64, k: 64, source: us, "
        "teraflops: 1}]}",
-       "{precision", "SP002 more than `flops_per_second.f8`, which is missing"},
+       "{precision", "SP002 this needs `flops_per_second.f8`"},
       {"measured: {memory: {bytes: 1, gigabytes_per_second: 1001, source: us}}",
-       "{bytes", "SP002 more than `hbm_bytes_per_second` states"},
+       "{bytes", "SP002 this exceeds `hbm_bytes_per_second`"},
       {"measured: {memory: {bytes: [2, 2], gigabytes_per_second: 1 1, source: "
        "us}}",
-       "[2, 2]", "SP002 `bytes` must ascend from above 0"},
+       "[2, 2]", "SP002 `bytes` must be positive and strictly increasing"},
       {"measured: {memory: {bytes: [], gigabytes_per_second: [], source: us}}",
-       "[], g", "SP002 `bytes` must ascend from above 0"},
+       "[], g", "SP002 `bytes` must be positive and strictly increasing"},
       {"measured: {memory: {bytes: {}, gigabytes_per_second: 1, source: us}}",
-       "{}, g", "SP002 `bytes` must be a list of numbers, or a text of them"},
+       "{}, g",
+       "SP002 `bytes` must be a list of numbers or a string of numbers"},
       {"measured: {memory: {bytes: 1, gigabytes_per_second: 1}}", "{bytes",
        "SP002 `gigabytes_per_second` has no source"},
       {long_axis, "'1 2", "SP002 `bytes` has more than 16,384 numbers"},
@@ -567,10 +568,10 @@ TEST_CASE("tables that do not fit together are refused") {
        "SP002 `backward` must be true or false, not an integer"},
       {"measured: {collectives: [&a {kind: all-gather, ranks: 2, bytes: 2, "
        "microseconds: 1, source: us}, *a]}",
-       "{kind", "SP002 there is a table of this before"},
+       "{kind", "SP002 an earlier table already covers this"},
       {"measured: {sustained: 0.9}", "0.9", "SP002 `sustained` has no source"},
       {"measured: {sustained: {value: 0, source: us}}", "0, source",
-       "SP002 `sustained` must be above 0 and finite"},
+       "SP002 `sustained` must be positive and finite"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.line.substr(0, 200));
@@ -591,23 +592,23 @@ TEST_CASE("what a profile must have is asked for") {
        "SP002 hw.yaml:1:1 `a hardware profile` must be a map, not a "
        "list"},
       {"name: own\ntitle: Own\nsources: {}\ndevices_per_chip: 1\n",
-       "SP002 hw.yaml:1:1 there is no `vendor`"},
+       "SP002 hw.yaml:1:1 `vendor` is missing"},
       {"name: own\ntitle: Own\nvendor: Us\n",
-       "SP002 hw.yaml:1:1 there is no `sources`"},
+       "SP002 hw.yaml:1:1 `sources` is missing"},
       {"name: own\ntitle: Own\nvendor: Us\nsources: {}\n",
-       "SP002 hw.yaml:1:1 there is no `devices_per_chip`"},
+       "SP002 hw.yaml:1:1 `devices_per_chip` is missing"},
       {"name: own\ntitle: Own\nvendor: Us\nsources: {us: {read: "
        "2026-01-31}}\n",
-       "SP002 hw.yaml:4:15 there is no `title`"},
+       "SP002 hw.yaml:4:15 `title` is missing"},
       {"name: own\ntitle: Own\nvendor: Us\nsources: {us: {title: T}}\n",
-       "SP002 hw.yaml:4:15 there is no `read`"},
+       "SP002 hw.yaml:4:15 `read` is missing"},
       {"name: own\ntitle: Own\nvendor: Us\nsources: {us: {title: T, read: "
        "2026-13-01}}\n",
        "SP002 hw.yaml:4:32 `read` is not a date"},
       {"name: own/x\ntitle: ''\nvendor: 7\nsources: {}\n",
-       "SP002 hw.yaml:1:7 `own/x` is not a name\n"
+       "SP002 hw.yaml:1:7 `own/x` is not a valid name\n"
        "SP002 hw.yaml:2:8 `title` is empty\n"
-       "SP002 hw.yaml:3:9 `vendor` must be text, not an integer"},
+       "SP002 hw.yaml:3:9 `vendor` must be a string, not an integer"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.text);

@@ -89,9 +89,9 @@ TEST_CASE("a style that is none is refused with the nearest name") {
       "r", "{\"tp_plan\": {\"a\": \"colwize\", \"b\": \"\", \"c\": 3}}");
   CHECK_FALSE(kHfTpPlan.read(source, {}, rules, diags));
   CHECK(testing::text_of(diags) ==
-        "SP002 1:44 the style of `c` must be text, not an integer\n"
-        "SP002 1:19 `colwize` is not a style of tensor parallelism\n"
-        "SP002 1:35 `` is not a style of tensor parallelism\n");
+        "SP002 1:44 the style of `c` must be a string, not an integer\n"
+        "SP002 1:19 `colwize` is not a tensor-parallel style\n"
+        "SP002 1:35 `` is not a tensor-parallel style\n");
   CHECK(diags.all()[1].help[0] == "did you mean `colwise`?");
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("plans are chosen by name, and those of one model are one") {
         "^(?:(?:model|transformer|language_model)\\.)*c(?:\\.[^.]+)?$ -> P()\n"
         ".* -> P()\n");
   CHECK(tp_plan_text(both, {"x", {}}) ==
-        "refused\nSP002 1:1 no plan is named `x`\n");
+        "refused\nSP002 1:1 there is no plan named `x`\n");
   CHECK(tp_plan_text("a = {\"x\": \"colwise\"}\nb = {\"x\": \"colwise\"}\n") ==
-        "refused\nSP002 1:1 the file holds 2 plans\n");
+        "refused\nSP002 1:1 the file has 2 plans\n");
 }
 
 std::string strict_config(const std::string& type) {
@@ -152,7 +152,7 @@ TEST_CASE("a configuration of transformers 5 is completed, by version") {
                                 usual + "embed_tokens(?:\\.[^.]+)?$ -> P(tp)\n";
   const std::string rest = ".* -> P()\n";
   const std::string note =
-      "SP109 4:26 the plan is read as transformers 5.23 completes it\n";
+      "SP109 4:26 the plan is completed as in transformers 5.23\n";
   const std::string text = strict_config("llama");
   CHECK(tp_plan_text(text) == q + head + embedding + rest + note);
   const auto as_of = [&](const std::string& version) {
@@ -167,7 +167,7 @@ TEST_CASE("a configuration of transformers 5 is completed, by version") {
                                      {"tie_word_embeddings", "true"}})) ==
         q + head + embedding + rest);
   CHECK(as_of("soon") ==
-        "refused\nSP002 - `soon` is not a version of transformers\n");
+        "refused\nSP002 - `soon` is not a transformers version\n");
   // Neither the decorator nor a style of 5.2: an earlier file.
   CHECK(tp_plan_text(text.substr(text.find("class"))) == q + rest);
 }
@@ -185,7 +185,7 @@ TEST_CASE("base models and heads are called as their models call them") {
             "^(?:(?:talker|model)\\.)*l"));
   CHECK(has(tp_plan_text(strict_config("mine"),
                          answered({{"base_model_prefix", "a b"}})),
-            "SP002 - `a b` is not the name of a module"));
+            "SP002 - `a b` is not a module name"));
   Diagnostics diags;
   RuleSet rules;
   CHECK(kHfTpPlan.read(std::make_shared<SourceFile>("r", strict_config("mine")),
@@ -200,12 +200,13 @@ TEST_CASE("base models and heads are called as their models call them") {
 TEST_CASE("a plan that Python computes, or of a head alone, is refused") {
   CHECK(tp_plan_text("class C(PreTrainedConfig):\n"
                      "    base_model_tp_plan = dict(a=\"colwise\")\n")
-            .starts_with("refused\nSP002 2:26 `base_model_tp_plan` is computed "
-                         "here; only a dictionary of strings is read\n"));
+            .starts_with(
+                "refused\nSP002 2:26 `base_model_tp_plan` is computed "
+                "here; only a literal dictionary of strings is supported\n"));
   CHECK(tp_plan_text("class M(PreTrainedModel):\n"
                      "    _tp_plan = {\"lm_head\": \"colwise_rep\"}\n") ==
-        "refused\nSP002 2:16 this is the plan of a head alone: the base "
-        "model's is in the configuration file\n");
+        "refused\nSP002 2:16 this plan covers only a head: the base model's "
+        "plan is in the configuration file\n");
 }
 
 TEST_CASE("fused experts stand for those of checkpoints, but for whole ones") {
@@ -256,12 +257,12 @@ TEST_CASE("what is not a plan is refused") {
   CHECK(tp_plan_text("{\"tp_plan\": 3}") ==
         "refused\nSP002 1:13 `tp_plan` must be a map, not an integer\n");
   CHECK(tp_plan_text("{\"tp_plan\": null}") ==
-        "refused\nSP002 1:1 no tensor-parallel plan is found\n");
+        "refused\nSP002 1:1 no tensor-parallel plan found\n");
   CHECK(tp_plan_text("tp_plan = {\"a\": STYLE, **more}") ==
         "refused\nSP002 1:17 the style of `a` is not a string\n"
         "SP002 1:24 this entry has no literal key\n");
   CHECK(tp_plan_text("{\"transformers_version\": \"new\", \"tp_plan\": {}}") ==
-        "refused\nSP002 1:26 `new` is not a version of transformers\n");
+        "refused\nSP002 1:26 `new` is not a transformers version\n");
 }
 
 TEST_CASE("plans are recognised by their keys or their styles") {
@@ -433,17 +434,14 @@ TEST_CASE("what no style says is refused with the reason") {
   }
   CHECK(all ==
         "SP014 `a.weight` cannot be expressed in a tensor-parallel plan: it is "
-        "cut "
-        "as P(fsdp); a plan has the axis `tp` alone\n"
+        "sharded as P(fsdp); a plan has only the axis `tp`\n"
         "SP014 `b.weight` cannot be expressed in a tensor-parallel plan: "
-        "dimension 1 "
-        "of 4 is cut; styles cut the first or one of the last two\n"
+        "dimension 1 of 4 is sharded; styles shard only the first or one of "
+        "the last two\n"
         "SP014 `c.1` cannot be expressed in a tensor-parallel plan: `c.*` "
-        "would also "
-        "stand for `c.0`, which is cut differently\n"
+        "would also match `c.0`, which is sharded differently\n"
         "SP014 `d*` cannot be expressed in a tensor-parallel plan: its name "
-        "has a "
-        "`*`, which stands for digits there\n");
+        "has a `*`, which matches digits in a plan\n");
 }
 
 TEST_CASE("a tensor-parallel plan is read back as it was written") {

@@ -93,7 +93,7 @@ TEST_CASE("a directory without a model says what was looked for") {
   MemoryHost host;
   host.files["d/readme.md"] = "";
   const Loaded result = load(host, "d");
-  CHECK(result.text == "SP006 directory `d` has no model that can be read");
+  CHECK(result.text == "SP006 directory `d` has no readable model");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
             "looked for model.safetensors.index.json, *.safetensors, *.gguf, "
@@ -107,10 +107,10 @@ TEST_CASE("files of other programs are refused for what they are") {
   host.files["d/config.json"] =
       R"({"_class_name":"UNet2DConditionModel","_diffusers_version":"0.30.0"})";
   CHECK(load(host, "d/config.json").text ==
-        "SP009 d/config.json:1:39 configs of diffusers are not read");
+        "SP009 d/config.json:1:39 diffusers configs are not supported");
   host.files["p/model_index.json"] = R"({"_diffusers_version":"0.30.0"})";
   CHECK(load(host, "p").text ==
-        "SP009 p/model_index.json:1:2 a pipeline of diffusers consists of "
+        "SP009 p/model_index.json:1:2 a diffusers pipeline consists of "
         "several models");
   struct Case {
     std::string text;
@@ -118,39 +118,39 @@ TEST_CASE("files of other programs are refused for what they are") {
   };
   const Case kCases[] = {
       {R"({"dim":4096,"n_layers":32,"n_heads":32,"norm_eps":1e-05})",
-       "the `params.json` of an original release (of Meta, Mistral or "
+       "the `params.json` of an original release (Meta, Mistral or "
        "DeepSeek)"},
-      {"trainer:\n  devices: 8\nmodel:\n  mcore_gpt: true\n", "a config of NeMo"},
+      {"trainer:\n  devices: 8\nmodel:\n  mcore_gpt: true\n", "a NeMo config"},
       {"language_model:\n  num_layers: 2\nmodel_parallel:\n  pp: 1\n",
-       "a YAML config of Megatron-LM"},
-      {"num_layers: 2\nhidden_size: 64\n", "arguments of Megatron-LM"},
+       "a Megatron-LM YAML config"},
+      {"num_layers: 2\nhidden_size: 64\n", "a file of Megatron-LM arguments"},
       {"[job]\ndump = 1\n[model]\nname = 'llama3'\n[training]\nsteps = 1\n",
-       "a config of torchtitan, which names a model but not its sizes"},
+       "a torchtitan config, which names a model but not its sizes"},
       {"compute_environment: LOCAL\ndistributed_type: FSDP\nmixed_precision: "
        "bf16\n",
-       "a config of accelerate"},
+       "an accelerate config"},
       {"[model]\nname = 'llama3'\n[parallelism]\ntensor_parallel_degree = 2\n",
-       "a config of torchtitan, which names a model but not its sizes"},
+       "a torchtitan config, which names a model but not its sizes"},
       {"name: gpt\ntrainer:\n  devices: 8\nmodel:\n"
        "  tensor_model_parallel_size: 2\n  num_layers: 12\n",
-       "a config of NeMo"},
+       "a NeMo config"},
       {R"({"peft_type":"LORA","r":8,"target_modules":["q_proj"]})",
-       "a config of PEFT, which says how adapters are added to a model"},
+       "a PEFT config, which describes adapters but not the model"},
   };
   for (const Case& each : kCases) {
     CAPTURE(each.is);
     host.files["run"] = each.text;
     CHECK(load(host, "run").text ==
-          "SP009 `run` is " + each.is + ", which is not read as a model");
+          "SP009 `run` is " + each.is + ": it cannot be read as a model");
   }
   host.files["w.bin"] = std::string("PK\x03\x04\0\0", 6);
   CHECK(load(host, "w.bin").text ==
-        "SP006 `w.bin` is a zip archive, such as `torch.save` writes, which is "
-        "not read");
+        "SP006 `w.bin` is a zip archive, as written by `torch.save`: this "
+        "format is not supported");
   host.files["w.pt"] = "\x80\x02}q";
   CHECK(load(host, "w.pt").text ==
-        "SP006 `w.pt` is a pickle, such as `torch.save` writes, which is not "
-        "read");
+        "SP006 `w.pt` is a pickle, as written by `torch.save`: this format is "
+        "not supported");
   // Tensors of these names are a manifest.
   host.files["run"] = R"({"dim":{"shape":[2],"dtype":"f32"},
       "n_layers":{"shape":[2],"dtype":"f32"},
@@ -165,11 +165,12 @@ TEST_CASE("what no format recognises is said to be so") {
   MemoryHost host;
   host.files["m.ggml"] = std::string("lmgg\3\0\0\0\1\0\0\0\0\0\0\0", 16);
   const Loaded result = load(host, "m.ggml");
-  CHECK(result.text == "SP006 no format recognises `m.ggml`");
-  CHECK(result.diags.all()[0].facts ==
-        std::vector<std::string>{
-            "formats tried: gguf, safetensors, safetensors-index, orbax, "
-            "maxtext-dump, hf-config, maxtext-model, stablehlo, graph, native"});
+  CHECK(result.text == "SP006 no known format matches `m.ggml`");
+  CHECK(
+      result.diags.all()[0].facts ==
+      std::vector<std::string>{
+          "formats tried: gguf, safetensors, safetensors-index, orbax, "
+          "maxtext-dump, hf-config, maxtext-model, stablehlo, graph, native"});
   host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
   CHECK(load(host, "m.safetensors").text ==
         "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
@@ -229,7 +230,7 @@ TEST_CASE("a broken config beside weights is only a warning") {
     CHECK(result.manifest->facts.from == FactsFrom::None);
     REQUIRE(result.diags.all().size() == 1);
     CHECK(result.text.starts_with("SP002 warning d/config.json:1:"));
-    CHECK(result.text.find("the config beside the weights is not used: ") !=
+    CHECK(result.text.find("the config next to the weights is ignored: ") !=
           std::string::npos);
   }
 }
@@ -322,7 +323,7 @@ TEST_CASE("a mesh that a later file gives is not dropped in silence") {
   const std::string paths[] = {"a.yaml", "b.yaml"};
   CHECK(load_rules(paths, std::nullopt, {}, host, diags).has_value());
   CHECK(testing::messages(diags) ==
-        "SP007 warning b.yaml:2:7 this mesh is not used");
+        "SP007 warning b.yaml:2:7 this mesh is ignored");
 }
 
 TEST_CASE("no rule files are no rules") {
@@ -395,7 +396,7 @@ TEST_CASE("logical rules and semantic axes of several files are joined") {
   CHECK(both.rules->logical_rules.size() == 2);
   CHECK(both.rules->activations.size() == 2);
   CHECK(both.text ==
-        "SP003 warning l2.yaml:2:17 this partition_axis is not used");
+        "SP003 warning l2.yaml:2:17 this partition_axis is ignored");
   CHECK(both.rules->partition_axis->at(*find_partition_field("head_axis"))
             ->axes == AxisNames{"a"});
   host.files["t.yaml"] = "fsdp_axis: embed\n";
@@ -420,7 +421,7 @@ TEST_CASE("what is not rules is called what it is") {
   CHECK(load_dialect(host, {"m"}).text ==
         "SP006 `m` is a safetensors file, not rules");
   CHECK(load_dialect(host, {"i"}).text ==
-        "SP006 `i` is an index of shards, not rules");
+        "SP006 `i` is a shard index, not rules");
   CHECK(load_dialect(host, {"c"}).text ==
         "SP006 `c` is a model's config, not rules");
   CHECK(load_dialect(host, {"p"}).text ==

@@ -163,7 +163,7 @@ TEST_CASE("maxtext models: what cannot be known is refused with its place") {
   MemoryHost host;
   host.files["m.yml"] = "decoder_block: envy\nbase_emb_dim: 64\n";
   CHECK(load_model(host, "m.yml").problem() ==
-        "the arrays of MaxText's decoder block `envy` are not known");
+        "MaxText's decoder block `envy` is not supported");
   host.files["m.yml"] = "base_config: base.yml\nmodel_name: llama9\n";
   CHECK(load_model(host, "m.yml").problem().find("`models/llama9.yml`") !=
         std::string::npos);
@@ -179,7 +179,7 @@ TEST_CASE(
       "base_config: base.yml\nmodel_name: m\nbase_emb_dim: 32\n";
   CHECK(load_model(host, "run.yml").problem() ==
         "`base_emb_dim` differs from the model's own file, which MaxText "
-        "refuses");
+        "rejects");
   host.files["run.yml"] += "override_model_config: true\n";
   const LoadedModel result = load_model(host, "run.yml");
   REQUIRE(result.manifest);

@@ -173,9 +173,10 @@ TEST_CASE("lists of a base are replaced, not merged") {
   CHECK(names(*server.rules) == "embed=None ");
   CHECK(sizes(*server.rules->mesh) == "data=1 fsdp=-1 tensor=4 ");
   // Its model is nowhere; it may have rules.
-  CHECK(testing::messages(server.diags) ==
-        "SP012 note configs/inference/server.yml:2:13 `models/large.yml` is "
-        "not found; MaxText reads it too, and it may have logical axis rules");
+  CHECK(
+      testing::messages(server.diags) ==
+      "SP012 note configs/inference/server.yml:2:13 `models/large.yml` was not "
+      "found; MaxText also reads this file, which may have logical axis rules");
 }
 
 TEST_CASE("a custom mesh takes the place of the base's, and its sizes") {
@@ -229,8 +230,8 @@ TEST_CASE("a mesh alone may be for rules of another kind, and sizes may not") {
   CHECK(load_config(files, {"whole.yml"}).rules.has_value());
   CHECK(testing::messages(
             load_config(files, {"rules.yaml", "sizes.yml"}).diags) ==
-        "SP007 warning sizes.yml:1:1 the sizes of this config are not used: "
-        "no file has `mesh_axes`");
+        "SP007 warning sizes.yml:1:1 the sizes in this config are ignored: no "
+        "file has `mesh_axes`");
 }
 
 TEST_CASE("a config that only overrides is refused without the other one") {
@@ -238,14 +239,14 @@ TEST_CASE("a config that only overrides is refused without the other one") {
       load_config(config_folder(), {"configs/models/small.yml"});
   CHECK(testing::messages(model.diags) ==
         "SP006 configs/models/small.yml:1:1 this MaxText config has no "
-        "`mesh_axes` with `logical_axis_rules`: it overrides another one");
+        "`mesh_axes` with `logical_axis_rules`: it overrides another config");
   CHECK(model.diags.all().front().help.front() ==
-        "give that one before it: `--rules base.yml --rules "
+        "give that config first: `--rules base.yml --rules "
         "configs/models/small.yml`");
   const LoadedConfig run = load_config(config_folder(), {"other/run.yml"});
   CHECK(testing::messages(run.diags) ==
-        "SP006 other/run.yml:1:14 `base_config: top.yml` is not found beside "
-        "this file or in a folder above it");
+        "SP006 other/run.yml:1:14 `base_config: top.yml` was not found next to "
+        "this file or in a parent folder");
   CHECK(load_config(config_folder(), {"configs/base.yml", "other/run.yml"})
             .rules.has_value());
   CHECK(testing::messages(
@@ -306,10 +307,10 @@ TEST_CASE("a rule without a name, or by pattern, cannot be said") {
   Exporting what = maxtext_model();
   what.rules.logical_rules[0].name.reset();
   CHECK(exported("maxtext", what) ==
-        "SP014 `maxtext` has no rule for dimensions without a name");
+        "SP014 `maxtext` cannot express a rule for dimensions without a name");
   what.rules = testing::rules({{"wi", "tp"}});
   CHECK(exported("maxtext", what) ==
-        "SP014 rules:1:1 `maxtext` has no rules by pattern, such as `wi`");
+        "SP014 rules:1:1 `maxtext` cannot express pattern rules such as `wi`");
 }
 
 std::string read_recorded_rules(const std::string& text) {
@@ -385,14 +386,14 @@ TEST_CASE("what a dump cannot be is said, several times in a run") {
 "g": {"partition_spec": [], "mesh": {"axis_names": ["x"], "shape": {}}},
 "h": {"partition_spec": [], "mesh": []}})") ==
         "SP002 d.json:2:6 an array of the dump must be a map\n"
-        "SP002 d.json:3:6 an array must have a list as `partition_spec`\n"
+        "SP002 d.json:3:6 an array must have a list `partition_spec`\n"
         "SP002 d.json:4:25 the spec has 2 dimensions, but the shape has 1\n"
         "SP002 d.json:5:26 this is not an axis name\n"
         "SP002 d.json:6:38 `shape` must be a list of sizes\n"
         "SP002 d.json:7:39 an entry of `shape` must be a size\n"
         "SP002 d.json:8:53 this axis has no size in `shape`\n"
-        "SP002 d.json:9:37 a mesh must have a list of `axis_names` and a map "
-        "of sizes, `shape`");
+        "SP002 d.json:9:37 a mesh must have a list `axis_names` and a map "
+        "of sizes `shape`");
 }
 
 using testing::MemoryHost;
@@ -413,7 +414,7 @@ constexpr const char* kLogical = R"({
   ".opt_state/[0]/.mu/['params']/['w']":
    {"partition_spec": ["embed", null], "shape": [64, 8]}})";
 constexpr const char* kAssumed =
-    "a sharding dump does not say dtypes: f32 is assumed for all";
+    "a sharding dump has no dtypes: f32 is assumed for all arrays";
 
 struct LoadedDump {
   std::optional<Manifest> manifest;
@@ -482,11 +483,9 @@ TEST_CASE("a dump of mesh axes gives no logical ones") {
   host.files["d/logical_shardings.json"] = kNamed;
   const auto same = load_dump(host, "d");
   CHECK(same->text == "params/params/w f32[64, 8]\nfsdp=16");
-  CHECK(
-      testing::messages(same->diags)
-          .find(
-              "SP008 warning `d/logical_shardings.json` is not used: it is of "
-              "the same kind") != std::string::npos);
+  CHECK(testing::messages(same->diags)
+            .find("SP008 warning `d/logical_shardings.json` is ignored: it is "
+                  "the same kind of dump") != std::string::npos);
   host.files["d/logical_shardings.json"] =
       R"({".params/['params']/['w']":
           {"partition_spec": ["fsdp", null], "shape": [64, 8]}})";
@@ -494,8 +493,8 @@ TEST_CASE("a dump of mesh axes gives no logical ones") {
   CHECK(axes->text == "params/params/w f32[64, 8]\nfsdp=16");
   REQUIRE(axes->manifest->remarks.size() == 2);
   CHECK(axes->manifest->remarks[0] ==
-        "`logical_shardings.json` names axes of the mesh, not logical ones: "
-        "these are not used");
+        "`logical_shardings.json` has mesh axes instead of logical axes: these "
+        "are ignored");
 }
 
 TEST_CASE("a twin that is broken or differs takes nothing away") {
@@ -505,7 +504,7 @@ TEST_CASE("a twin that is broken or differs takes nothing away") {
   const auto broken = load_dump(host, "d");
   CHECK(broken->text == "params/params/w f32[64, 8]\nfsdp=16");
   CHECK(testing::messages(broken->diags)
-            .find("SP002 warning `d/logical_shardings.json` is not used: ") !=
+            .find("SP002 warning `d/logical_shardings.json` is ignored: ") !=
         std::string::npos);
   host.files["d/logical_shardings.json"] =
       R"({".params/['params']/['w']":
@@ -547,7 +546,7 @@ TEST_CASE("a logical dump is no rules") {
       R"({".params/['w']": {"partition_spec": ["embed"], "shape": [4]}})";
   const auto result = testing::loaded_rules(host, "l.json");
   CHECK(testing::messages(result->diags) ==
-        "SP006 `l.json` has logical axes, not the specs they became");
+        "SP006 `l.json` has logical axes, not resolved specs");
   host.files["l.json"] = R"({"a": {"partition_spec": 1, "shape": [4]}})";
   CHECK_FALSE(testing::loaded_rules(host, "l.json")->rules.has_value());
 }

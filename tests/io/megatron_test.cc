@@ -215,7 +215,7 @@ TEST_CASE(
     if (result.text.empty()) {
       ++refused;
       ENSURE(!ordered);
-      ENSURE(result.why.find("does not order ranks") != std::string::npos);
+      ENSURE(result.why.find("cannot order ranks") != std::string::npos);
       return;
     }
     inside += result["use-tp-pp-dp-mapping"] != 0 ? 1 : 0;
@@ -257,34 +257,38 @@ TEST_CASE("what Megatron places otherwise is refused, with the reason") {
       {"llama",
        {{"q_proj", "tp, fsdp"}, {"", ""}},
        "fsdp=2,tp=2",
-       "dimension `hidden` is cut over fsdp, and Megatron leaves it whole"},
+       "dimension `hidden` is sharded over fsdp, but Megatron replicates it"},
       {"llama",
        {{"", ""}},
        "dp=2,tp=2",
-       "dimension `heads` is whole, and Megatron cuts it over tp"},
+       "dimension `heads` is replicated, but Megatron shards it over tp"},
       {"llama",
        {{"norm", "tp"}, {"", ""}},
        "dp=2,tp=2",
-       "dimension `norm` is cut over tp, and Megatron leaves it whole"},
+       "dimension `norm` is sharded over tp, but Megatron replicates it"},
       {"llama",
        {{"q_proj", "(dp, tp)"}, {"", ""}},
        "dp=2,tp=2",
-       "dimension `heads` is cut over (dp, tp), and Megatron cuts it over "
-       "tp"},
+       "dimension `heads` is sharded over (dp, tp), but Megatron shards it "
+       "over tp"},
       {"llama",
        {{"", ""}},
        "tp=2,dp=2",
-       "neighbours along `tp` are 2 devices apart, in Megatron's order 1"},
-      {"llama", {{"", ""}}, "x=2,tp=2", "`x` and `tp` would have one degree"},
+       "neighbours along `tp` are 2 devices apart, but Megatron's order needs "
+       "1"},
+      {"llama",
+       {{"", ""}},
+       "x=2,tp=2",
+       "`x` and `tp` would set the same degree"},
       {"gpt2",
        {{"c_attn", "None, tp"}, {"", ""}},
        "tp=2",
-       "dimension `packed` is cut as a whole, and Megatron cuts each of its "
-       "parts"},
+       "dimension `packed` is sharded as one block, but Megatron shards each "
+       "of its parts"},
       {"bert",
        {{"", ""}},
        "tp=2",
-       "dimension `hidden_out` is none that Megatron's GPT models have"},
+       "dimension `hidden_out` does not occur in Megatron's GPT models"},
   };
   for (const Row& row : rows) {
     CAPTURE(std::string(row.fact));
@@ -297,14 +301,14 @@ TEST_CASE("what Megatron places otherwise is refused, with the reason") {
   const auto experts = megatron_model("qwen3_moe", {{"num_experts", 3}});
   const Mesh mesh = testing::mesh_with_views("dp=2", {"experts:ep=2"});
   CHECK(megatron_text(experts->good(), megatron_rules(true), mesh).facts ==
-        "3 experts are dealt out unevenly over `ep`\n");
+        "3 experts are distributed unevenly over `ep`\n");
   RuleSet whole = testing::rules({{"", ""}});
   CHECK(
       megatron_text(experts->good(), whole, testing::mesh("dp=1,ep=2")).facts ==
-      "it is not dealt out over `ep`\n");
+      "it is not placed whole over `ep`\n");
   const Manifest plain = testing::manifest({{"w", "f32[8, 8]"}});
   CHECK(megatron_text(plain, whole, testing::mesh("dp=2")).facts ==
-        "no architecture says what its dimensions are\n");
+        "without an architecture its dimensions are unknown\n");
 }
 
 TEST_CASE("heads that tensor parallelism does not divide are refused") {
@@ -313,13 +317,12 @@ TEST_CASE("heads that tensor parallelism does not divide are refused") {
   const MegatronText result =
       megatron_text(config->good(), rules, testing::mesh("tp=4"));
   CHECK(result.facts ==
-        "dimension `kv_heads` consists of 2 parts, which tp=4 does not "
-        "divide\n");
+        "dimension `kv_heads` consists of 2 parts, not divisible by tp=4\n");
   ResolveOptions how;
   how.declarations.replicate_kv_heads = true;
   CHECK(
       megatron_text(config->good(), rules, testing::mesh("tp=4"), how).facts ==
-      "dimension `kv_heads` is stored by replicate-kv-heads: one of 2 KV "
+      "dimension `kv_heads` is changed by replicate-kv-heads: one of 2 KV "
       "heads on each of 4 shards\n");
 }
 

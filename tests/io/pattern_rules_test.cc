@@ -70,7 +70,7 @@ TEST_CASE("where both readings agree, nothing is said") {
         "attention -> P(data); mlp -> P(data); hidden -> P(model, None)");
   CHECK(read_patterns("(q|k)->x", kStrict) ==
         "(q|k) -> P(x) | SP109 warning --pattern:1:1 eformer reads this "
-        "pattern otherwise");
+        "pattern differently");
 }
 
 TEST_CASE("the strict reading refuses what the original drops or takes on") {

@@ -74,11 +74,11 @@ TEST_CASE("absent data is remarked on once for all shards") {
     CHECK(manifest.sources.size() == 3);
     std::string remark;
     for (const std::string& text : manifest.remarks) remark += text;
-    CHECK(remark == (absent == 0 ? ""
-                     : absent == 1
-                         ? "the data of `a` is absent (header only)"
-                         : "the data of 3 of 3 shards is absent (headers "
-                           "only)"));
+    CHECK(remark ==
+          (absent == 0 ? ""
+           : absent == 1
+               ? "the data of `a` is missing (header only)"
+               : "the data of 3 of 3 shards is missing (headers only)"));
   }
 }
 
@@ -244,7 +244,7 @@ TEST_CASE(
                   diags);
   CHECK(axes_text(other.axes) == "fsdp=4");
   CHECK(testing::messages(diags) ==
-        "SP007 warning 2 arrays recorded on another mesh than the first");
+        "SP007 warning 2 arrays recorded on a different mesh than the first");
 }
 
 TEST_CASE("each parameter gives a rule, the optimizer's state a note") {
@@ -258,8 +258,7 @@ TEST_CASE("each parameter gives a rule, the optimizer's state a note") {
   CHECK(spec_text(rules.rules[0].spec) == "P(None, fsdp)");
   CHECK(rules.rules[0].dim_where.size() == 2);
   CHECK(testing::messages(diags) ==
-        "SP012 note 2 shardings of the optimizer's state and of counters left "
-        "out");
+        "SP012 note 2 shardings of optimizer state and counters left out");
 }
 
 TEST_CASE("a state that is all optimizer gives rules too") {

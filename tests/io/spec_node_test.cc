@@ -69,9 +69,9 @@ TEST_CASE("a rule written as a map may be aligned and know when it decodes") {
   CHECK_FALSE(
       read_spec("{pattern: w, spec: [tp], align: first}").rule->from_last);
   CHECK(read_spec("{pattern: w, spec: [], align: middle}").first() ==
-        "`align` is neither `first` nor `last`");
+        "`align` must be `first` or `last`");
   CHECK(read_spec("{pattern: w, spec: [], decode_dim: many}").first() ==
-        "`decode_dim` must be the number of a dimension");
+        "`decode_dim` must be a dimension index");
   CHECK(read_spec("{pattern: w}").first() == "a rule has no `spec`");
 }
 
@@ -106,9 +106,9 @@ TEST_CASE("a mesh is a map of sizes, or text as the flag takes it") {
 TEST_CASE("what is not a mesh says so at its place") {
   CHECK(read_mesh_node("[8, 4]") == "`mesh` must be a map, not a list");
   CHECK(read_mesh_node("{fsdp: eight}") ==
-        "`fsdp` must be an integer, not text");
+        "`fsdp` must be an integer, not a string");
   CHECK(read_mesh_node("{fsdp: 99999999999999999999}") ==
-        "the size of axis `fsdp` does not fit 63 bits");
+        "the size of axis `fsdp` does not fit in 63 bits");
 }
 
 using Reader = bool (*)(const Node&, RuleSet&, Diagnostics&);
@@ -194,18 +194,18 @@ TEST_CASE("no spec lists more axes than a mesh may have") {
   CHECK(refused(rules).empty());
   rules.rules[0].spec.dims[1].emplace_back("tp");
   CHECK(refused(rules) ==
-        "a dimension of this spec lists 257 axes; at most 256 are read");
+        "a dimension of this spec lists 257 axes; at most 256 are allowed");
   rules.activations = std::exchange(rules.rules, {});
   CHECK(refused(rules) ==
-        "a dimension of this spec lists 257 axes; at most 256 are read");
+        "a dimension of this spec lists 257 axes; at most 256 are allowed");
   rules.activations.clear();
   rules.logical_rules.push_back({"embed", AxisNames(257, "tp"), {}, {}});
   CHECK(refused(rules) ==
-        "this logical axis rule lists 257 axes; at most 256 are read");
+        "this logical axis rule lists 257 axes; at most 256 are allowed");
   rules.logical_rules.clear();
   rules.declared_axes.emplace_back("b");
   CHECK(refused(rules) ==
-        "these rules declare 4,097 axes; at most 4,096 are read");
+        "these rules declare 4,097 axes; at most 4,096 are allowed");
 }
 
 }  // namespace

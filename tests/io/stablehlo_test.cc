@@ -103,29 +103,29 @@ TEST_CASE("types that we do not have, and texts that break off, are refused") {
       {"%a: tensor<?x2xf32>)", "SP002 m:1:25 the shape `?x2xf32` is not known"},
       {"%a: tensor<*xf32>)", "SP002 m:1:25 the shape `*xf32` is not known"},
       {"%a: tensor<2xf8E3M4>)",
-       "SP005 m:1:25 `f8E3M4` is not a type of elements that is read"},
+       "SP005 m:1:25 `f8E3M4` is not a supported element type"},
       {"%a: tensor<99999999999999999999xf32>)",
        "SP002 m:1:25 `99999999999999999999xf32` is not a shape"},
       {"%a: !stablehlo.token, %b: tensor<f32>)",
        "SP002 m:1:18 an argument is not a tensor"},
       {"%a tensor<f32>)", "SP002 m:1:17 an argument has no type"},
-      {"tensor<f32>)", "SP002 m:1:14 an argument is missing here"},
-      {"%a: tensor<f32", "SP002 m:1:25 a type does not end"},
-      {"%a: tensor<f32>", "SP002 m:1:29 `,` or `)` is missing here"},
-      {"%a: tensor<f32> {a = [1", "SP002 m:1:31 an attribute does not end"},
-      {"%a: tensor<f32> {)", "SP002 m:1:31 an attribute is missing here"},
-      {"%a: tensor<f32> loc(\"x\"", "SP002 m:1:33 a location does not end"},
+      {"tensor<f32>)", "SP002 m:1:14 expected an argument here"},
+      {"%a: tensor<f32", "SP002 m:1:25 a type is not closed"},
+      {"%a: tensor<f32>", "SP002 m:1:29 expected `,` or `)` here"},
+      {"%a: tensor<f32> {a = [1", "SP002 m:1:31 an attribute is not closed"},
+      {"%a: tensor<f32> {)", "SP002 m:1:31 expected an attribute here"},
+      {"%a: tensor<f32> loc(\"x\"", "SP002 m:1:33 a location is not closed"},
       {"%a: tensor<f32> {sdy.sharding = #sdy.sharding<@n, []>})",
        "a f32[]\nSP002 m:1:46 the module has no mesh `n`"},
       {"%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@m, []>})",
-       "SP002 m:1:48 the sharding of `a` has 0 dimensions, its type 1"},
+       "SP002 m:1:48 the sharding of `a` has 0 dimensions, but its type has 1"},
       {"%a: tensor<2xf32> {mhlo.sharding = \"{devices=[1,1]<=[1]}\"})",
-       "SP002 m:1:49 the sharding of `a` has 2 dimensions, its type 1"},
+       "SP002 m:1:49 the sharding of `a` has 2 dimensions, but its type has 1"},
       {"%a: tensor<2xf32> {mhlo.sharding = x})",
        "SP002 m:1:49 `mhlo.sharding` is not a string"},
       {"%a: tensor<f32> {sdy.sharding = #sdy.sharding<mesh<[\"a\"=2]>, [], "
        "replicated={\"a\":(1)2}>}, %b: tensor<f32>)",
-       "SP014 m:1:91 a part of axis `a` is used"},
+       "SP014 m:1:91 only part of axis `a` is used"},
   };
   for (const Case& c : kCases) {
     CAPTURE(c.arguments);
@@ -194,9 +194,9 @@ TEST_CASE("names and sizes that no manifest can have are refused") {
     return manifest ? "read" : testing::messages(diags);
   };
   CHECK(read("func.func @main(%a: tensor<f32> loc(\"\"))") ==
-        "SP002 m:1:17 the name of an argument is empty");
+        "SP002 m:1:17 an argument has an empty name");
   CHECK(read("func.func @main(%a: tensor<f32> loc(\"\\FF\"))") ==
-        "SP002 m:1:17 the name of an argument is not UTF-8");
+        "SP002 m:1:17 an argument name is not UTF-8");
   CHECK(read("func.func @main(%a: tensor<9223372036854775807x2xf32>)") ==
         "SP002 m:1:17 `a` exceeds 2^63 bytes");
 }
@@ -243,30 +243,29 @@ TEST_CASE("tiles become the axes that they are made of") {
        "a=2 b=4 P((a, b))P(a, b)"},
       {{"{devices=[2,2]0,1,2,3}"}, "a=2 b=2 P(a, b)"},
       {{"{devices=[2,2]0,2,1,3}"},
-       "SP014 m:1:1 devices are listed in an order of their own"},
+       "SP014 m:1:1 devices are listed in a custom order"},
       {{"{maximal device=0}"}, "SP014 m:1:1 a tensor is on one device only"},
       {{"{manual}"},
        "SP014 m:1:1 this sharding does not say where values are placed"},
-      {{"{{replicated}}"},
-       "SP014 m:1:1 a tuple of shardings is given to one tensor"},
+      {{"{{replicated}}"}, "SP014 m:1:1 one tensor has a tuple of shardings"},
       {{"{devices=[2,4]<=[8] last_tile_dims={manual}}"},
-       "SP014 m:1:1 dimensions of devices are more than replicated"},
+       "SP014 m:1:1 `last_tile_dims` must be `{replicated}`"},
       {{"{devices=[4]<=[8]}"},
-       "SP002 m:1:1 the tiles and the devices of a sharding do not agree"},
+       "SP002 m:1:1 a sharding's tiles and devices disagree"},
       {{"{devices=[4,2]<=[4,2]T(1,1)}"},
-       "SP002 m:1:1 the tiles and the devices of a sharding do not agree"},
+       "SP002 m:1:1 a sharding's tiles and devices disagree"},
       {{"{devices=[0]<=[0]}"},
-       "SP002 m:1:1 the tiles and the devices of a sharding do not agree"},
+       "SP002 m:1:1 a sharding's tiles and devices disagree"},
       {{"{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[2,3]<=[6]}"},
-       "SP014 m:1:1 no mesh has axes for this sharding and those before it"},
+       "SP014 m:1:1 no mesh fits both this sharding and the earlier ones"},
       {{"{devices=[2,3]<=[3,2]}"},
-       "SP014 m:1:1 tiles do not correspond to axes of a mesh"},
+       "SP014 m:1:1 tiles do not correspond to mesh axes"},
       {{"{devices=[4]<=[4]}", "{devices=[8]<=[8]}"},
-       "SP014 m:1:1 shardings are over different numbers of devices"},
-      {{"devices=[4]<=[4]"}, "SP002 m:1:1 this is not a sharding of XLA"},
-      {{"{devices=[4]<=[4]"}, "SP002 m:1:1 this is not a sharding of XLA"},
+       "SP014 m:1:1 shardings cover different numbers of devices"},
+      {{"devices=[4]<=[4]"}, "SP002 m:1:1 this is not an XLA sharding"},
+      {{"{devices=[4]<=[4]"}, "SP002 m:1:1 this is not an XLA sharding"},
       {{"{devices=[4,]<=[4]}"}, "a=4 P(a)"},
-      {{"\b\3"}, "SP002 m:1:1 this is not a sharding of XLA"},
+      {{"\b\3"}, "SP002 m:1:1 this is not an XLA sharding"},
   };
   for (const Case& c : kCases) {
     CAPTURE(c.texts.front());
@@ -373,24 +372,22 @@ TEST_CASE("shardings are read as Shardy prints them") {
       {"#sdy.sharding<@m, [{?}, {\"b\"}p1]>", "m P(?, b) priorities"},
       {"#sdy.sharding<mesh<[\"x\"=2, \"y\"=4]>, [{\"x\"}]>", " P(x) x=2 y=4"},
       {"#sdy.sharding<@m, [{\"a\":(1)2}]>",
-       "SP014 m:1:21 a part of axis `a` is used"},
+       "SP014 m:1:21 only part of axis `a` is used"},
       {"#sdy.sharding<@m, [{}], unreduced={\"a\"}>",
        "SP014 m:1:25 an argument is unreduced"},
       {"#sdy.sharding<@m, [{}], other={\"a\"}>",
-       "SP002 m:1:25 `other` is not a part of a sharding"},
+       "SP002 m:1:25 `other` is not part of a sharding"},
       {"#sdy.sharding_per_value<[<@m, [{}]>]>",
        "SP002 m:1:1 this is not a sharding of one tensor"},
-      {"#sdy.sharding<[{}]>", "SP002 m:1:15 a mesh is missing here"},
-      {"#sdy.sharding<@m [{}]>", "SP002 m:1:18 `,` is missing here"},
-      {"#sdy.sharding<@m, [{a}]>",
-       "SP002 m:1:21 the name of an axis is missing here"},
-      {"#sdy.sharding<@m, [{\"a\" \"b\"}]>",
-       "SP002 m:1:25 `,` is missing here"},
-      {"#sdy.sharding<@m, [{\"a\"}", "SP002 m:1:25 `,` is missing here"},
+      {"#sdy.sharding<[{}]>", "SP002 m:1:15 expected a mesh here"},
+      {"#sdy.sharding<@m [{}]>", "SP002 m:1:18 expected `,` here"},
+      {"#sdy.sharding<@m, [{a}]>", "SP002 m:1:21 expected an axis name here"},
+      {"#sdy.sharding<@m, [{\"a\" \"b\"}]>", "SP002 m:1:25 expected `,` here"},
+      {"#sdy.sharding<@m, [{\"a\"}", "SP002 m:1:25 expected `,` here"},
       {"#sdy.sharding<mesh<[\"x\"]>, []>",
-       "SP002 m:1:24 an axis is missing here"},
+       "SP002 m:1:24 expected an axis here"},
       {"#sdy.sharding<mesh<[\"x\"=a]>, []>",
-       "SP002 m:1:25 the size of an axis is missing here"},
+       "SP002 m:1:25 expected an axis size here"},
   };
   for (const Case& c : kCases) {
     CAPTURE(c.text);
@@ -415,9 +412,9 @@ TEST_CASE("meshes have axes, and may list their devices") {
   CHECK(mesh("<[], device_ids=[0]>") == "ids");
   CHECK(mesh("<[\"a\"=2], device_ids=[1, 0]>") == "ids a=2");
   CHECK(mesh("[\"a\"=2]") == "SP002 m:1:1 this is not a mesh");
-  CHECK(mesh("<[\"a\"=2 \"b\"=2]>") == "SP002 m:1:9 `,` is missing here");
-  CHECK(mesh("<[\"a\"=2], ids>") == "SP002 m:1:11 `>` is missing here");
-  CHECK(mesh("<[\"a\"=2]") == "SP002 m:1:9 `>` is missing here");
+  CHECK(mesh("<[\"a\"=2 \"b\"=2]>") == "SP002 m:1:9 expected `,` here");
+  CHECK(mesh("<[\"a\"=2], ids>") == "SP002 m:1:11 expected `>` here");
+  CHECK(mesh("<[\"a\"=2]") == "SP002 m:1:9 expected `>` here");
 }
 
 std::string shardings_text(const std::string& text, AxisNames axes = {}) {
@@ -487,7 +484,7 @@ TEST_CASE("meshes and shardings in attributes of XLA are read as Shardy's") {
   CHECK(argument("#sdy.sharding<@o, [{}, {}]>") ==
         "refused\nSP002 r:2:95 the module has no mesh `o`");
   CHECK(argument("#sdy.sharding<@m, [{\\22a\\22:(1)2}, {}]>") ==
-        "refused\nSP014 r:2:95 a part of axis `a` is used");
+        "refused\nSP014 r:2:95 only part of axis `a` is used");
 }
 
 TEST_CASE("a mesh may be written with the name of its attribute") {
@@ -502,7 +499,8 @@ TEST_CASE("other forms of a module are called what they are") {
                            "ML\xEFR\x0DStableHLO_v1.0\n"}) {
     CAPTURE(text);
     CHECK(looks_like_stablehlo(text));
-    CHECK(shardings_text(text).find("which is not read") != std::string::npos);
+    CHECK(shardings_text(text).find("which is not supported") !=
+          std::string::npos);
   }
 }
 
@@ -520,9 +518,9 @@ TEST_CASE("what a spec does not keep is noted") {
                        "func.func @main(%p: tensor<4xf32> {sdy.sharding = "
                        "#sdy.sharding<@m, [{\"a\", ?}p1]>})") ==
         "^p$ -> P(a)\na=2 "
-        "SP014 note r:1:15 the order of devices is not kept\n"
+        "SP014 note r:1:15 the device order is dropped\n"
         "SP014 note r:2:51 open dimensions are read as closed\n"
-        "SP014 note r:2:51 priorities of shardings are not kept");
+        "SP014 note r:2:51 sharding priorities are dropped");
 }
 
 TEST_CASE("axes of mhlo.sharding are named on the command line") {
@@ -534,13 +532,13 @@ TEST_CASE("axes of mhlo.sharding are named on the command line") {
   CHECK(shardings_text(module, {"x", "y"}) ==
         "^p$ -> P(y, x)\n^q$ -> P()\nx=2 y=2 ");
   CHECK(shardings_text(module) ==
-        "refused\nSP002 r:2:54 `mhlo.sharding` has no names of axes");
+        "refused\nSP002 r:2:54 `mhlo.sharding` has no axis names");
   CHECK(shardings_text(module, {"x"}) ==
         "refused\nSP002 r:2:54 1 name is given for 2 axes");
   CHECK(shardings_text("module attributes {mhlo.num_partitions = 8 : i32} {" +
                            module.substr(module.find('\n')),
                        {"x", "y"}) ==
-        "refused\nSP002 r:2:54 a sharding is not over all devices");
+        "refused\nSP002 r:2:54 a sharding does not cover all devices");
 }
 
 TEST_CASE("axes of mhlo.sharding may be those of the mesh that is asked for") {
@@ -555,8 +553,7 @@ TEST_CASE("axes of mhlo.sharding may be those of the mesh that is asked for") {
   for (const AxisNames& other :
        {AxisNames{"x=2", "y=4"}, AxisNames{"x=8"}, AxisNames{"x=4", "y=4"}}) {
     CHECK(shardings_text(module, other) ==
-          "refused\nSP002 r:2:54 these shardings are not made of the axes of "
-          "the mesh");
+          "refused\nSP002 r:2:54 these shardings do not match the mesh axes");
   }
 }
 
@@ -626,12 +623,12 @@ TEST_CASE("what a module cannot say is refused with the reason") {
   REQUIRE(diags.all().size() == 3);
   CHECK(testing::message(diags.all()[0]) ==
         "SP014 `q` cannot be an argument in Shardy");
-  CHECK(diags.all()[0].facts[0] == "MLIR has no type for elements of q4_0");
+  CHECK(diags.all()[0].facts[0] == "MLIR has no element type for q4_0");
   CHECK(diags.all()[1].facts[0] ==
-        "its name would be read as a path of JAX, `p/a`");
+        "its name would be read as the JAX path `p/a`");
   CHECK(diags.all()[2].facts[0] ==
-        "dimension 0 of size 7 is cut into chunks of different sizes; Shardy "
-        "pads them");
+        "dimension 0 of size 7 is split into uneven chunks; Shardy would pad "
+        "them");
 }
 
 TEST_CASE("a module is read back as model, mesh and rules") {

@@ -9,9 +9,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/shipped.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
-#include "base/shipped.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/property.h"
@@ -54,15 +54,17 @@ TEST_CASE("a name says devices, slices, hosts and hardware") {
     const char* hardware;
     const char* text;
   } rows[] = {
-      {"v2-8", 8, 1, 1, "", "v2-8: 8 devices (v2 counts cores, each a device)"},
+      {"v2-8", 8, 1, 1, "",
+       "v2-8: 8 devices (v2 counts cores, each one a device)"},
       {"v3-32", 32, 1, 4, "",
-       "v3-32: 32 devices (v3 counts cores, each a device)"},
+       "v3-32: 32 devices (v3 counts cores, each one a device)"},
       {"v4-8", 4, 1, 1, "tpu-v4",
-       "v4-8: 4 devices (v4 counts cores, 2 a chip), 30.8 GiB each"},
+       "v4-8: 4 devices (v4 counts cores, 2 per chip), 30.8 GiB each"},
       {"v5p-128", 64, 1, 16, "tpu-v5p",
-       "v5p-128: 64 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
+       "v5p-128: 64 devices (v5p counts cores, 2 per chip), 95.7 GiB each"},
       {"v5p-17920", 8960, 1, 2240, "tpu-v5p",
-       "v5p-17920: 8,960 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
+       "v5p-17920: 8,960 devices (v5p counts cores, 2 per chip), 95.7 GiB "
+       "each"},
       {"v5e-256", 256, 1, 32, "tpu-v5e",
        "v5e-256: 256 devices (v5e counts chips), 15.8 GiB each"},
       {"v5litepod-16", 16, 1, 2, "tpu-v5e",
@@ -70,14 +72,14 @@ TEST_CASE("a name says devices, slices, hosts and hardware") {
       {"v6e-1", 1, 1, 1, "tpu-v6e",
        "v6e-1: 1 device (v6e counts chips), 31.2 GiB"},
       {"tpu7x-16", 16, 1, 2, "tpu-v7x",
-       "tpu7x-16: 16 devices (tpu7x counts cores, each a device), 94.8 GiB "
+       "tpu7x-16: 16 devices (tpu7x counts cores, each one a device), 94.8 GiB "
        "each"},
       {"2xv5e-256", 512, 2, 64, "tpu-v5e",
        "2xv5e-256: 512 devices in 2 slices (v5e counts chips), 15.8 GiB each"},
       {"1xv5e-256", 256, 1, 32, "tpu-v5e",
        "1xv5e-256: 256 devices (v5e counts chips), 15.8 GiB each"},
       {"V5P-128", 64, 1, 16, "tpu-v5p",
-       "v5p-128: 64 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
+       "v5p-128: 64 devices (v5p counts cores, 2 per chip), 95.7 GiB each"},
       {"a3", 8, kUnsaid, 1, "h100-sxm",
        "a3: 8 devices (NVIDIA H100 SXM5 80GB), 79.1 GiB each"},
       {"a2-megagpu-16g", 16, kUnsaid, 1, "a100-40",
@@ -119,38 +121,39 @@ TEST_CASE("what is not a topology is told why, with help") {
     const char* help;  // the first
   } rows[] = {
       {"v5p-100", "unknown topology `v5p-100`",
-       "v5p counts cores, 2 a chip; a slice has a multiple of 8 up to 17,920",
+       "v5p counts cores, 2 per chip; a slice has a multiple of 8 up to 17,920",
        "100 chips are `v5p-200`"},
       {"v5p-4", "unknown topology `v5p-4`",
-       "v5p counts cores, 2 a chip; a slice has a multiple of 8 up to 17,920",
+       "v5p counts cores, 2 per chip; a slice has a multiple of 8 up to 17,920",
        "4 chips are `v5p-8`"},
       {"tpu7x-1", "unknown topology `tpu7x-1`",
-       "tpu7x counts cores, each a device; a slice has 2 or a multiple of 8 up "
+       "tpu7x counts cores, each one a device; a slice has 2 or a multiple of "
+       "8 up "
        "to 18,432",
        "1 chip is `tpu7x-2`"},
       {"v5e-12", "unknown topology `v5e-12`",
        "v5e counts chips; a slice has 1, 4, 8, 16, 32, 64, 128, 256", nullptr},
       {"v5p-99999999999999999999",
        "unknown topology `v5p-99999999999999999999`",
-       "v5p counts cores, 2 a chip; a slice has a multiple of 8 up to 17,920",
+       "v5p counts cores, 2 per chip; a slice has a multiple of 8 up to 17,920",
        nullptr},
-      {"v7x-16", "topology `v7x-16` has two meanings",
-       "for some `v7x-16` is 16 cores on 8 chips, for others 16 chips with 32 "
-       "devices",
-       "`tpu7x-N` counts cores, each a device: `tpu7x-16` is 8 chips"},
-      {"8xA100", "topology `8xA100` has two meanings",
-       "there are A100s of 40 GB and of 80 GB",
+      {"v7x-16", "topology `v7x-16` is ambiguous",
+       "`v7x-16` may mean 16 cores on 8 chips, or 16 chips with 32 devices",
+       "write `tpu7x-N`, which counts cores, each one a device: `tpu7x-16` is "
+       "8 chips"},
+      {"8xA100", "topology `8xA100` is ambiguous",
+       "the A100 comes with 40 GB or 80 GB",
        "write `8xA100-40GB` or `8xA100-80GB`"},
-      {"v5p", "topology `v5p` has no size", "v5p counts cores, 2 a chip",
-       "write how many a slice has, e.g. `v5p-128`"},
-      {"H100", "topology `H100` has no number", nullptr,
-       "write how many there are, e.g. `8xH100`"},
+      {"v5p", "topology `v5p` has no size", "v5p counts cores, 2 per chip",
+       "write the size of the slice, e.g. `v5p-128`"},
+      {"H100", "topology `H100` has no device count", nullptr,
+       "write the number of devices, e.g. `8xH100`"},
       {"H100:8", "unknown topology `H100:8`", nullptr,
-       "the number comes first: `8xH100`"},
+       "write the number first: `8xH100`"},
       {"a3-highgpu-8gx4", "unknown topology `a3-highgpu-8gx4`", nullptr,
-       "the number comes first: `4xa3-highgpu-8g`"},
+       "write the number first: `4xa3-highgpu-8g`"},
       {"v5e-256*2", "unknown topology `v5e-256*2`", nullptr,
-       "the number comes first: `2xv5e-256`"},
+       "write the number first: `2xv5e-256`"},
       {"v5q-128", "unknown topology `v5q-128`", nullptr,
        "did you mean `v5e-128`?"},
       {"3xa3-hihgpu-8g", "unknown topology `3xa3-hihgpu-8g`", nullptr,
@@ -158,22 +161,22 @@ TEST_CASE("what is not a topology is told why, with help") {
       {"MI300", "unknown topology `MI300`", nullptr,
        "did you mean `8xMI300X`?"},
       {"v5p-0128", "unknown topology `v5p-0128`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "`shardplan list topologies` shows all; describe any other with "
+       "`--devices` and `--hardware`"},
       {"0xH100", "unknown topology `0xH100`", nullptr,
        "did you mean `8xH100`?"},
       {"1x2", "unknown topology `1x2`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "`shardplan list topologies` shows all; describe any other with "
+       "`--devices` and `--hardware`"},
       {"x", "unknown topology `x`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "`shardplan list topologies` shows all; describe any other with "
+       "`--devices` and `--hardware`"},
       {"-", "unknown topology `-`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "`shardplan list topologies` shows all; describe any other with "
+       "`--devices` and `--hardware`"},
       {"\x1b[31m", "unknown topology `\x1b[31m`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "`shardplan list topologies` shows all; describe any other with "
+       "`--devices` and `--hardware`"},
       {"9999999999999xH100",
        "topology `9999999999999xH100` has too many devices", "more than 2^40",
        nullptr},

@@ -139,7 +139,7 @@ TEST_CASE("a stage with a smaller card keeps the difference free") {
   Diagnostics diags;
   CHECK_FALSE(make_budget(manifest, plan, options, diags));
   CHECK(testing::first_message(diags) ==
-        "`--memory` is given for 1 stage, and the model has 2");
+        "`--memory` is given for 1 stage, but the model has 2");
 }
 
 TEST_CASE("what lies in host memory is not on the device, and not lost") {

@@ -142,13 +142,15 @@ TEST_CASE("a refusal says the counts, and what divides next") {
       "any");
   REQUIRE(found.size() == 1);
   CHECK(found[0].text ==
-        "12 sequences do not divide by 16 (data-parallel 8 x micro-batches 2)");
+        "12 sequences are not divisible by 16 (data-parallel 8 x micro-batches "
+        "2)");
   CHECK(found[0].nearest == 16);
   const auto balanced = division_problems(
       divisions_of({D::Tokens, 12, {{P::Context, 4}}}), "megatron");
   REQUIRE(balanced.size() == 1);
   CHECK(balanced[0].text ==
-        "12 tokens of a sequence do not divide by 8 (2 x context-parallel 4)");
+        "12 tokens of a sequence are not divisible by 8 (2 x context-parallel "
+        "4)");
 }
 
 TEST_CASE("what divides next is not refused") {

@@ -151,8 +151,7 @@ TEST_CASE("what facts lack is named") {
   facts.windows = {1};
   CHECK(kv_missing(facts) == "`windows` of all 2 layers (it has 1)");
   facts.windows = {kUnknownWindow, kUnknownWindow};
-  CHECK(kv_missing(facts) ==
-        "what 2 layers of another kind than attention cache");
+  CHECK(kv_missing(facts) == "the cache of 2 non-attention layers");
   facts = heads_facts(100'001, 1, 1);
   CHECK(kv_missing(facts) == "at most 100,000 `layers`");
   facts = heads_facts(1, 1, std::numeric_limits<int64_t>::max());
@@ -418,7 +417,8 @@ TEST_CASE("where keys are whole the cache is, whatever the queries are") {
   const RuleSet rules = testing::rules({{"q_proj.weight", "tp"}, {".", ""}});
   const KvAxes axes = axes_of(planned(two_layers(), rules, "tp=2"));
   CHECK(axes.heads.empty());
-  CHECK(axes.heads_from == "as `layers.0.self_attn.k_proj.weight` is whole");
+  CHECK(axes.heads_from ==
+        "as `layers.0.self_attn.k_proj.weight` is replicated");
 }
 
 TEST_CASE("of layers that differ, the one that is cut least decides") {
@@ -427,8 +427,8 @@ TEST_CASE("of layers that differ, the one that is cut least decides") {
   const KvAxes axes = axes_of(planned(two_layers(), rules, "tp=2,ep=2"));
   CHECK(axes.heads == AxisNames{"tp"});
   CHECK(axes.heads_from ==
-        "as `layers.1.self_attn.k_proj.weight` is sharded, the least of all "
-        "key projections");
+        "as `layers.1.self_attn.k_proj.weight` is sharded, the least sharded "
+        "of the key projections");
 }
 
 TEST_CASE("latents, and names that nobody knows, are cut over no axis") {
@@ -439,7 +439,7 @@ TEST_CASE("latents, and names that nobody knows, are cut over no axis") {
   other.facts = two_layers().facts;
   const KvAxes axes = axes_of(planned(other, kTensorParallel, "tp=2"));
   CHECK(axes.heads.empty());
-  CHECK(axes.heads_from == "no key projection is known by name");
+  CHECK(axes.heads_from == "no key projection is found by name");
 }
 
 TEST_CASE("axes that are asked for win over those that are guessed") {
@@ -452,8 +452,8 @@ TEST_CASE("axes that are asked for win over those that are guessed") {
   CHECK(axes.heads.empty());
   CHECK(axes.batch == AxisNames{"tp"});
   CHECK(axes.heads_from ==
-        "as `layers.0.self_attn.k_proj.weight` is sharded, without what batch "
-        "and context were given");
+        "as `layers.0.self_attn.k_proj.weight` is sharded, minus the axes of "
+        "batch and context");
   axes = axes_of(c, {.sequence = {"dp", "sp"}});  // `sp` is declared
   CHECK(axes.sequence == AxisNames{"dp"});
   CHECK(axes.batch == AxisNames{"fsdp"});
@@ -465,17 +465,16 @@ TEST_CASE("unknown axes, and axes asked for twice, are reported with help") {
   CHECK_FALSE(kv_sharding(c.manifest, c.plan, {"tq"}, {"pod"}, {}, diags));
   REQUIRE(diags.all().size() == 2);
   CHECK(diags.all()[0].message ==
-        "the mesh has no axis `tq`, which `--kv-axes` names");
+        "`--kv-axes` names `tq`, which is not an axis of the mesh");
   CHECK(diags.all()[0].help.front() ==
-        "name an axis of the mesh, perhaps `tp`");
+        "name an axis of the mesh, such as `tp`");
   CHECK(diags.all()[1].help.front() ==
         "name axes of the mesh, separated by commas");
   CHECK(diags.cannot_run());
   Diagnostics twice;
   CHECK_FALSE(kv_sharding(c.manifest, c.plan, {"tp"}, {}, {"tp"}, twice));
   REQUIRE(twice.all().size() == 1);
-  CHECK(twice.all()[0].message ==
-        "axis `tp` is asked to cut the KV cache twice");
+  CHECK(twice.all()[0].message == "axis `tp` would shard the KV cache twice");
   CHECK(twice.all()[0].facts.front() ==
         "in `--kv-axes` and in `--sequence-axes`");
 }

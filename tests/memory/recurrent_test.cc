@@ -109,10 +109,10 @@ TEST_CASE("a range of layers keeps what these do") {
 TEST_CASE("a layer that is not known makes all unknown") {
   Facts facts = mixed_facts();
   facts.state.kinds[0].known = false;
-  CHECK(kv_missing(facts) == "what 2 layers keep");
+  CHECK(kv_missing(facts) == "the state of 2 layers");
   CHECK_FALSE(kv_layers(facts));
   facts.state.layers = {1, 0};
-  CHECK(kv_missing(facts) == "what 1 layer keep");
+  CHECK(kv_missing(facts) == "the state of 1 layer");
 }
 
 TEST_CASE("an encoder's tokens are kept as many as there are") {
@@ -262,8 +262,8 @@ TEST_CASE("states are cut as the matrices of their module are") {
   axes = axes_of_states(manifest, differ);
   CHECK(axes.states.empty());
   CHECK(axes.states_from ==
-        "as `layers.1.mixer.out_proj.weight` is whole, the least of all "
-        "matrices of these layers");
+        "as `layers.1.mixer.out_proj.weight` is replicated, the least sharded "
+        "of the matrices of these layers");
   axes = axes_of_states(manifest, differ, {.heads = {"tp"}});
   CHECK(axes.states == AxisNames{"tp"});
   CHECK(axes.states_from == "as `--kv-axes` says");
@@ -271,7 +271,7 @@ TEST_CASE("states are cut as the matrices of their module are") {
   unnamed.kinds = nullptr;
   axes = axes_of_states(unnamed, cut);
   CHECK(axes.states.empty());
-  CHECK(axes.states_from == "no parameter is known to be cut as they are");
+  CHECK(axes.states_from == "no parameter is known to be sharded like them");
 }
 
 TEST_CASE("a budget has states of their own, and every stage its layers'") {

@@ -210,11 +210,11 @@ TEST_CASE("a remainder of layers goes to the first stages, none is lost") {
 
 TEST_CASE("numbers of layers that do not fit are refused") {
   CHECK(staged(model(30, true), "pp=4", {7, 7, 7, 7}).problem ==
-        "`--stages` does not place every layer once");
+        "`--stages` does not place every layer exactly once");
   CHECK(staged(model(30, true), "pp=4", {15, 15}).problem ==
-        "`--stages` does not place every layer once");
+        "`--stages` does not place every layer exactly once");
   CHECK(staged(model(3, true), "pp=4").problem ==
-        "axis `pp` has 4 stages, and the model only 3 layers");
+        "axis `pp` has 4 stages, but the model has only 3 layers");
   CHECK(staged(model(3, true), "pp=4", {0, 1, 1, 1}).labels.front() ==
         "stage 0: embedding, no layers");
   CHECK(staged(model(3, true), "dp=4").problem ==
@@ -226,14 +226,14 @@ TEST_CASE("layers that are not known are refused") {
                                     {"decoder/0/w", "f32[4]"},
                                     {"decoder/1/w", "f32[4]"}});
   CHECK(staged(two, "pp=2").problem ==
-        "`--stages` cannot tell the layers of the model");
+        "`--stages` cannot find the layers of the model");
   two.facts.layers = 2;
   CHECK(staged(two, "pp=2").labels ==
         Labels{"stage 0: layer 0", "stage 1: layer 1"});
   Manifest few = model(3, true);
   few.facts.layers = 4;
   CHECK(staged(few, "pp=2").problem ==
-        "the model has fewer layers than its facts tell");
+        "the model has fewer layers than its facts say");
 }
 
 TEST_CASE("layers beyond the facts are on the last stage") {
@@ -259,7 +259,7 @@ TEST_CASE("stacked layers must be cut over the axis by their specs") {
   Manifest stacked = testing::manifest({{"layers/w", "f32[4, 8]"}});
   stacked.facts.layers = 4;
   CHECK(staged(stacked, "pp=2").problem ==
-        "the stacked layers of `layers` are not cut over `pp`");
+        "the stacked layers of `layers` are not sharded over `pp`");
 }
 
 }  // namespace

@@ -188,25 +188,24 @@ TEST_CASE("mistakes in what is kept are reported with their places") {
     const bool key = part.starts_with("unknown key");
     CHECK(all.starts_with(key ? "SP004" : "SP018"));
   };
-  has("{cache: kv}", "`kv` has no `of`");
+  has("{cache: kv}", "`kv` needs `of`");
   has("{cache: \"\", of: 1}", "`cache` has no name");
-  has("{cache: [kv], of: 1}", "`cache` must be text");
-  has("{cache: kv, of: []}", "`kv` has no `of`");
-  has("{cache: kv, of: nobody}", "`nobody` is not known here");
-  has("{cache: kv, of: 1, window: nobody}", "`nobody` is not known here");
-  has("{cache: kv, of: 1, when: nobody}", "`nobody` is not known here");
-  has("{cache: kv, of: 1, tokens: nobody}", "`nobody` is not known here");
-  has("{cache: kv, of: 1, window: 1, tokens: source}",
-      "one of them says how many are kept");
-  has("{cache: kv, of: 1, window: \"1 +\"}", "is no expression");
+  has("{cache: [kv], of: 1}", "`cache` must be a string");
+  has("{cache: kv, of: []}", "`kv` needs `of`");
+  has("{cache: kv, of: nobody}", "`nobody` is not defined here");
+  has("{cache: kv, of: 1, window: nobody}", "`nobody` is not defined here");
+  has("{cache: kv, of: 1, when: nobody}", "`nobody` is not defined here");
+  has("{cache: kv, of: 1, tokens: nobody}", "`nobody` is not defined here");
+  has("{cache: kv, of: 1, window: 1, tokens: source}", "give either `window`");
+  has("{cache: kv, of: 1, window: \"1 +\"}", "is not a valid expression");
   has("{cache: kv, of: 1, dtype: f32}", "unknown key `dtype`");
   has("{cache: kv, of: {}}", "a dimension has no parts");
-  has("{state: s}", "`s` has no list `shape`");
-  has("{state: s, shape: 3}", "`s` has no list `shape`");
-  has("{state: s, shape: []}", "`s` has no list `shape`");
-  has("{state: s, shape: [1], dtype: f31}", "`f31` is no dtype");
-  has("{state: s, shape: [1, nobody]}", "`nobody` is not known here");
-  has("{keeps: something}", "`keeps` is `nothing`");
+  has("{state: s}", "`s` needs a list `shape`");
+  has("{state: s, shape: 3}", "`s` needs a list `shape`");
+  has("{state: s, shape: []}", "`s` needs a list `shape`");
+  has("{state: s, shape: [1], dtype: f31}", "`f31` is not a dtype");
+  has("{state: s, shape: [1, nobody]}", "`nobody` is not defined here");
+  has("{keeps: something}", "`keeps` must be `nothing`");
   has("{keeps: nothing, of: 1}", "unknown key `of`");
   const auto block = testing::read_architecture_text(kKeptHead + std::string(R"(
 blocks: {cache: [], state: [], keeps: []}
@@ -246,7 +245,7 @@ classes:
   const Facts unknown =
       kept_facts(differ, R"({"d": 8, "n": 100000, "num_hidden_layers": 2})");
   CHECK(text_of(unknown.state) == "?; ?");
-  CHECK(kv_missing(unknown) == "what 2 layers keep");
+  CHECK(kv_missing(unknown) == "the state of 2 layers");
   // Blocks that use one another without end.
   const auto loop = testing::read_architecture_text(kKeptHead + std::string(R"(
 blocks: {a: [{b: x}, {cache: kv, of: 1}], b: [{a: x}]}

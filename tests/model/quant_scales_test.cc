@@ -142,8 +142,9 @@ TEST_CASE("safetensors without a config: a cut block is an error") {
   const auto found = cut("tp=4");
   REQUIRE(found.size() == 1);
   CHECK(found[0].severity == Severity::Error);
-  CHECK(found[0].facts.back() ==
-        "`up_proj.weight_scale_inv` [6, 2] tells blocks of 128 in dimension 0");
+  CHECK(
+      found[0].facts.back() ==
+      "`up_proj.weight_scale_inv` [6, 2] implies blocks of 128 in dimension 0");
   CHECK(cut("tp=3").empty());
   CHECK(cut("fsdp=4,tp=1").empty());
 }

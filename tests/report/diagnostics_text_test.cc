@@ -383,8 +383,8 @@ TEST_CASE("many findings of one code are shortened to a line each") {
   CHECK(brief.find("do 3") == std::string::npos);
   CHECK(
       brief.ends_with("\n"
-                      "warning[SP102]: 3 more like these, in short (--expand "
-                      "shows all of each)\n"
+                      "warning[SP102]: 3 more like these, shortened (--expand "
+                      "shows them in full)\n"
                       "  = w3 (rules.yaml:9)\n"
                       "  = w4: 2.00 KiB (rules.yaml:9)\n"
                       "  = w5 (rules.yaml:9)\n\n"

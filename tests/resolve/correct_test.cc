@@ -72,7 +72,7 @@ TEST_CASE("correct treats each dimension as the contract says") {
             {12, 6},
             OnIndivisible::Rows,
             "P((tp, fsdp), None); 1 SP303 fsdp: 6 is not divisible by fsdp=4: "
-            "FSDP2 cuts dimension 0"},
+            "FSDP2 shards dimension 0"},
            {"tp, fsdp", {12, 8}, OnIndivisible::Rows, "P(tp, fsdp)"},
            {"(fsdp, tp)", {10}, OnIndivisible::Rows, "P((tp, fsdp))"},
            {"(fsdp, tp)",

@@ -56,14 +56,14 @@ TEST_CASE("each reading treats what does not divide in its own way") {
     const char* expected;
   } rows[] = {
       {"eformer",
-       "P(); dimension 0 stays whole: 12 is not divisible by fsdp=4,tp=2"},
+       "P(); dimension 0 is not sharded: 12 is not divisible by fsdp=4,tp=2"},
       {"flax", "refused; dimension 0: 12 is not divisible by fsdp=4,tp=2"},
       {"easylm", "refused; dimension 0: 12 is not divisible by fsdp=4,tp=2"},
       {"maxtext",
-       "P(fsdp); dimension 0 keeps fsdp only: 12 is not divisible by "
+       "P(fsdp); dimension 0 keeps only fsdp: 12 is not divisible by "
        "fsdp=4,tp=2"},
-      {"dtensor", "P((fsdp, tp)); dimension 0 of 12 is cut into 2 ×4, 1 ×4"},
-      {"hf", "P((fsdp, tp)); dimension 0 of 12 is cut into 2 ×6, 0 ×2"},
+      {"dtensor", "P((fsdp, tp)); dimension 0 of 12 is split into 2 ×4, 1 ×4"},
+      {"hf", "P((fsdp, tp)); dimension 0 of 12 is split into 2 ×6, 0 ×2"},
       {"gspmd",
        "P((fsdp, tp)); dimension 0 is padded: 12 is not divisible by "
        "fsdp=4,tp=2"},
@@ -86,26 +86,26 @@ TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
       {"eformer", "f32[]", "tp", "P(); rules do not apply to scalars"},
       {"easylm", "f32[]", nullptr, "P()"},
       {"flax", "f32[]", "tp",
-       "refused; the spec is of 1 dimension, the array of 0"},
+       "refused; the spec has 1 dimension, but the array has 0"},
       {"flax", "f32[]", "", "P()"},
       {"eformer", "f32[1]", "one", "P(one)"},
       {"easylm", "f32[1]", "tp",
-       "P(); rules do not apply to arrays of one element"},
+       "P(); rules do not apply to one-element arrays"},
       {"eformer", "f32[8]", nullptr, "refused; no rule matches"},
       {"easylm", "f32[8]", nullptr, "refused; no rule matches"},
       {"hf", "f32[8]", nullptr, "P()"},
-      {"eformer", "f32[8]", "tp, fsdp", "P(tp); cut to 1 dimension"},
+      {"eformer", "f32[8]", "tp, fsdp", "P(tp); truncated to 1 dimension"},
       {"easylm", "f32[8]", "tp, fsdp",
-       "refused; the spec is of 2 dimensions, the array of 1"},
+       "refused; the spec has 2 dimensions, but the array has 1"},
       {"eformer", "f32[8, 8]", "(tp, pp), fsdp",
-       "P(None, fsdp); dimension 0 stays whole: the mesh has no axis `pp`"},
+       "P(None, fsdp); dimension 0 is not sharded: the mesh has no axis `pp`"},
       {"gspmd", "f32[8, 8]", "(tp, pp), fsdp",
        "refused; the mesh has no axis `pp`"},
       // Nobody else knows that an axis is declared.
       {"dtensor", "f32[8]", "declared",
        "refused; the mesh has no axis `declared`"},
       {"eformer", "f32[8, 8]", "(declared, tp), fsdp",
-       "P(None, fsdp); dimension 0 stays whole: the mesh has no axis "
+       "P(None, fsdp); dimension 0 is not sharded: the mesh has no axis "
        "`declared`"},
       {"flax", "f32[8]", "declared",
        "refused; the mesh has no axis `declared`"},
@@ -113,9 +113,9 @@ TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
       {"flax", "f32[8, 8]", "tp, tp", "refused; axis `tp` is named twice"},
       {"eformer", "f32[8, 8]", "tp, tp", "refused; axis `tp` is named twice"},
       {"eformer", "f32[7, 8]", "tp, tp",
-       "P(None, tp); dimension 0 stays whole: 7 is not divisible by tp=2"},
+       "P(None, tp); dimension 0 is not sharded: 7 is not divisible by tp=2"},
       {"flax", "f32[8]", "HEAD",
-       "not read; `HEAD` is a semantic axis, which is not known here"},
+       "not read; `HEAD` is a semantic axis, which is not supported here"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.semantics);
@@ -156,7 +156,7 @@ TEST_CASE("a tp_plan has one rule for names that differ in digits") {
   CHECK(outcome_text(read.of(1)) == "P(tp, None)");
   for (const size_t merged : {size_t{0}, size_t{2}}) {
     CHECK(outcome_text(read.of(merged)) ==
-          "P(tp, None); rule 1 decides all of `experts.*.w*`");
+          "P(tp, None); rule 1 applies to all of `experts.*.w*`");
   }
   CHECK(outcome_text(read.of(3)) == "P()");
   CHECK(read.of(0).bytes_per_device == 128);

@@ -54,7 +54,8 @@ TEST_CASE("patterns that would take long to compile together are refused") {
   }
   Diagnostics diags;
   CHECK_FALSE(Matcher::compile(testing::rules(entries), true, diags));
-  CHECK(diags.all().back().labels.back().text == "all are too large together");
+  CHECK(diags.all().back().labels.back().text ==
+        "the patterns are too large together");
 }
 
 TEST_CASE("find is the loop over the rules") {
@@ -213,7 +214,7 @@ TEST_CASE("a pattern narrowed to ASCII is a warning where names are not") {
   const RuleSet rules = testing::rules({{"\\bq", ""}});
   CHECK(Matcher::compile(rules, false, diags).has_value());
   CHECK(testing::messages(diags) ==
-        "SP108 warning rules:1:1 `\\b` looks at ASCII only, and some names are "
+        "SP108 warning rules:1:1 `\\b` matches ASCII only, but some names are "
         "not ASCII");
 }
 

@@ -348,7 +348,7 @@ TEST_CASE("a logical axis that no rule could place says why") {
   CHECK(blocked.corrections[0].dropped == AxisNames{"mlp"});
   CHECK(
       blocked.corrections[0].reason ==
-      "every rule for `mlp` names an axis that is in use: `embed` has `fsdp`");
+      "every rule for `mlp` names an axis already in use: `embed` uses `fsdp`");
   CHECK(blocked.corrections[1].reason == "no logical axis rule names `kv`");
 }
 
@@ -357,7 +357,7 @@ TEST_CASE("an axis that the spec names itself blocks, too") {
   const ResolvedNames blocked = names_meant(rules, "fsdp, embed", 2);
   REQUIRE(blocked.corrections.size() == 1);
   CHECK(blocked.corrections[0].reason.ends_with(
-      "the spec names an axis of it itself"));
+      "the spec itself names one of its axes"));
 }
 
 TEST_CASE("labels given twice place nothing") {

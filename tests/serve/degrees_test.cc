@@ -54,7 +54,7 @@ TEST_CASE("heads, KV heads, MLP and vocabulary must divide") {
   CHECK(llama.legal == std::vector<int64_t>{1, 2, 4, 8});
   CHECK(llama.reasons(DegreeOf::Tensor, 2) == "runs ");
   CHECK(llama.reasons(DegreeOf::Tensor, 8) ==
-        "runs 2 KV heads: 4 ranks keep each");
+        "runs 2 KV heads: each is replicated on 4 ranks");
   CHECK(llama.reasons(DegreeOf::Tensor, 16)
             .find("8 heads are not divisible by 16") != std::string::npos);
   CHECK(llama.reasons(DegreeOf::Tensor, 3)
@@ -71,7 +71,7 @@ TEST_CASE("heads, KV heads, MLP and vocabulary must divide") {
   CHECK(judged_qwen.reasons(DegreeOf::Tensor, 8) ==
         "no 28 heads are not divisible by 8");
   CHECK(judged_qwen.reasons(DegreeOf::Tensor, 7)
-            .find("7 is no multiple of 4 KV heads") != std::string::npos);
+            .find("7 is not a multiple of 4 KV heads") != std::string::npos);
 }
 
 TEST_CASE("a shard must not cut a quantisation block") {
@@ -95,8 +95,8 @@ TEST_CASE("a shard must not cut a quantisation block") {
   const Judged cut = judged(config, "vllm");
   CHECK(cut.legal == std::vector<int64_t>{1});
   CHECK(cut.reasons(DegreeOf::Tensor, 2)
-            .starts_with(
-                "no a rank's 192 of 384 cut quantisation blocks of 128"));
+            .starts_with("no a rank's 192 of 384 elements split quantisation "
+                         "blocks of 128"));
   EngineMesh dealt;
   dealt.expert_parallel = true;
   CHECK(judged(config, "vllm", dealt).legal == std::vector<int64_t>{1, 2, 4});

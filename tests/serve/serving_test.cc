@@ -185,7 +185,7 @@ TEST_CASE("a cache that is not counted is left out, and the rest answered") {
       {"vocab_size", 64}};
   const Serving answer = served(config, input_of("vllm", 40, 2));
   CHECK(answer.uncounted ==
-        "the cache of layers that keep several tokens as one");
+        "the cache of layers that merge several tokens into one");
   CHECK(answer.stage().weights.total > 0);
   CHECK_FALSE(answer.limits_sequences());
   CHECK_FALSE(answer.without_cache);
@@ -278,7 +278,7 @@ TEST_CASE("SGLang: a layer of the draft is sized as one of the model") {
   };
   CHECK(bytes(with) * 2 == bytes(without) * 3);
   REQUIRE_FALSE(with.remarks.empty());
-  CHECK(with.remarks[0].find("sized as layers of the model") !=
+  CHECK(with.remarks[0].find("sized like the model's layers") !=
         std::string::npos);
   ServingInput grouped = input;
   grouped.mesh.dp = 2;

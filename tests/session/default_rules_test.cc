@@ -158,7 +158,7 @@ TEST_CASE("default rules: the set of the type where it has a rule for all") {
   };
   Json llama = testing::small_config("llama");
   CHECK(set_of(llama).name == "@llama");
-  CHECK(set_of(llama).why == "a `llama`");
+  CHECK(set_of(llama).why == "model type `llama`");
   llama["quantization_config"] = {{"quant_method", "fp8"},
                                   {"weight_block_size", {16, 16}}};
   // Scales of blocks are buffers.
@@ -171,7 +171,7 @@ TEST_CASE("default rules: the set of the type where it has a rule for all") {
   llama.erase("quantization_config");
   llama["architectures"] = {"LlamaForSequenceClassification"};
   CHECK(set_of(llama).why ==
-        "every model that follows from a config: `@llama` has no rule for "
+        "any model built from a config: `@llama` has no rule for "
         "`score.weight`");
 }
 

@@ -138,13 +138,13 @@ TEST_CASE("flags of the cache belong to serving, those of state to training") {
   CHECK(problem(memory).empty());
   memory.batch = 4;
   CHECK(problem(memory) ==
-        "`--batch` is about a training step, whose workload is `--batch` and "
+        "`--batch` applies to a training step, which needs `--batch` and "
         "`--seq`");
   memory.seq = 16;
   CHECK(problem(memory).empty());
   memory.kv_axes = {"tp"};
   CHECK(problem(memory) ==
-        "`--kv-axes` is about the KV cache, which training does not have");
+        "`--kv-axes` applies to the KV cache, which training does not use");
   memory.kv_axes = {};
   memory.seq.reset();
   CHECK(problem(memory, Mode::Decode) ==
@@ -157,9 +157,7 @@ TEST_CASE("flags of the cache belong to serving, those of state to training") {
 
   MemoryRequest idle;
   idle.state.grad_dtype = DType::F32;
-  CHECK(problem(idle) ==
-        "`--grad-dtype` is about training state, and no "
-        "optimizer is given");
+  CHECK(problem(idle) == "`--grad-dtype` needs an optimizer");
   idle.state.optimizer = Optimizer::Sgd;
   CHECK(problem(idle).empty());
 }
@@ -208,9 +206,9 @@ TEST_CASE("a pattern of what is trained that finds nothing is an error") {
   CHECK(one.find("`--trainable` `lm_haed` matches no parameter") != one.npos);
   CHECK(one.find("`lm_head`") != one.npos);
   CHECK(report({"self_atn\\."}).find("self_attn") != one.npos);
-  CHECK(report({"zzzzzz"}).find("there are ") != one.npos);
+  CHECK(report({"zzzzzz"}).find("the model has ") != one.npos);
   CHECK(report({"lora_("}).find("cannot be compiled") != one.npos);
-  CHECK(report({"base_layer"}).find("has no dtype that is trained") !=
+  CHECK(report({"base_layer"}).find("parameters that cannot be trained") !=
         one.npos);
 }
 
@@ -244,8 +242,10 @@ TEST_CASE("an axis of stages cannot cut the KV cache besides") {
             host,
             {"analyze", "--mode", "decode", "--seq", "8", "--stages", "fsdp"},
             "fsdp=2") == 2);
-  CHECK(host.err.find("axis `fsdp` is given to `--stages`, and cuts the KV "
-                      "cache besides") != std::string::npos);
+  CHECK(
+      host.err.find(
+          "axis `fsdp` is given to `--stages`, but also shards the KV cache") !=
+      std::string::npos);
 }
 
 TEST_CASE("decode counts a cache from the facts of the model") {

@@ -110,7 +110,7 @@ TEST_CASE("degrees that a framework refuses, why, and which it takes") {
        128,
        {3, {}},
        {},
-       {"Megatron refuses `--expert-model-parallel-size 3`: 8 devices of a "
+       {"Megatron rejects `--expert-model-parallel-size 3`: 8 devices of a "
         "stage are not divisible by 3 x 2 (ep x etp)",
         "128 experts are not divisible by 3", "the mesh is dp=4,tp=2",
         "may be 1, 2 or 4 (divisors of 8 / 2 devices and of 128 experts)"}},
@@ -135,7 +135,7 @@ TEST_CASE("degrees that a framework refuses, why, and which it takes") {
        128,
        {2, {}},
        {},
-       {"Megatron numbers devices by pp, dp, cp and tp, and the mesh is "
+       {"Megatron orders devices by pp, dp, cp and tp, but the mesh is "
         "dp=3,pp=2,tp=2",
         "write `--mesh pp=2,dp=3,tp=2`"}},
       {"ep=2,tp=2", 128, {2, {}}, {}, {"Megatron has no axis `ep`"}},
@@ -143,7 +143,7 @@ TEST_CASE("degrees that a framework refuses, why, and which it takes") {
        128,
        {},
        {8, {}},
-       {"torchtitan refuses `--expert-parallel-degree 8`: 12 devices along "
+       {"torchtitan rejects `--expert-parallel-degree 8`: 12 devices along "
         "dp_shard x cp x tp are not divisible by 8",
         "may be 1, 2 or 4 (divisors of 12 devices and of 128 experts)"}},
       {"dp=8,tp=2",
@@ -156,27 +156,27 @@ TEST_CASE("degrees that a framework refuses, why, and which it takes") {
        128,
        {},
        {3, 2},
-       {"experts are cut over 1 device or over `tp`, 4, not over 2",
+       {"experts are sharded over 1 device or over `tp` (4), not over 2",
         "128 experts are not divisible by 3",
         "`--expert-tensor-parallel-degree` may be 1 or 4"}},
       {"tp=2,fsdp=4",
        128,
        {},
        {4, {}},
-       {"torchtitan numbers devices by pp, dp_replicate, dp_shard, cp and tp",
+       {"torchtitan orders devices by pp, dp_replicate, dp_shard, cp and tp",
         "write `--mesh fsdp=4,tp=2`"}},
       {"fsdp=4,tp=2",
        128,
        {},
        {{}, 2},
-       {"torchtitan passes over `--expert-tensor-parallel-degree 2` without "
+       {"torchtitan ignores `--expert-tensor-parallel-degree 2` without "
         "expert parallelism",
         "give `--expert-parallel-degree`"}},
       {"fsdp=4,tp=2",
        128,
        {2, {}},
        {4, {}},
-       {"flags of Megatron and of torchtitan",
+       {"flags of both Megatron and torchtitan",
         "`--expert-model-parallel-size 2`", "`--expert-parallel-degree 4`"}},
   };
   for (const Row& row : rows) {

@@ -32,7 +32,7 @@ TEST_CASE("a session needs rules, and a mesh from a flag or the rules") {
       {{"check", "model.json", "--rules", "rules.yaml", "--mesh", "tp=2,tp=2"},
        "error[SP007]: axis `tp` appears twice"},
       {{"check", "-", "--rules", "-", "--mesh", "tp=2"},
-       "error[SP010]: standard input can be read once only"},
+       "error[SP010]: standard input can be read only once"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.says);
@@ -75,7 +75,7 @@ TEST_CASE("the mesh of a dump serves where nobody gives another") {
   host.err.clear();
   host.out.clear();
   cli::run({"resolve", "d", "--rules", "w.yaml"}, host);
-  CHECK(host.out.find("the mesh fsdp=4,tp=2 is that of `d`") !=
+  CHECK(host.out.find("using the mesh fsdp=4,tp=2 of `d`") !=
         std::string::npos);
 }
 

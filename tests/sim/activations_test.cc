@@ -105,7 +105,7 @@ TEST_CASE(
 TEST_CASE("activations: an input that nothing speaks of is replicated") {
   const Placed p = placed(kRules);
   CHECK(p.spec("z") == "P(None)");
-  CHECK(p.from("z") == "nothing says; replicated");
+  CHECK(p.from("z") == "no spec; replicated");
 }
 
 TEST_CASE("activations: rules do not reach what is computed on the way") {
@@ -129,7 +129,7 @@ activations:
             "SP201 rules.yaml:4:11 `h` is not sharded as requested") !=
         std::string::npos);
   CHECK(p.messages.find("SP506 warning rules.yaml:5:6 activation rule "
-                        "`nothing` matches no value of the graph") !=
+                        "`nothing` matches no value in the graph") !=
         std::string::npos);
 }
 
@@ -149,8 +149,7 @@ TEST_CASE("activations: axes that labels mean by default may be absent") {
   CHECK(is_unknown(other, "dp"));
   REQUIRE_FALSE(other.diags.all().empty());
   CHECK(other.diags.all().front().help.back() ==
-        "`partition_axis` in the rules says which axes the graph's labels "
-        "stand for");
+        "map the graph's labels to axes with `partition_axis` in the rules");
   // Somebody asked for it, in the rules or in the graph.
   CHECK(is_unknown(placed(rules + "partition_axis: {batch_axis: [dp, fsdp]}\n"),
                    "dp"));

@@ -198,7 +198,7 @@ TEST_CASE("mutation: correct plans raise no alarm") {
     if (result.mismatch) MESSAGE("false alarm at seed ", seed);
   }
   CHECK(alarms == 0);
-  MESSAGE(doubts, " plans whose values could not have shown a fault");
+  MESSAGE(doubts, " plans whose values could not have exposed a fault");
 }
 
 }  // namespace

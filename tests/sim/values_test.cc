@@ -284,13 +284,12 @@ TEST_CASE("what cannot be compared is reported") {
   Recorded type;
   type.add("logits", DType::I32, {2}, {1, 2});
   CHECK(compare(type, {1, 2}, {1, 2}).messages ==
-        "SP010 the expected `logits` is i32: outputs are floating-point "
-        "numbers");
+        "SP010 the expected `logits` is i32: outputs are floating-point");
   Recorded none;
   none.add("x", DType::F32, {2}, {1, 2});
   none.manifest.title = "e.safetensors";
   CHECK(compare(none, {1, 2}, {1, 2}).messages ==
-        "SP010 `e.safetensors` holds no output of the model");
+        "SP010 `e.safetensors` has no output of the model");
 }
 
 }  // namespace

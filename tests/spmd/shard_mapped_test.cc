@@ -78,8 +78,8 @@ TEST_CASE("shard_map: rows that do not divide are reported, and stay uncut") {
       "out_specs: [], psum: [tp]}}");
   CHECK(c->fine);
   CHECK(c->messages ==
-        "SP203 warning g:5:10 dimension 0 of `odd` [10, 8] is cut in 4: 2 rows "
-        "at the end are on no device");
+        "SP203 warning g:5:10 dimension 0 of `odd` [10, 8] is split into 4: 2 "
+        "rows at the end are on no device");
   const Mesh on = mesh("dp=2,tp=4");
   CHECK(mapped_operand(*c->built->graph, on, c->node(), 0) == layout("", 2));
   const auto factor =
@@ -94,7 +94,7 @@ TEST_CASE("shard_map: fewer rows than devices cannot be run") {
       "tp=8");
   CHECK_FALSE(c->fine);
   CHECK(c->messages ==
-        "SP015 g:5:10 dimension 0 of `x` [4, 8] cannot be cut in 8");
+        "SP015 g:5:10 dimension 0 of `x` [4, 8] cannot be split into 8");
 }
 
 TEST_CASE("shard_map: shards of operands must fit each other") {
@@ -113,8 +113,8 @@ TEST_CASE("shard_map: shards of the result must be what the out spec says") {
         std::string(out) + "}}");
     CHECK_FALSE(c->fine);
     CHECK(c->messages ==
-          "SP015 g:5:10 the `shard_map` of `y` (relu) does not give the shards "
-          "that `out_specs` says");
+          "SP015 g:5:10 the `shard_map` of `y` (relu) does not produce the "
+          "shards that `out_specs` declares");
   }
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("shard_map: axes are those of the mesh, or declared") {
   CHECK_FALSE(unknown->fine);
   CHECK(unknown->messages ==
         "SP015 g:5:10 the `shard_map` of `y` (relu) names axis `sp`, which the "
-        "mesh lacks");
+        "mesh does not have");
   const auto declared = checked(op, "dp=2,tp=4", {"sp"});
   CHECK(declared->fine);
   CHECK(mapped_operand(*declared->built->graph, mesh("dp=2,tp=4"),
@@ -153,7 +153,7 @@ TEST_CASE("shard_map: a slice of part of a row is refused") {
       "{op: split, in: w, out: [p, q], sizes: [2, 10], shard_map: {in_specs: "
       "[[null, tp]], out_specs: [null, tp]}}");
   CHECK_FALSE(c->fine);
-  CHECK(c->messages.find("SP015 g:5:10 what `p` (split) takes is not a whole "
+  CHECK(c->messages.find("SP015 g:5:10 `p` (split) does not read a whole "
                          "number of rows of a device's [8, 3]") == 0);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Diagnostics as short texts, for comparing:
 //
-//   messages(diags) == "SP002 a.json:1:5 `shape` must be a list, not text"
+//   messages(diags) == "SP002 a.json:1:5 `shape` must be a list, not a string"
 //
 // One line each, with the severity where it is not an error: "SP008 warning".
 #pragma once

@@ -131,7 +131,7 @@ TEST_CASE("unknown keys are reported with the nearest known one") {
   CHECK(diags.all()[0].facts ==
         std::vector<std::string>{"known keys: `rules`, `mesh`"});
   CHECK(diags.all()[0].help ==
-        std::vector<std::string>{"write `mesh` if that is what was meant"});
+        std::vector<std::string>{"did you mean `mesh`?"});
   CHECK(diags.all()[1].help.empty());
   const std::string all[] = {"rules", "mehs", "zzz"};
   CHECK(reject_unknown_keys(document->root(), all, diags));

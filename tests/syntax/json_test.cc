@@ -76,7 +76,7 @@ TEST_CASE("a scanner says what is malformed and where") {
       {"", "1:1+0 expected a value, but the text ends"},
       {"\xEF\xBB\xBF{}",
        "1:1+3 the text starts with a byte order mark, which JSON does not "
-       "have"},
+       "allow"},
       {"{} x", "1:4+1 the document ends before `x`"},
       {"[1,]", "1:4+1 expected a value, not `]`"},
       {"[1 2]", "1:4+1 expected `,` or `]`, not `2`"},
@@ -86,7 +86,7 @@ TEST_CASE("a scanner says what is malformed and where") {
       {"{a: 1}", "1:2+1 expected a key in double quotes, not `a`"},
       {"[}", "1:2+1 expected a value, not `}`"},
       {"{]", "1:2+1 expected a key in double quotes, not `]`"},
-      {"[\n  01]", "2:3+2 a number of several digits starts with 0"},
+      {"[\n  01]", "2:3+2 a number has a leading zero"},
       {"-", "1:2+0 expected a digit in the number, but the text ends"},
       {"1.",
        "1:3+0 expected a digit after the decimal point, but the text "
@@ -99,14 +99,14 @@ TEST_CASE("a scanner says what is malformed and where") {
       {"[\"ab", "1:2+1 a string is not closed"},
       {"[\"ab\n\"]", "1:2+1 a string is not closed on its line"},
       {"[\"a\tb\"]", "1:4+1 a control character in a string"},
-      {"[\"é\\x\"]", "1:4+1 `\\` in a string starts no escape that JSON has"},
+      {"[\"é\\x\"]", "1:4+1 `\\` does not start a valid JSON escape"},
       {"[\"\\u12g4\"]", "1:3+2 `\\u` needs four hexadecimal digits"},
-      {"[\"\\ud800\"]", "1:3+6 half of a surrogate pair is not a character"},
-      {"[\"\\udc00x\"]", "1:3+6 half of a surrogate pair is not a character"},
+      {"[\"\\ud800\"]", "1:3+6 an unpaired surrogate is not a character"},
+      {"[\"\\udc00x\"]", "1:3+6 an unpaired surrogate is not a character"},
       {"[\"\\ud800\\u0041\"]",
-       "1:3+6 half of a surrogate pair is not a character"},
-      {"[\"a\xFFz\"]", "1:4+1 a string holds bytes that are not UTF-8"},
-      {"[\"\\n\xC0\x80\"]", "1:5+1 a string holds bytes that are not UTF-8"},
+       "1:3+6 an unpaired surrogate is not a character"},
+      {"[\"a\xFFz\"]", "1:4+1 a string contains bytes that are not UTF-8"},
+      {"[\"\\n\xC0\x80\"]", "1:5+1 a string contains bytes that are not UTF-8"},
       {"[\xFF]", "1:2+1 expected a value, not a byte that is not UTF-8"},
       {std::string("[\0]", 3),
        "1:2+1 expected a value, not a control "
@@ -456,7 +456,7 @@ TEST_CASE("sizes are integers of 63 bits that are not negative") {
            {"1.0",
             "SP002 a.json:1:1 `n` must be an integer below 2^63, not `1.0`"},
            {"[]", "SP002 a.json:1:1 `n` must be an integer, not a list"},
-           {"null", "SP002 a.json:1:1 `n` must be an integer, not nothing"}}) {
+           {"null", "SP002 a.json:1:1 `n` must be an integer, not null"}}) {
     CAPTURE(row.text);
     CHECK(size_outcome(row.text) == row.expected);
   }
@@ -506,7 +506,7 @@ TEST_CASE("lists give their items and stop when asked to") {
   CHECK(outcome("[]", read) == "0");
   CHECK(outcome("[1, 7, 2]", read) == "stopped");
   CHECK(outcome("[1, \"2\"]", read) ==
-        "SP002 a.json:1:5 an item must be an integer, not text");
+        "SP002 a.json:1:5 an item must be an integer, not a string");
 }
 
 TEST_CASE("texts and booleans are what they say") {
@@ -516,7 +516,7 @@ TEST_CASE("texts and booleans are what they say") {
   };
   CHECK(outcome(R"("aéb")", text) == "a\u00e9b");
   CHECK(outcome("true", text) ==
-        "SP002 a.json:1:1 `s` must be text, not true or false");
+        "SP002 a.json:1:1 `s` must be a string, not true or false");
   const auto boolean = [](JsonReader& json) {
     bool value = false;
     if (!json.boolean("`b`", value)) return std::string("failed");

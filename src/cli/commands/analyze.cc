@@ -42,7 +42,7 @@ Table memory_table(const Session& session) {
   };
   add("parameters as planned", session.memory.max);
   if (session.memory.min != session.memory.max) {
-    add("on the least full device", session.memory.min);
+    add("on the least-loaded device", session.memory.min);
   }
   add("without replication", even);
   table.rows = rows_of(std::move(rows));
@@ -51,7 +51,7 @@ Table memory_table(const Session& session) {
 
 Table devices_table(const Session& session) {
   return {"devices",
-          "Devices that differ",
+          "Device classes",
           {right("devices"), right("bytes_per_device", "per device")},
           [&session](const RowSink& sink) {
             for (const DeviceClass& c : session.memory.classes) {
@@ -102,7 +102,7 @@ std::string code_of_cause(const Session& session, const Placement& placement) {
 Table repetition_table(const Session& session) {
   return {
       "repetition",
-      "Replicated, largest first",
+      "Replicated tensors, largest first",
       {{"parameter", "parameter", Align::Left, true},
        right("count", "tensors"),
        left("over"),
@@ -151,7 +151,7 @@ Table shortened(const Table& full) {
 Table axes_table(const Session& session) {
   return {
       "axes",
-      "What each mesh axis saves",
+      "Memory saved by each mesh axis",
       {left("axis"), right("size"), right("sharded_tensors", "tensors sharded"),
        right("saved_bytes_per_device", "saved per device")},
       [&session](const RowSink& sink) {

@@ -218,9 +218,9 @@ std::vector<std::string> uneditable(const PlanRequest& planning) {
   std::vector<std::string> lines;
   for (const std::string& rules : planning.rules) {
     if (rules.starts_with('@')) {
-      lines.push_back("`" + rules + "` is a shipped set, which is not edited.");
+      lines.push_back("`" + rules + "` is a shipped set and cannot be edited.");
     } else if (rules == "-") {
-      lines.emplace_back("Rules from standard input are not edited.");
+      lines.emplace_back("Rules from standard input cannot be edited.");
     }
   }
   return lines;
@@ -273,7 +273,7 @@ Exit run_fix(Context& context) {
   if (!write_fixes(*run, context.host, context.diags)) return Exit::CouldNotRun;
   report->tables.push_back(fixes_table(run->applied));
   std::vector<std::string> lines = fixed_lines(run->applied);
-  if (lines.empty()) lines.emplace_back("No fix is an edit of a rules file.");
+  if (lines.empty()) lines.emplace_back("No fix edits a rules file.");
   for (std::string& line : uneditable(context.options.planning)) {
     lines.push_back(std::move(line));
   }
@@ -375,11 +375,11 @@ std::optional<Asked> asked_targets(Context& context) {
   }
   if (!config || config->targets.empty()) {
     return context.diags.error(Code::Usage, {}, "`check` needs MODEL")
-        .fact(!path ? "there is no `shardplan.yaml` with targets, either"
-                    : "`" + *path + "` has no targets, either")
+        .fact(!path ? "no `shardplan.yaml` with targets was found"
+                    : "`" + *path + "` has no targets")
         .help(
-            "usage: `shardplan check MODEL`; `targets` in "
-            "`shardplan.yaml` are checked without it");
+            "usage: `shardplan check MODEL`, or without MODEL for the "
+            "`targets` in `shardplan.yaml`");
   }
   auto chosen = chosen_targets(config->targets, context.options.gate.targets,
                                context.diags);
@@ -474,7 +474,7 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
     diags
         .error(Code::Usage, {},
                title_of(setting) + " does not apply to `check` without MODEL")
-        .help("each target in `shardplan.yaml` has its own");
+        .help("set it for each target in `shardplan.yaml`");
   }
 }
 
@@ -490,7 +490,7 @@ const std::vector<Flag>& check_flags() {
        },
        false, false},
       {"diff", Takes::Nothing, "", "Diagnostics",
-       "with --fix: show the edits, and write nothing", "check",
+       "with --fix: show the edits without writing", "check",
        [](auto&, auto& o, auto&) { o.check.diff = true; }, false, false},
   };
   return kFlags;
@@ -504,11 +504,11 @@ void validate_check(std::span<const Setting> given, const Options& options,
   }
   if (!options.gate.targets.empty()) {
     diags.error(Code::Usage, {}, "`--target` cannot be used with MODEL")
-        .help("targets have models of their own: leave MODEL out");
+        .help("targets name their own models: leave MODEL out");
   }
   if (options.check.fix && options.planning.saved_plan) {
     diags.error(Code::Usage, {}, "`--fix` cannot be used with `--plan`")
-        .help("a saved plan has no rules to edit: `--rules` names them");
+        .help("a saved plan has no rules to edit: give `--rules`");
   }
   if (options.check.diff && !options.check.fix) {
     diags.error(Code::Usage, {}, "`--diff` shows what `--fix` would do")
@@ -517,8 +517,8 @@ void validate_check(std::span<const Setting> given, const Options& options,
   if (options.check.diff && options.output.format != "text") {
     diags
         .error(Code::Usage, {},
-               "`--diff` shows edits, and `" + options.output.format +
-                   "` is a format of reports")
+               "`--diff` shows edits, but `" + options.output.format +
+                   "` is a report format")
         .help("without `--fix`, `--json` lists the edits of every fix");
   }
 }

@@ -293,7 +293,7 @@ Exit run_completion(Context& context) {
     script = fish_script();
   } else {
     context.diags.error(Code::Usage, {}, "unknown shell " + in_backticks(shell))
-        .help("`bash`, `zsh` and `fish` are known");
+        .help("use `bash`, `zsh` or `fish`");
     return Exit::CouldNotRun;
   }
   return finish_with(context,

@@ -375,7 +375,7 @@ std::string last_line(const Comparison& comparison, const Side& a,
   return count_text(comparison.count(Change::Changed)) + " changed, " +
          count_text(comparison.count(Change::Added)) + " added, " +
          count_text(comparison.count(Change::Removed)) + " removed, " +
-         count_text(comparison.same) + " the same. Per device " +
+         count_text(comparison.same) + " unchanged. Per device " +
          memory_change(a.memory.max, b.memory.max, exact) + ".";
 }
 
@@ -416,9 +416,9 @@ Exit refuse_mixed(const RuleSide& plan, const RuleSide& other,
                   Diagnostics& diags) {
   diags
       .error(Code::Usage, {},
-             in_backticks(plan.path) + " is a saved plan, and " +
+             in_backticks(plan.path) + " is a saved plan, but " +
                  in_backticks(other.path) + " is not")
-      .help("`diff` compares two saved plans, or two files of rules");
+      .help("`diff` compares two saved plans or two rules files");
   return Exit::CouldNotRun;
 }
 
@@ -428,7 +428,7 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
     context.diags
         .error(Code::Usage, {},
                "`--" + std::string(flag) + "` does not apply to saved plans")
-        .help("it is for `diff` of two files of rules");
+        .help("it applies to `diff` of two rules files");
   }
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
   context.progress.stage("reading two plans");
@@ -465,8 +465,8 @@ Exit run_diff(Context& context) {
   std::vector<std::string> named = context.options.diff.names;
   named.insert(named.end(), arguments.begin(), arguments.end());
   if (std::ranges::count(named, "-") > 1) {
-    context.diags.error(Code::Usage, {}, "standard input can be read once only")
-        .help("give all but one as files");
+    context.diags.error(Code::Usage, {}, "standard input can be read only once")
+        .help("use files for the others");
     return Exit::CouldNotRun;
   }
   auto a = read_argument(arguments[0], context);
@@ -482,9 +482,8 @@ Exit run_diff(Context& context) {
   for (Diagnostic& each : context.diags.all()) {
     if (each.code != Code::UnrecognizedFormat) continue;
     each.help.emplace_back(
-        "`diff` compares two saved plans, or two files of rules; `shardplan "
-        "diff MODEL --before OLD --after NEW -m MESH` compares rules on a "
-        "model");
+        "`diff` compares two saved plans or two rules files; `shardplan diff "
+        "MODEL --before OLD --after NEW -m MESH` compares rules on a model");
     break;
   }
   return exit;
@@ -503,9 +502,9 @@ void set_fail_on(const Setting& setting, Options& options, Diagnostics& diags) {
         in_backticks(text) + " in " + title_of(setting) + " is not known");
     const std::vector<std::string> forms = fail_on_forms();
     if (const auto near = nearest(text, forms)) {
-      problem.help("write `" + *near + "` if that is what was meant");
+      problem.help("did you mean `" + *near + "`?");
     }
-    problem.help("known are " + quoted_names(forms));
+    problem.help("valid conditions: " + quoted_names(forms));
   }
   if (fine) options.diff.fail_on = fail_on;
 }
@@ -543,7 +542,8 @@ const std::vector<Flag>& diff_flags() {
        "easylm, dtensor, hf, gspmd",
        "diff", set_semantics, false, false},
       {"names", Takes::File, "MODEL", "Inputs",
-       "of rules: a model whose names and logical axes are tried; may repeat",
+       "with rules files: a model that supplies names and logical axes; may "
+       "repeat",
        "diff",
        [](auto& s, auto& o, auto&) { o.diff.names.push_back(path_of(s)); },
        true, false},
@@ -552,17 +552,16 @@ const std::vector<Flag>& diff_flags() {
        [](auto& s, auto& o, auto&) { o.diff.before.push_back(path_of(s)); },
        true, false},
       {"after", Takes::File, "FILE|@NAME", "Inputs",
-       "the same after it; may repeat", "diff",
+       "rules after the change; may repeat", "diff",
        [](auto& s, auto& o, auto&) { o.diff.after.push_back(path_of(s)); },
        true, false},
       {"fail-on", Takes::Text, "LIST", "Diagnostics",
        "what fails: memory>1%, replicated>0, time>3%, new-errors, "
-       "new-warnings, lost-axes, any-change (of rules alone the last two); "
-       "default "
-       "new-errors, for gate new-errors,lost-axes,memory>10%",
+       "new-warnings, lost-axes, any-change (rules files: only the last two); "
+       "default new-errors, for gate new-errors,lost-axes,memory>10%",
        "diff gate", set_fail_on},
       {"exit-code", Takes::Nothing, "", "Diagnostics",
-       "exit with 1 when they differ", "diff",
+       "exit with 1 if they differ", "diff",
        [](auto&, auto& o, auto&) { o.diff.exit_code = true; }, false, false},
   };
   return kFlags;
@@ -598,11 +597,11 @@ void validate_model_diff(std::span<const Setting> given,
                            : "`--after` needs `--before`")
         .help(
             "`shardplan diff MODEL --before OLD --after NEW` compares two sets "
-            "of rules, and `diff OLD NEW` without a model");
+            "of rules; `diff OLD NEW` does so without a model");
   }
   refuse_together(
       given, "before",
-      "`--before` and `--after` name the rules, and MODEL has the names",
+      "`--before` and `--after` give the rules, MODEL the names",
       [](const Flag& flag) {
         return names_rules(flag) || flag.name == "names";
       },
@@ -640,8 +639,8 @@ void validate_diff(std::span<const Setting> given, const Options& options,
                     : names_rules(flag) ? "`--semantics`"
                                         : "`--semantics` or `--before`"))
         .help(
-            "saved plans hold their own mesh, rules and placements, and two "
-            "files of rules need no more");
+            "saved plans contain their own mesh, rules and placements; two "
+            "rules files need nothing else");
   }
 }
 

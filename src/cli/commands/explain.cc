@@ -42,7 +42,7 @@ Exit run_explain(Context& context) {
     context.diags
         .error(Code::Usage, {},
                "both `" + subjects[0] + "` and `" + subjects[1] + "` are given")
-        .help("a run explains one of them");
+        .help("explain one at a time");
     return Exit::CouldNotRun;
   }
   if (options.explain.matmul != nullptr || options.explain.algorithm) {
@@ -87,35 +87,33 @@ Exit run_explain(Context& context) {
 const std::vector<Flag>& explain_flags() {
   static const std::vector<Flag> kFlags = {
       {"matmul", Takes::Text, "SPECS", "Inputs",
-       "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
+       "describe a matrix product instead: \"P(dp, None) @ P(None, tp)\"",
        "explain",
        [](auto& s, auto& o, auto&) {
          o.explain.matmul = std::make_shared<SourceFile>("--matmul", s.value);
        },
        false, false},
       {"algorithm", Takes::Choice, "NAME", "Inputs",
-       "of collectives: whose schedule to draw over --ranks (explain), or to "
-       "run "
-       "where it can (simulate)",
+       "collective algorithm to draw over --ranks (explain) or to run where "
+       "supported (simulate)",
        "explain simulate",
        [](auto& s, auto& o, auto&) {
          o.explain.algorithm = s.value;
          o.simulate.algorithm = s.value;
        },
        false, true, algorithm_names},
-      {"ranks", Takes::Text, "N", "Inputs", "how many ranks the schedule has",
+      {"ranks", Takes::Text, "N", "Inputs", "number of ranks in the schedule",
        "explain",
        [](auto& s, auto& o, auto& d) {
          o.explain.ranks = integer_of(s, 1, kMaxDevices, d);
        },
        false, false},
       {"kind", Takes::Choice, "COLLECTIVE", "Inputs",
-       "what the schedule does (default all-reduce)", "explain",
+       "collective to schedule (default all-reduce)", "explain",
        [](auto& s, auto& o, auto&) { o.explain.kind = s.value; }, false, false,
        collective_names},
       {"inner", Takes::Text, "K", "Inputs",
-       "how many neighbouring ranks the fast axis has, for hierarchical",
-       "explain",
+       "neighbouring ranks on the fast axis, for hierarchical", "explain",
        [](auto& s, auto& o, auto& d) {
          o.explain.inner = integer_of(s, 1, kMaxDevices, d);
        },
@@ -139,8 +137,8 @@ void validate_explain(std::span<const Setting> given, const Options& options,
   }
   if (options.output.format_was_given && !options.explain.matmul &&
       !options.explain.algorithm) {
-    diags.error(Code::Usage, {}, "the page of a code has no other format")
-        .help("with `--matmul` or `--algorithm` there is a report to format");
+    diags.error(Code::Usage, {}, "the page of a code is text only")
+        .help("reports of `--matmul` and `--algorithm` have other formats");
   }
 }
 

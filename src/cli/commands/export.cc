@@ -131,7 +131,7 @@ Exit run_export(Context& context) {
   } else if (input.suffice(*session->rules, session->plan)) {
     input.rules = &*session->rules;
   } else {
-    input.no_rules = "flags had a part in this plan, and rules have no flags";
+    input.no_rules = "this plan depends on flags, which rules cannot express";
   }
   const auto text = export_text(*target, input, context.diags);
   if (!text) return Exit::CouldNotRun;

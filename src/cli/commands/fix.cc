@@ -301,10 +301,10 @@ bool reject_files_given_twice(const PlanRequest& planning, Host& host,
     if (is_new) continue;
     diags
         .error(Code::Usage, {},
-               first->second == path
-                   ? "`" + path + "` is given twice"
-                   : "`" + path + "` and `" + first->second + "` are one file")
-        .fact("an edit of the one would change the rules of the other")
+               first->second == path ? "`" + path + "` is given twice"
+                                     : "`" + path + "` and `" + first->second +
+                                           "` are the same file")
+        .fact("editing one would change the other")
         .help("give it once");
     return true;
   }
@@ -343,8 +343,8 @@ bool write_fixes(const FixRun& run, Host& host, Diagnostics& diags) {
     OutputFile& next = **output++;
     if (!next.commit()) {
       auto report = report_unwritten_file(path, next, diags);
-      report.fact("none of it was changed");
-      if (!written.empty()) report.fact("written before: " + written);
+      report.fact("it was not changed");
+      if (!written.empty()) report.fact("already written: " + written);
       return false;
     }
     written += (written.empty() ? "`" : ", `") + path + "`";

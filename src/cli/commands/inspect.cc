@@ -291,7 +291,7 @@ Table largest_classes(const Manifest& manifest, const Layers& layers) {
   return largest_table(std::move(rows), Audience::People);
 }
 
-constexpr const char* kBuffersTitle = "Buffers (not parameters, never placed)";
+constexpr const char* kBuffersTitle = "Buffers (not parameters, never sharded)";
 
 Table folded_buffers(const Manifest& manifest) {
   const std::vector<Manifest::Buffer>& buffers = manifest.buffers();
@@ -324,8 +324,8 @@ std::string inspect_headline(const Manifest& manifest, bool exact) {
       " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
-    line += "; " + plural(std::ssize(manifest.buffers()), "buffer") + " of " +
-            size_text(manifest.buffer_bytes(), exact) + " beside them";
+    line += "; plus " + plural(std::ssize(manifest.buffers()), "buffer") +
+            " of " + size_text(manifest.buffer_bytes(), exact);
   }
   return line;
 }
@@ -397,8 +397,8 @@ Exit run_inspect(Context& context) {
 const std::vector<Flag>& inspect_flags() {
   static const std::vector<Flag> kFlags = {
       {"shard", Takes::Text, "NAME", "Inputs",
-       "draw which device holds which slice of one parameter; takes rules and "
-       "a mesh, or a plan",
+       "draw which device holds which slice of a parameter; needs rules and a "
+       "mesh, or a plan",
        "inspect", [](auto& s, auto& o, auto&) { o.inspect.shard = s.value; },
        false, false},
   };

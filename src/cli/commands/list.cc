@@ -149,7 +149,7 @@ std::vector<Table> list_architectures() {
                     Names{all->model_types}, std::move(classes)});
   }
   Table people = {"architecture_support",
-                  "What is known of each",
+                  "Supported features",
                   {left("name"), left("forward"), left("state"),
                    left("quantisations", "quantised"), right("schemes")}};
   people.audience = Audience::People;
@@ -284,10 +284,10 @@ std::vector<Table> list_ops() {
   Table table = {"ops",
                  "Operations",
                  {left("name"), left("operands"), left("summary", "result"),
-                  left("factors", "may be sharded")}};
+                  left("factors", "shardable")}};
   table.rows = rows_of(std::move(rows));
   Table composed = {"composites",
-                    "Put together from these",
+                    "Composite operations",
                     {left("name"), left("operands"), left("summary", "result"),
                      left("results")}};
   composed.rows = rows_of(std::move(together));
@@ -306,26 +306,25 @@ struct Topic {
 };
 
 constexpr Topic kTopics[] = {
-    {"formats", "what models are read from, what answers are written in",
-     list_formats},
-    {"dialects", "languages of rules files", list_dialects},
-    {"targets", "what `export --to` writes", list_targets},
-    {"readings", "what `diff --semantics` compares", list_readings},
+    {"formats", "model and output formats", list_formats},
+    {"dialects", "rules file formats, for --dialect", list_dialects},
+    {"targets", "targets of `export --to`", list_targets},
+    {"readings", "rule semantics, for `diff --semantics`", list_readings},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
-    {"topologies", "names of TPU slices and machines, for --topology NAME",
+    {"topologies", "TPU slices and machines, for --topology NAME",
      topology_overview},
-    {"graphs", "shipped graphs, which are models, too", list_graphs},
-    {"architectures", "models whose config.json is read, for --architecture",
+    {"graphs", "shipped graphs, which can be used as models", list_graphs},
+    {"architectures", "models with a supported config.json, for --architecture",
      list_architectures},
-    {"schemes", "names of other programs, for --scheme", list_schemes},
-    {"families", "models whose forward pass is known, for simulate",
+    {"schemes", "parameter naming schemes, for --scheme", list_schemes},
+    {"families", "models with a known forward pass, for simulate",
      list_families},
     {"ops", "operations of graph files", list_ops},
-    {"algorithms", "collectives as schedules, for explain --algorithm",
+    {"algorithms", "collective algorithms, for explain --algorithm",
      list_algorithms},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
-    {"commands", "what shardplan can do", list_commands},
+    {"commands", "the commands of shardplan", list_commands},
 };
 
 const Topic* find_topic(std::string_view name) {
@@ -377,8 +376,7 @@ Exit print_shipped(Context& context, std::span<const std::string_view> folders,
     }
   }
   auto problem = context.diags.error(
-      Code::Usage, {},
-      "nothing shipped is called " + in_backticks(mark + name));
+      Code::Usage, {}, "nothing shipped is named " + in_backticks(mark + name));
   if (const auto near = nearest(name, known)) {
     problem.help("did you mean " + in_backticks(mark + *near) + "?");
   }
@@ -414,7 +412,7 @@ Exit run_list(Context& context) {
     }
     if (topic->list == list_hardware || topic->list == topology_overview) {
       report.next_step = "`shardplan list " + std::string(topic->name) +
-                         " NAME` shows where each number is from.";
+                         " NAME` shows the source of each number.";
     }
     return finish(context, std::move(report));
   }
@@ -441,8 +439,9 @@ Exit run_list(Context& context) {
       .error(Code::Usage, {},
              "unexpected argument " + in_backticks(arguments[1]))
       .help(
-          "`shardplan list` takes a name of `hardware` and `topologies`, and "
-          "of `rules`, `graphs`, `architectures` and `schemes` in text");
+          "`shardplan list` takes a name for `hardware` and `topologies`, and "
+          "in text format for `rules`, `graphs`, `architectures` and "
+          "`schemes`");
   return Exit::CouldNotRun;
 }
 

@@ -53,9 +53,9 @@ bool is_no_plan(const std::string& path, Context& context, SourcePtr& file) {
   if (file == nullptr || !is_plan(file->text())) return true;
   context.diags
       .error(Code::Usage, {},
-             in_backticks(path) + " is a saved plan, and no MODEL")
+             in_backticks(path) + " is a saved plan, not a MODEL")
       .help(
-          "`--before` and `--after` place a model anew; `shardplan diff A B` "
+          "`--before` and `--after` re-plan a model; `shardplan diff A B` "
           "compares two saved plans");
   return false;
 }
@@ -66,8 +66,8 @@ bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
     times += std::ranges::count(*paths, "-");
   }
   if (times <= 1) return true;
-  diags.error(Code::Usage, {}, "standard input can be read once only")
-      .help("give all but one as files");
+  diags.error(Code::Usage, {}, "standard input can be read only once")
+      .help("use files for the others");
   return false;
 }
 
@@ -215,14 +215,14 @@ int64_t count_all(const BothSides& diff) {
   return count_changes(diff, [](const GateChange&) { return true; });
 }
 
-// "3 changes of rules; 64 of 291 parameters are placed differently; 1 change
+// "3 rule changes; 64 of 291 parameters are placed differently; 1 change
 // fails."
 std::string model_diff_note(const BothSides& diff) {
   const auto rules = std::ssize(diff.rule_changes);
   const int64_t moved = moved_parameters(diff);
   const auto size = std::ssize(diff.after.session->model.manifest);
-  std::string text = rules == 0 ? "No rule or label changed"
-                                : plural(rules, "change") + " of rules";
+  std::string text =
+      rules == 0 ? "No rule or label changed" : plural(rules, "rule change");
   text += "; " + count_text(moved) + " of " + plural(size, "parameter") +
           (moved == 1 ? " is placed differently" : " are placed differently");
   if (const int64_t failed = count_failed(diff); failed > 0) {
@@ -346,7 +346,7 @@ Report report_of_diff(const Context& context, const BothSides& diff,
   report.headline = headline_of_diff(context, diff);
   report.closing.push_back(model_diff_note(diff));
   for (const std::string& note : diff.rules.notes) {
-    report.notes.push_back("Not all was looked at: " + note + ".");
+    report.notes.push_back("Not everything was compared: " + note + ".");
   }
   report.most_bytes = 0;
   add_topology(context, report);

@@ -65,9 +65,8 @@ void validate_resolve(std::span<const Setting> /*given*/,
                       const Options& options, Diagnostics& diags) {
   if (!asks_for_plan(options.output) || !options.resolve.why) return;
   diags.error(Code::Usage, {},
-              "`--why` shows one parameter, and " +
-                  in_backticks(*options.output.file) +
-                  " is the name of a plan");
+              "`--why` shows one parameter, but " +
+                  in_backticks(*options.output.file) + " is a plan file name");
 }
 
 }  // namespace shardplan::cli

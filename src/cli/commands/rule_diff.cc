@@ -53,7 +53,8 @@ bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
   const std::vector<std::string> others = without_meaning_for_rules(fail_on);
   for (const std::string& name : others) {
     diags.error(Code::Usage, {}, "`" + name + "` in `--fail-on` needs a model")
-        .help("of rules alone `lost-axes` and `any-change` can be told");
+        .help(
+            "without a model only `lost-axes` and `any-change` can be judged");
   }
   return others.empty();
 }
@@ -70,7 +71,7 @@ std::string counts_text(const RuleSet& before, const RuleSet& after) {
   add("rules", before.rules.size(), after.rules.size());
   add("logical axis rules", before.logical_rules.size(),
       after.logical_rules.size());
-  add("rules of values", before.activations.size(), after.activations.size());
+  add("activation rules", before.activations.size(), after.activations.size());
   return joined(parts, "; ");
 }
 
@@ -84,7 +85,7 @@ int64_t count_lost(const std::vector<RuleSetChange>& changes) {
   });
 }
 
-// "Changes: 3 of labels, 2 of rules; 1 loses axes."
+// "Changes: 3 labels, 2 rules; 1 loses axes."
 std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
                            int64_t failing) {
   if (changes.empty()) return "No rule or label changed.";
@@ -92,9 +93,9 @@ std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
   const int64_t rules = count_of(changes, ChangeKind::Rule);
   const int64_t others = std::ssize(changes) - labels - rules;
   std::vector<std::string> parts;
-  if (labels > 0) parts.push_back(count_text(labels) + " of labels");
-  if (rules > 0) parts.push_back(count_text(rules) + " of rules");
-  if (others > 0) parts.push_back(count_text(others) + " of axes");
+  if (labels > 0) parts.push_back(plural(labels, "label"));
+  if (rules > 0) parts.push_back(plural(rules, "rule"));
+  if (others > 0) parts.push_back(plural(others, "axis"));
   std::string text = "Changes: " + joined(parts, ", ");
   const int64_t lost = count_lost(changes);
   text += "; " + count_text(lost) + (lost == 1 ? " loses" : " lose") + " axes";
@@ -152,7 +153,7 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   report.tables = {rule_changes_table(changes, fail_on)};
   report.closing = {rule_diff_note(changes, failing)};
   for (const std::string& note : found->notes) {
-    report.notes.push_back("Not all was looked at: " + note + ".");
+    report.notes.push_back("Not everything was compared: " + note + ".");
   }
   const Exit exit = finish(context, std::move(report));
   const bool is_finding =

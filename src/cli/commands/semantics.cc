@@ -78,7 +78,7 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
       able += (able.empty() ? "`" : ", `") + std::string(semantics.name) + "`";
     }
   }
-  report.help("readings that know them: " + able);
+  report.help("readings that support them: " + able);
   return false;
 }
 
@@ -178,8 +178,8 @@ Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
   table.title =
       label + (count > 1 ? " ×" + std::to_string(count) : "") + "  " +
       shape_words(placement.type.shape) + "  " +
-      (placement.requested ? "asked for " + spec_text(*placement.requested)
-                           : "without a rule");
+      (placement.requested ? "requested " + spec_text(*placement.requested)
+                           : "no rule");
   table.columns = {left("reading"), left("spec"),
                    right("bytes_per_device", "per device"), left("why")};
   std::vector<Row> rows;
@@ -292,8 +292,8 @@ Exit diff_semantics(Context& context) {
     context.diags
         .error(Code::Usage, {},
                "`--semantics` compares how frameworks read a spec on one mesh, "
-               "and none of them has views of it")
-        .help("leave out `--view`, and `views` of the rules");
+               "and none of them supports mesh views")
+        .help("leave out `--view` and the rules' `views`");
     return Exit::CouldNotRun;
   }
   const std::optional<Mesh> mesh =

@@ -190,7 +190,8 @@ struct Question {
 
 std::string share_text(const Ranks& ranks) {
   return " over " + plural(ranks.count, "rank") +
-         (ranks.inner > 1 ? fmt::format(", {} of them fast", ranks.inner) : "");
+         (ranks.inner > 1 ? fmt::format(", {} on the fast axis", ranks.inner)
+                          : "");
 }
 
 // What an algorithm of the same kind needs, for the help.
@@ -205,17 +206,17 @@ std::vector<std::string> names_that_support(CollectiveKind kind,
 
 std::nullopt_t refuse_algorithm(const Question& question, Diagnostics& diags) {
   const std::string kind(collective_name(question.kind));
-  auto problem =
-      diags.error(Code::Usage, {},
-                  fmt::format("`{}` has no {}{}", question.algorithm->name,
-                              kind, share_text(question.ranks)));
+  auto problem = diags.error(
+      Code::Usage, {},
+      fmt::format("`{}` does not support {}{}", question.algorithm->name, kind,
+                  share_text(question.ranks)));
   if (question.ranks.inner == 1 && question.algorithm->name == "hierarchical") {
     problem.help(
-        "`--inner K` says how many ranks the fast axis has: more than one, and "
+        "`--inner K` sets the number of ranks on the fast axis: more than one, "
         "fewer than all");
   }
-  return problem.help("these have: " + quoted_names(names_that_support(
-                                           question.kind, question.ranks)));
+  return problem.help("supported by " + quoted_names(names_that_support(
+                                            question.kind, question.ranks)));
 }
 
 std::optional<Question> question_of(const ExplainRequest& request,
@@ -292,17 +293,16 @@ std::vector<std::string> notes_of(const Question& question, const Sent& sent) {
   std::string total =
       fmt::format("all ranks send {} in total", plural(sent.copies, "payload"));
   total += sent.copies == sent.least_copies
-               ? ", the least that is possible"
-               : fmt::format("; the least that is possible is {}",
-                             sent.least_copies);
-  return {fmt::format("{}; the busiest one sends {:.4g}", total, sent.busiest),
+               ? ", the minimum"
+               : fmt::format("; the minimum is {}", sent.least_copies);
+  return {fmt::format("{}; the busiest sends {:.4g}", total, sent.busiest),
           fmt::format("a payload is {}", payload_of(question.kind))};
 }
 
 std::string legend_of(CollectiveKind kind) {
   const bool sums = kind == CollectiveKind::AllReduce ||
                     kind == CollectiveKind::ReduceScatter;
-  return std::string("under each rank: chunks → the rank that they go to") +
+  return std::string("under each rank: chunks → destination rank") +
          (sums ? ", + where they are added" : "");
 }
 

@@ -100,7 +100,7 @@ Table breakdown_table(const Session& session, const Budget& budget,
         {std::string("in host memory"), ByteSize{fullest.host}, std::string()});
   }
   if (budget.classes.size() > 1) {
-    rows.push_back({std::string("on the least full device"),
+    rows.push_back({std::string("on the least-loaded device"),
                     ByteSize{budget.classes.back().total}, std::string()});
   }
   rows.push_back({std::string("parameters without replication"),
@@ -124,7 +124,7 @@ Table device_class_table(const Budget& budget) {
        }},
   };
   const std::span<const BudgetClass> all = budget.classes;
-  return table_of("device_classes", "Classes of devices: " + legend(budget),
+  return table_of("device_classes", "Device classes: " + legend(budget),
                   columns, all.size() < 2 ? all.first(0) : all,
                   Audience::People);
 }
@@ -233,8 +233,7 @@ Table gathered_table(const Budget& budget, bool for_people) {
     std::erase_if(shown, [](const auto& c) { return c.gathered <= 0; });
   }
   return table_of(for_people ? "gathered" : "gathered_layers",
-                  "Layers as gathered for use", columns, shown,
-                  audience_of(for_people));
+                  "Gathered layers", columns, shown, audience_of(for_people));
 }
 
 Table stages_table(const Budget& budget) {
@@ -330,19 +329,19 @@ std::string training_note(const Budget::Part& trained,
          count_text(trained.elements + frozen.elements) + " elements, " +
          bytes_text(trained.bytes) + " of " +
          bytes_text(trained.bytes + frozen.bytes) +
-         "; the others are frozen, without gradient and state";
+         "; the others are frozen, without gradients or optimizer state";
 }
 
 // Libraries that cast frozen weights, beside what is counted; "" of others.
 std::string_view frozen_note(ZeroStyle style) {
   switch (style) {
     case ZeroStyle::Fsdp2:
-      return "frozen weights count in their own dtype, as `fully_shard` keeps "
-             "them; Accelerate 1.6 to 1.12 makes all of them float32 under "
-             "mixed precision";
+      return "frozen weights are counted in their own dtype, as `fully_shard` "
+             "keeps them; Accelerate 1.6 to 1.12 casts all of them to float32 "
+             "under mixed precision";
     case ZeroStyle::DeepSpeed:
-      return "frozen weights count in their own dtype; DeepSpeed casts those "
-             "in float32 to its 16 bits where these are on";
+      return "frozen weights are counted in their own dtype; DeepSpeed casts "
+             "float32 ones to its 16-bit dtype if one is enabled";
     case ZeroStyle::Jax:
     case ZeroStyle::Megatron:
       break;
@@ -380,10 +379,10 @@ std::vector<std::string> budget_notes(const Context& context,
     }
   }
   if (trains && budget.untrained > 0) {
-    lines.push_back(plural(budget.untrained, "parameter") + " of " +
+    lines.push_back(plural(budget.untrained, "parameter") + ", " +
                     bytes_text(budget.untrained_bytes) +
-                    " in total are not of a floating-point dtype: no gradient "
-                    "and no state is counted for them");
+                    " in total, without a floating-point dtype: not counted in "
+                    "gradients or optimizer state");
   }
   for (size_t group = 0; trains && group < budget.groups.size(); ++group) {
     const Budget::TrainedGroup& of = budget.groups[group];
@@ -398,7 +397,7 @@ std::vector<std::string> budget_notes(const Context& context,
                       (group == 0
                            ? "the rest"
                            : in_backticks(state.groups[group - 1].pattern)) +
-                      ": " + std::string(optimizer_name(optimizer)) + " of " +
+                      ": " + std::string(optimizer_name(optimizer)) + " for " +
                       plural(of.matrices + of.others, "parameter") + ", " +
                       count_text(of.elements) + " elements" +
                       (optimizer == Optimizer::Muon ? ": " + moments : ""));
@@ -410,24 +409,23 @@ std::vector<std::string> budget_notes(const Context& context,
   for (const LeafSum& sum : budget.leaves) unsharded += sum.unsharded;
   if (unsharded > 0) {
     lines.push_back(bytes_text(unsharded) +
-                    " per device stay whole, since ZeRO's axes divide none of "
-                    "their dimensions");
+                    " per device stay unsharded, since ZeRO's axes divide none "
+                    "of their dimensions");
   }
   if (budget.stages && !budget.stages->tied.empty()) {
     lines.push_back((budget.stages->has_head
-                         ? "layers that predict further tokens embed them: "
-                         : "the model has no head of its own: ") +
+                         ? "multi-token prediction layers share the embedding: "
+                         : "the output head is tied: ") +
                     in_backticks(budget.stages->tied) +
-                    " is on the first stage and on the last");
+                    " is on both the first and the last stage");
   }
   const bool analyzes = context.options.command == "analyze";
   if (analyzes && state.zero == 3) {
     lines.emplace_back(
-        "efficiency, replication and savings are those of the specs, without "
-        "ZeRO");
+        "efficiency, replication and savings describe the specs, without ZeRO");
   }
   if (context.options.planning.mode != Mode::Train && !answer.options.kv) {
-    lines.push_back("no KV cache is counted: `--seq` is not given");
+    lines.push_back("the KV cache is not counted: `--seq` is not given");
   }
   return lines;
 }
@@ -437,8 +435,8 @@ namespace {
 std::string kind_text(const KvLayer& layer) {
   std::string text =
       layer.window > 0 ? "window " + count_text(layer.window) : "all tokens";
-  if (layer.every > 1) text = "one for " + count_text(layer.every) + " tokens";
-  if (layer.source != 0) text = "tokens of the encoder";
+  if (layer.every > 1) text = "one per " + count_text(layer.every) + " tokens";
+  if (layer.source != 0) text = "encoder tokens";
   if (layer.latent > 0) text += ", latent";
   if (!layer.name.empty()) text += ", " + std::string(layer.name);
   return text;
@@ -459,14 +457,14 @@ struct KvRow {
   int64_t prefill_bytes = 0;
 };
 
-// "tp=8, sp=2" or "whole".
+// "over tp=8, sp=2" or "unsharded".
 std::string over_text(const Mesh& mesh, const AxisNames& axes) {
   std::string text;
   for (const AxisName& axis : axes) {
     text += (text.empty() ? "over " : ", ") + axis + "=" +
             std::to_string(mesh.size_of(axis));
   }
-  return text.empty() ? "whole" : text;
+  return text.empty() ? "unsharded" : text;
 }
 
 }  // namespace
@@ -498,11 +496,10 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
     };
   };
   const ColumnsOf<KvRow> columns = {
-      {left("kind", "layers that cache"),
+      {left("kind", "cached per layer"),
        [](auto& row) {
-         return row.kind == nullptr
-                    ? std::string("one layer before its window cuts")
-                    : kind_text(row.kind->layer);
+         return row.kind == nullptr ? std::string("one layer, before windowing")
+                                    : kind_text(row.kind->layer);
        }},
       {right("layers"),
        [](auto& row) {
@@ -510,7 +507,7 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
        }},
       {right("kv_heads", "KV heads"),
        of_heads([](const KvRow& row) { return Count{row.kind->layer.heads}; })},
-      {right("heads_per_device", "here"),
+      {right("heads_per_device", "local heads"),
        of_heads([](const KvRow& row) { return Count{row.share.heads}; })},
       {right("copies"), of_kind([groups](const KvRow& row) {
          return Count{groups * row.share.copies};
@@ -623,7 +620,7 @@ Table recurrent_table(const Mesh& mesh, const Facts& facts, const KvAxes& axes,
 }
 
 std::string recurrent_note(const Mesh& mesh, const KvAxes& axes) {
-  return "recurrent states, one per sequence: their parts " +
+  return "recurrent states, one per sequence: state " +
          over_text(mesh, axes.states) + " (" + axes.states_from + "), batch " +
          over_text(mesh, axes.batch);
 }
@@ -657,13 +654,13 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
   const int64_t cut = sharding.heads * sharding.batch * sharding.sequence;
   if (has_heads && axes.heads.empty() && cut < mesh.devices()) {
     notes.emplace_back(
-        "every device that works on a sequence caches all of its KV heads; "
-        "where the engine cuts them, name the axes with --kv-axes");
+        "every device that works on a sequence caches all its KV heads; if the "
+        "engine shards them, name the axes with --kv-axes");
   }
   if (!layers.empty() && !has_heads) {
     notes.emplace_back(
-        "the latent is counted, which no head owns; an engine that caches "
-        "expanded keys and values holds more");
+        "the cache is counted as the latent, which all heads share; an engine "
+        "that caches expanded keys and values needs more");
   }
   return notes;
 }

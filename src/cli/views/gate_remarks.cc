@@ -143,12 +143,13 @@ void report_failure(const GateChange& change, bool base_is_there,
 
 void report_unjudged_time(const std::string& why, Diagnostics& diags) {
   diags
-      .report(Code::TimeGrowth, Severity::Warning, {},
-              "no time to compare, so `time` in `--fail-on` is not judged")
+      .report(
+          Code::TimeGrowth, Severity::Warning, {},
+          "no time estimate to compare, so `time` in `--fail-on` is not judged")
       .fact(why)
       .help(
-          "there is one with `hardware`, `batch` and `seq`, for example "
-          "`--hardware h100-sxm --batch 64 --seq 4096`");
+          "set `hardware`, `batch` and `seq`, for example `--hardware h100-sxm "
+          "--batch 64 --seq 4096`");
 }
 
 }  // namespace shardplan::cli

@@ -406,9 +406,9 @@ Totals totals_of(const GateView& view) {
 std::string totals_text(const GateView& view, const Totals& totals) {
   const auto all = std::ssize(view.targets);
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
-    return (all == 1 ? "the one target is"
+    return (all == 1 ? "the only target is"
                      : "all " + count_text(all) + " targets are") +
-           std::string(" the same.");
+           std::string(" unchanged.");
   }
   std::string text = count_text(totals.changed) + " of " +
                      plural(all, "target") +
@@ -503,7 +503,7 @@ void add_coverage(const GateView& view, std::vector<std::string>& notes) {
   }
   notes.push_back(text + ".");
   add_reasons("In the forward pass of ", doubted, ", ", notes);
-  add_reasons("Not for ", unknown, ": ", notes);
+  add_reasons("Not compared for ", unknown, ": ", notes);
 }
 
 std::vector<std::string> same_targets(const GateView& view) {
@@ -554,8 +554,9 @@ Table category_table(const std::vector<CategoryChange>& categories,
                      bool exact) {
   const bool brackets = std::ranges::any_of(categories, is_bracket);
   Table table = {"category_changes",
-                 brackets ? "A training step, on the fullest device, estimated"
-                          : "Memory of the fullest device",
+                 brackets
+                     ? "Training step memory, on the fullest device (estimate)"
+                     : "Memory on the fullest device",
                  {left("category", ""), right("before"), right("after"),
                   right("delta", "change")}};
   table.audience = Audience::People;
@@ -581,11 +582,11 @@ Table category_table(const std::vector<CategoryChange>& categories,
 }
 
 Table time_table(const std::vector<TimeChange>& times) {
-  Table table = {"part_changes",
-                 "How long a " + times.back().part +
-                     " takes, on the slowest device, estimated",
-                 {left("part", ""), right("before"), right("after"),
-                  right("delta", "change")}};
+  Table table = {
+      "part_changes",
+      "Time per " + times.back().part + ", on the slowest device (estimate)",
+      {left("part", ""), right("before"), right("after"),
+       right("delta", "change")}};
   table.audience = Audience::People;
   std::vector<Row> rows;
   const auto add = [&](const std::string& title, double was, double is) {
@@ -615,8 +616,8 @@ std::string change_text(const GateChange& change) {
       const std::string how = change.bytes_per_device < 0 ? "less" : "more";
       const std::string text =
           change.what == "replicated parameters"
-              ? "every device holds " + how + " that no axis shards: "
-              : "the fullest device holds " + how + ": ";
+              ? "every device holds " + how + " unsharded memory: "
+              : "the fullest device uses " + how + ": ";
       return text + arrow + " (" + delta_text(change.bytes_per_device, false) +
              ")";
     }
@@ -625,12 +626,12 @@ std::string change_text(const GateChange& change) {
       const std::string timed =
           "a " + change.what.substr(0, change.what.find(' '));
       if (change.after == ChangeValue()) {
-        return timed + " has no time any more: " + arrow;
+        return timed + " no longer has a time: " + arrow;
       }
       if (growth.empty()) break;
       return timed + " takes " +
-             (change.time_growth < 0 ? "less: " : "longer: ") + arrow + " (" +
-             growth + ")";
+             (change.time_growth < 0 ? "less time: " : "longer: ") + arrow +
+             " (" + growth + ")";
     }
     case GateKind::Placement:
     case GateKind::Label:
@@ -660,7 +661,7 @@ Report gate_report(const GateView& view) {
   add_people_tables(view, report);
   if (const auto same = same_targets(view);
       !same.empty() && totals.changed > 0) {
-    report.closing.push_back("The same: " + some_names(same) + ".");
+    report.closing.push_back("Unchanged: " + some_names(same) + ".");
   }
   add_coverage(view, report.closing);
   if (!view.expand) report.most_bytes = kMostCommentBytes;

@@ -288,7 +288,7 @@ std::vector<Table> hardware_overview(
                    right("hbm_usable_bytes", "usable"),
                    right("bf16"),
                    left("fastest_link"),
-                   left("lacks")};
+                   left("lacks", "missing")};
   shown.rows = rows_of(std::move(people));
   shown.audience = Audience::People;
   Table written;

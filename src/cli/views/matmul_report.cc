@@ -82,7 +82,7 @@ void report_repeated(const PythonValue& value, const PartitionSpec& spec,
               "the " + std::string(side) + " operand names " +
                   quoted_names(texts_of({twice.begin(), twice.end()})) +
                   " twice")
-      .help("an axis shards one dimension of an array at most");
+      .help("an axis can shard only one dimension of an array");
 }
 
 // One operand, at tokens[at].
@@ -140,10 +140,10 @@ bool check_ranks(const Product& product, Diagnostics& diags) {
   diags
       .error(Code::Usage, {},
              "no product of " + plural(left, "dimension") + " with " +
-                 plural(right, "dimension") + " is known here")
+                 plural(right, "dimension") + " is supported")
       .help(
-          "the right operand has two dimensions, or as many as the left one, "
-          "those in front being the same batch");
+          "the right operand must have two dimensions, or as many as the left "
+          "with the same batch dimensions first");
   return false;
 }
 
@@ -165,7 +165,7 @@ class Needs {
     repeated();
     batch();
     if (rows_.empty()) {
-      add("nothing", {}, "every device has what it multiplies");
+      add("nothing", {}, "every device has its operands");
     }
   }
   std::vector<Row> rows() && { return std::move(rows_); }
@@ -184,7 +184,7 @@ class Needs {
     if (axes.empty()) return;
     add("all-gather, or slice", axes,
         "only the " + std::string(sharded) +
-            " is cut: gather it, or slice the " + whole);
+            " is sharded: gather it, or slice the " + whole);
   }
 
   void contraction() {
@@ -196,7 +196,7 @@ class Needs {
     one_sided(right_only, "right", "left");
     if (left_only.empty() && right_only.empty() && ours != theirs) {
       add("resharding", ours,
-          "the contraction is cut in another order: " + axes_text(ours) +
+          "the contraction is sharded in different orders: " + axes_text(ours) +
               " and " + axes_text(theirs));
     }
   }
@@ -204,7 +204,7 @@ class Needs {
   void partial() {
     if (output_.partial.empty()) return;
     add("all-reduce", output_.partial,
-        "each device holds a partial sum; leaves " + spec_text(output_.spec));
+        "each device holds a partial sum; yields " + spec_text(output_.spec));
     // An axis that an illegal operand has twice may be in the result, too.
     const bool free =
         std::ranges::none_of(output_.spec.dims, [&](const AxisNames& axes) {
@@ -223,7 +223,7 @@ class Needs {
   void repeated() {
     if (output_.repeated.empty()) return;
     add("all-gather", output_.repeated,
-        "an earlier dimension of the result has it already");
+        "an earlier dimension of the result already uses it");
   }
 
   void batch() {
@@ -233,7 +233,7 @@ class Needs {
       const AxisNames others = only_in(right_.dims[dim], left_.dims[dim]);
       axes.insert(axes.end(), others.begin(), others.end());
       add("resharding", axes,
-          "batch dimension " + std::to_string(dim) + " is cut as " +
+          "batch dimension " + std::to_string(dim) + " is sharded as " +
               axes_text(left_.dims[dim]) + " and as " +
               axes_text(right_.dims[dim]));
     }
@@ -246,20 +246,20 @@ class Needs {
 };
 
 Table needs_table(const Product& product, const MatmulOutput& output) {
-  return {
-      "needs",
-      "What it needs",
-      {left("what"), left("axes", "over"), {"why", "why", Align::Left, true}},
-      rows_of(Needs(product, output).rows())};
+  return {"needs",
+          "Required communication",
+          {left("what", "operation"),
+           left("axes", "over"),
+           {"why", "why", Align::Left, true}},
+          rows_of(Needs(product, output).rows())};
 }
 
 std::string parity_text(const PartitionSpec& original,
                         const MatmulOutput& output) {
   return "EasyDeL's get_matmul_output_sharding: " + spec_text(original) +
-         (original == output.spec
-              ? ", the same"
-              : ", since it drops the last entry of the left spec and takes "
-                "that of the right, and looks at nothing else");
+         (original == output.spec ? ", the same"
+                                  : ", since it only replaces the last entry "
+                                    "of the left spec with that of the right");
 }
 
 }  // namespace

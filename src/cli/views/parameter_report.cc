@@ -52,7 +52,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
                             "the model has no parameter " + in_backticks(name));
   if (!found.empty()) {
     report.fact("as a pattern it matches " + plural(std::ssize(found), "name"));
-    report.help("a parameter of that name's kind exists: " +
+    report.help("there is a similar parameter: " +
                 in_backticks(manifest.name(found.front())));
     return report;
   }
@@ -61,7 +61,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   for (const ParameterClass& c : folding.classes) {
     candidates.emplace_back(manifest.name(c.first));
     if (contains(candidates.back(), name)) {
-      report.help("a parameter of that name's kind exists: " +
+      report.help("there is a similar parameter: " +
                   in_backticks(candidates.back()));
       return report;
     }
@@ -109,7 +109,7 @@ Table dimensions_table(const Placement& p, const Mesh& mesh,
       "dimensions",
       "",
       {right("dim", "dimension"), right("size"), left("axes"), right("shards"),
-       right("local_size", "rows of a shard"), right("padding")},
+       right("local_size", "rows per shard"), right("padding")},
       rows_of(std::move(rows))};
 }
 
@@ -152,7 +152,7 @@ Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy,
 // What is rows and what is columns in the drawing.
 std::string drawn_text(const DeviceSlices& map) {
   const DrawnDims dims = drawn_dims(map);
-  if (dims.column < 0) return "a scalar has one";
+  if (dims.column < 0) return "a scalar has one box";
   std::string text = "columns are dimension " + std::to_string(dims.column);
   if (dims.row >= 0) {
     text = "rows are dimension " + std::to_string(dims.row) + ", " + text;
@@ -164,9 +164,8 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
                                             const Plan& plan, int64_t rank) {
   std::vector<std::string> notes;
   if (p.dealt && p.dealt->size > 1) {
-    notes.push_back("dealt out whole: rank " + std::to_string(rank) + " of " +
-                    std::to_string(p.dealt->size) + " along " + p.dealt->axis +
-                    " holds it");
+    notes.push_back("stored whole on rank " + std::to_string(rank) + " of " +
+                    std::to_string(p.dealt->size) + " along " + p.dealt->axis);
   }
   const AxisNames repeating = repeating_axes(plan.mesh, p);
   if (!repeating.empty()) {
@@ -226,7 +225,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
                          views_text(mesh) + ": " +
                          plural(mesh.devices(), "device"),
-                     "ids of devices in boxes; " + drawn_text(*map)};
+                     "device ids in boxes; " + drawn_text(*map)};
   const bool expand = context.options.output.expand;
   report.drawing = [map, expand](const Style& style) {
     return draw_shards(*map, style.width, expand);
@@ -306,7 +305,7 @@ void add_rules(const Session& session, size_t parameter,
       out.not_found(rule);
     } else {
       out.found(rule, rule == placement.rule ? "decides"
-                                             : "matches too, but comes later");
+                                             : "also matches, but comes later");
     }
   }
   out.flush();

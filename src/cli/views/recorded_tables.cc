@@ -72,9 +72,8 @@ void append_expected(const SimulateInput& input,
     const std::string& file = input.expected->path;
     if (!std::isfinite(error.exact)) {
       report.notes.push_back(
-          fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
-                      "zero, in one "
-                      "of them",
+          fmt::format("`{}` cannot be compared with `{}`: it is not finite or "
+                      "is zero in one of them",
                       name, file));
       continue;
     }

@@ -85,10 +85,10 @@ std::string loses_and_gains(const RuleSetChange& change, bool several) {
 
 // What a change does that neither lost nor gained an axis as a whole.
 std::string rearranged(const RuleSetChange& change) {
-  if (change.matters_together) return "has its axes in another order";
+  if (change.matters_together) return "has its axes in a different order";
   if (change.matters.empty()) return "is written differently";
   return "has " + quoted_names(texts_of(change.matters)) +
-         " on another dimension";
+         " on a different dimension";
 }
 
 std::string subject(const RuleSetChange& change) {
@@ -106,10 +106,10 @@ std::string crossed_text(const RuleSetChange& change) {
 
 // Why nothing is known of rules that changed places.
 std::string no_witness_text(const RuleSetChange& change) {
-  if (change.is_untried) return "not all of them were tried for common names";
-  return change.is_shadowed
-             ? "every name tried that both match is decided by an earlier rule"
-             : "no name was found that both match";
+  if (change.is_untried) return "not all of them were checked for common names";
+  return change.is_shadowed ? "every name tried that matches both is decided "
+                              "by an earlier rule"
+                            : "no name was found that matches both";
 }
 
 std::string whose_text(const RuleSetChange& change) {
@@ -165,7 +165,7 @@ ChangeText contest_text(const RuleSetChange& change,
     const bool is_freed =
         shared_axes(change.gained, change.contested) == change.gained;
     text.what = who + " " + loses_and_gains(change, several) +
-                (is_freed ? ", which " : " beside ") + rival +
+                (is_freed ? ", which " : " alongside ") + rival +
                 (is_freed ? " had" : "");
   } else {
     const AxisNames claimed = shared_axes(change.matters, change.contested);
@@ -205,8 +205,8 @@ ChangeText single_text(const RuleSetChange& change) {
       text.what = who + " is new";
       text.detail = side_text(change, change.after, change.text_after);
       if (change.crossed > 0) {
-        text.detail += "; before " + plural(change.crossed, "rule") +
-                       " of other specs: " + no_witness_text(change);
+        text.detail += "; placed before " + plural(change.crossed, "rule") +
+                       " with other specs: " + no_witness_text(change);
       }
       break;
     case How::Removed:
@@ -214,7 +214,7 @@ ChangeText single_text(const RuleSetChange& change) {
       text.detail =
           "was " + side_text(change, change.before, change.text_before);
       if (!change.witness.empty()) {
-        text.detail += "; no rule decides " + in_backticks(change.witness) +
+        text.detail += "; no rule now matches " + in_backticks(change.witness) +
                        ", " + whose_text(change);
       }
       break;
@@ -238,20 +238,21 @@ ChangeText single_text(const RuleSetChange& change) {
       const std::string name = in_backticks(change.witness);
 
       if (change.by.empty()) {
-        text.what = who + " decides " + name + ", which no rule did";
+        text.what = who + " now matches " + name + ", which no rule matched";
       } else {
-        text.what = who + " takes " + name + " from " + in_backticks(change.by);
+        text.what =
+            who + " takes over " + name + " from " + in_backticks(change.by);
       }
       text.detail += "; " + whose_text(change);
       break;
     }
     case How::Moved:
       if (change.kind == Kind::Axis) {
-        text.what = "the axes of `mesh` have another order";
+        text.what = "the axes of `mesh` are in a different order";
         break;
       }
       text.what = who + " is now " +
-                  (change.stands_before ? "before " : "behind ") +
+                  (change.stands_before ? "before " : "after ") +
                   crossed_text(change);
       text.detail = no_witness_text(change);
       break;

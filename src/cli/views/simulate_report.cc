@@ -185,7 +185,7 @@ std::string run_text(const RunSummary& run) {
     text += fmt::format("{} x {} and {} tokens", run.batch, run.length,
                         run.target_length);
   }
-  return run.shrunk ? text + ", made smaller" : text;
+  return run.shrunk ? text + ", shrunk" : text;
 }
 
 std::string verdict_name(Verdict verdict) {
@@ -252,28 +252,28 @@ bool has(const Simulation& outcome, Unseen::Kind kind) {
 std::string verdict_line(const SimulateInput& input,
                          const Simulation& outcome) {
   if (outcome.mismatch) {
-    return "mismatch: the sharded run computes something else";
+    return "mismatch: the sharded run computes a different result";
   }
   if (outcome.hooked && outcome.hooked->fault) {
-    return "mismatch: as hooks run it, the plan computes something else";
+    return "mismatch: run with hooks, the plan computes a different result";
   }
   if (outcome.non_finite) {
     return "inconclusive: the unsharded run itself is not finite";
   }
   if (has(outcome, Unseen::Kind::NotAsHooks)) {
-    return "inconclusive: partitioned as a compiler would, not as the hooks "
-           "run";
+    return "inconclusive: partitioned as by a compiler, not as the hooks run";
   }
   if (has(outcome, Unseen::Kind::PastBound)) {
-    return "inconclusive: they agree in double precision, and rounding does "
+    return "inconclusive: they agree in double precision, but rounding does "
            "not explain the error in the working precision";
   }
   if (!outcome.unseen.empty()) {
-    return "inconclusive: they agree, and these values could not have shown "
-           "a fault";
+    return "inconclusive: they agree, but this run's values could not have "
+           "exposed a fault";
   }
   if (input.source == ValueSource::Field) {
-    return "ok: bitwise equal, the whole graph and every operation by itself";
+    return "ok: bitwise equal, for the whole graph and for every operation "
+           "alone";
   }
   // Rounding differs between processors, and so would more digits.
   const double digits =
@@ -300,11 +300,11 @@ std::string precision_line(const Simulation& outcome,
                            const SimulateInput& input) {
   std::string line = dtype_text(input) + ": ";
   if (std::isnan(outcome.error_amplification)) {
-    line += "not finite, so without an error";
+    line += "not finite, so no error is defined";
   } else if (outcome.error_amplification == 1) {
     line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
-    line += fmt::format("rounding error {:.3g}x of unsharded",
+    line += fmt::format("rounding error {:.3g}x that of the unsharded run",
                         outcome.error_amplification);
   } else {
     line += "inexact where the unsharded run is exact";
@@ -353,7 +353,7 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
   };
   SHARDPLAN_CHECK(outcome.bytes_moved == outcome.bytes_priced);
   return "all devices together send " + size(outcome.bytes_moved) +
-         ", matches the predicted traffic";
+         ", as predicted";
 }
 
 }  // namespace
@@ -386,8 +386,8 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                        run_text(*input.model) + "; " + values};
     if (input.model->shrunk_by_default) {
       report.notes.emplace_back(
-          "sizes are smaller ones that divide as the real ones do; `--full` "
-          "runs the real ones");
+          "sizes are reduced but divide like the real ones; `--full` runs the "
+          "real sizes");
     }
   } else {
     report.headline = {std::move(headline) + "; " + values};
@@ -409,7 +409,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   if (const int64_t errors = context.diags.count(Severity::Error);
       errors > 0 && report.closing.back().starts_with("ok")) {
     report.closing.back() +=
-        fmt::format("; exit 1 is for {} of the plan", plural(errors, "error"));
+        fmt::format("; exit 1: the plan has {}", plural(errors, "error"));
   }
   add_topology(context, report);
   return report;
@@ -500,9 +500,9 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
   const ColumnsOf<Variant> columns = {
       {left("mesh"), [](auto& v) { return MeshCell{v.mesh}; }},
       {left("algorithm"), [](auto& v) { return v.algorithm; }},
-      {left("dtype", "kept in"),
+      {left("dtype"),
        [](auto& v) { return std::string(storage_name(v.storage)); }},
-      {left("reduce_dtype", "summed in"),
+      {left("reduce_dtype"),
        [](auto& v) { return std::string(storage_name(v.reduce)); }},
       {right("unsharded"),
        of_last([](const ProbeError& probe) { return probe.unsharded; })},
@@ -536,7 +536,7 @@ std::string variant_name(std::span<const Variant> variants,
   if (differ(variants, mesh)) parts.push_back(mesh(variant));
   if (differ(variants, algorithm)) parts.push_back(algorithm(variant));
   if (differ(variants, storage)) {
-    parts.push_back(fmt::format("kept in {}", storage(variant)));
+    parts.push_back(fmt::format("stored in {}", storage(variant)));
   }
   if (differ(variants, reduce)) {
     parts.push_back(fmt::format("summed in {}", reduce(variant)));
@@ -623,7 +623,7 @@ std::string precision_line(const Graph& graph,
                                  name_of(graph, last),
                                  number_text(last.unsharded), text(*most));
   if (most == least) return line;
-  return line + fmt::format(" with {}; least {} with {}",
+  return line + fmt::format(" with {}; lowest {} with {}",
                             variant_name(variants, *most), text(*least),
                             variant_name(variants, *least));
 }
@@ -635,7 +635,7 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
   plot.subtitle =
       fmt::format("mesh {}, {}, sums in {}", mesh_text(first.mesh),
                   storage_name(first.storage), storage_name(first.reduce));
-  if (variants.size() > 1) plot.subtitle += ", where a line says nothing else";
+  if (variants.size() > 1) plot.subtitle += " unless a line says otherwise";
   plot.y_title = "relative error";
   std::vector<std::string> names;
   for (const ProbeError& probe : variants[0].outcome.probes) {
@@ -653,7 +653,7 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
     seen.push_back(variant.storage);
     std::string name = "unsharded";
     if (differ(variants, [](const Variant& v) { return v.storage; })) {
-      name += fmt::format(", kept in {}", storage_name(variant.storage));
+      name += fmt::format(", stored in {}", storage_name(variant.storage));
     }
     plot.series.push_back(
         series_of(std::move(name), variant.outcome, &ProbeError::unsharded));

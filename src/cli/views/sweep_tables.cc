@@ -163,7 +163,7 @@ std::vector<Column> people_columns(const Shown& shown) {
   if (shown.seq) {
     columns.push_back({"seq", shown.step ? "tokens" : "context", Align::Right});
   }
-  if (shown.microbatches) columns.push_back(right("microbatches", "parts"));
+  if (shown.microbatches) columns.push_back(right("microbatches"));
   if (shown.remat) columns.push_back(left("remat"));
   if (shown.serving) {
     columns.push_back(right("weights"));
@@ -463,7 +463,7 @@ std::string left_out_text(const std::vector<SweepPoint>& points,
   std::ranges::sort(most);
   std::string text = plural(count, "configuration") + " that cannot run " +
                      (count == 1 ? "is" : "are") +
-                     " left out (`--expand` shows " +
+                     " hidden (`--expand` shows " +
                      (count == 1 ? "it" : "them") + "): ";
   const size_t shown = std::min<size_t>(most.size(), 3);
   for (size_t i = 0; i < shown; ++i) {
@@ -486,7 +486,7 @@ Table sorted_points(const std::vector<SweepPoint>& points,
   const auto possible =
       static_cast<size_t>(std::ranges::count(impossible, false));
   const size_t limit = expand ? points.size() : kSweepRowsForPeople;
-  Table table = {"sorted_points", "All configurations, what fits first",
+  Table table = {"sorted_points", "All configurations, fitting ones first",
                  people_columns(shown)};
   table.audience = Audience::People;
   std::vector<Row> rows;
@@ -518,7 +518,7 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
     for_programs.push_back(program_row(points[i], mesh, shown));
   }
   Table people = {"frontier_for_people",
-                  "Frontier of " + compared_text(points) + " against devices",
+                  "Frontier of " + compared_text(points) + " versus devices",
                   people_columns(shown_to_people)};
   people.audience = Audience::People;
   people.rows = rows_of(std::move(for_people));

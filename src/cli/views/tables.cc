@@ -106,7 +106,7 @@ std::string correction_phrase(Code code, int64_t count) {
       return dimensions + (count == 1 ? " names" : " name") +
              " an unknown axis";
     case Code::UnevenShards:
-      return dimensions + is + "left to FSDP2, which cuts dimension 0";
+      return dimensions + is + "left to FSDP2, which shards dimension 0";
     case Code::RepeatedAxis:
       return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
     case Code::MixedViews:
@@ -115,11 +115,12 @@ std::string correction_phrase(Code code, int64_t count) {
     case Code::NotDealt:
       return plural(count, "parameter") + " cannot be dealt out";
     case Code::SpecLongerThanRank:
-      return plural(count, "dimension") + " of specs" + is + "beyond the rank";
+      return plural(count, "spec dimension") +
+             (count == 1 ? " exceeds" : " exceed") + " the rank";
     case Code::RepeatedLogicalAxis:
       return (count == 1 ? "1 logical axis"
                          : count_text(count) + " logical axes") +
-             is + "given twice in an array";
+             is + "used twice in an array";
     case Code::UnplacedLogicalAxis:
       return (count == 1 ? "1 logical axis"
                          : count_text(count) + " logical axes") +
@@ -387,7 +388,7 @@ void add_declared(const Session& session, Report& report) {
         });
     if (applies) continue;
     report.notes.push_back("`" + declared +
-                           "` was declared, but changes no dimension here");
+                           "` was declared but changes no dimension here");
   }
 }
 

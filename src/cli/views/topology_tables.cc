@@ -124,8 +124,7 @@ Table accelerators_table(Audience audience) {
   Table table;
   table.id =
       audience == Audience::People ? "accelerators_shown" : "accelerators";
-  table.title =
-      "Accelerators, however they are joined; 8xNAME is eight of them";
+  table.title = "Accelerators with any interconnect; 8xNAME is eight of them";
   table.columns = {left("names", "name"), left("hardware")};
   table.rows = rows_of(std::move(rows));
   table.audience = audience;
@@ -177,7 +176,7 @@ std::vector<Table> topology_details(const NamedTopology& topology) {
   }
   Table numbers;
   numbers.id = "numbers";
-  numbers.title = "Where the numbers are from";
+  numbers.title = "Sources of the numbers";
   numbers.columns = {left("quantity"), right("value"), left("read"),
                      left("source"), left("url")};
   numbers.rows = rows_of(std::move(rows));

@@ -62,7 +62,7 @@ int64_t pairwise_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 }  // namespace
 
 const Algorithm kPairwise = {
-    "pairwise", "each rank sends to one partner after the other",
+    "pairwise", "each rank sends to one partner after another",
     pairwise_supports, pairwise_schedule, pairwise_sent};
 
 // Direct: every rank sends to all others in the same step, as a full crossbar
@@ -116,7 +116,8 @@ int64_t direct_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 
 }  // namespace
 
-const Algorithm kDirect = {"direct", "everything to everyone in one step",
+const Algorithm kDirect = {"direct",
+                           "every rank sends to every other in one step",
                            direct_supports, direct_schedule, direct_sent};
 
 }  // namespace shardplan

@@ -200,7 +200,7 @@ int64_t copies(CollectiveKind kind, const Ranks& ranks) {
 }  // namespace
 
 const Algorithm kHierarchical = {
-    "hierarchical", "within the fast axis and over the slow one",
+    "hierarchical", "within the fast axis, then across the slow one",
     supports,       schedule_of,
     sent,           copies};
 

@@ -131,9 +131,9 @@ int64_t sent_down(CollectiveKind kind, const Ranks& ranks, int rank,
 
 }  // namespace
 
-const Algorithm kRing = {
-    "ring", "each rank sends to the next one up, all the way round",
-    supports_up, schedule_up, sent_up};
+const Algorithm kRing = {"ring",
+                         "each rank sends to the next one around the ring",
+                         supports_up, schedule_up, sent_up};
 const Algorithm kRingDown = {"ring-down", "the ring in the other direction",
                              supports_down, schedule_down, sent_down};
 
@@ -279,7 +279,7 @@ int64_t ring_copies(CollectiveKind kind, const Ranks& ranks) {
 
 const Algorithm kBidirectionalRing = {
     "bidirectional-ring",
-    "up and down at the same time: half the steps of a ring",
+    "both directions at once: half the steps of a ring",
     bidirectional_supports,
     bidirectional_schedule,
     ring_sent,

@@ -51,11 +51,10 @@ int64_t binary_tree_sent(CollectiveKind kind, const Ranks& ranks, int rank,
 
 }  // namespace
 
-const Algorithm kBinaryTree = {"binary-tree",
-                               "sums up a tree, results down: log2(n) steps of "
-                               "the whole payload",
-                               binary_tree_supports, binary_tree_schedule,
-                               binary_tree_sent};
+const Algorithm kBinaryTree = {
+    "binary-tree",
+    "reduce up a tree, broadcast down: log2(n) steps of the whole payload",
+    binary_tree_supports, binary_tree_schedule, binary_tree_sent};
 
 // Recursive halving and doubling, for powers of two: in an all-gather ranks
 // exchange all they have with the rank at distance 1, then 2, 4, ..., so that

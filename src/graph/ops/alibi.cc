@@ -133,15 +133,15 @@ OpDef alibi_op() {
   OpDef op;
   op.name = "alibi";
   op.summary =
-      "scores [B, heads.., Q, K] plus the key's position times a slope of the "
-      "head";
+      "scores [B, heads.., Q, K] plus the key's position times the head's "
+      "slope";
   using Kind = AttributeDef::Kind;
   op.attributes = {
-      {"by", Kind::Number, false, "what is added, times this; default 1"},
+      {"by", Kind::Number, false, "factor on the added bias; default 1"},
       {"steepest", Kind::Number, false,
-       "the last slope is 2 to the minus this; default 8"},
+       "the last slope is 2^-steepest; default 8"},
       {"bf16", Kind::Number, false,
-       "1: slopes, and their products, are kept in bf16 (Falcon); default 0"}};
+       "1: round slopes and their products to bf16 (Falcon); default 0"}};
   op.factors = "every dimension of the scores";
   op.infer = infer_sloped;
   op.rule = elementwise_rule;

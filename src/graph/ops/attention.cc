@@ -39,7 +39,7 @@ std::optional<Shape> infer_masked(std::span<const Shape> operands,
   if (*ahead < 0 || *ahead > kMostAhead) {
     return refuse(diags, where,
                   "`ahead` is " + std::to_string(*ahead) + " keys",
-                  "give at least 0, for none");
+                  "give 0, for none, or more");
   }
   if (*chunk < 0) {
     return refuse(diags, where,
@@ -133,16 +133,17 @@ Tensor run_masked(std::span<const Tensor> operands,
 OpDef causal_mask_op() {
   OpDef op;
   op.name = "causal_mask";
-  op.summary = "scores [..., Q, K], -inf for keys that a query may not see";
-  op.attributes = {{"window", AttributeDef::Kind::Number, false,
-                    "how many keys a query sees, its own among them; 0 "
-                    "(default): all earlier ones"},
-                   {"chunk", AttributeDef::Kind::Number, false,
-                    "a query sees keys of its own chunk of so many alone; 0 "
-                    "(default): one chunk"},
-                   {"ahead", AttributeDef::Kind::Number, false,
-                    "how many keys that come after it a query sees, too; 0 "
-                    "(default): none"}};
+  op.summary =
+      "scores [..., Q, K], with -inf for keys that a query may not see";
+  op.attributes = {
+      {"window", AttributeDef::Kind::Number, false,
+       "number of keys a query sees, including its own; 0 (default): all "
+       "earlier ones"},
+      {"chunk", AttributeDef::Kind::Number, false,
+       "chunk size: a query sees only keys of its own chunk; 0 (default): one "
+       "chunk"},
+      {"ahead", AttributeDef::Kind::Number, false,
+       "number of later keys a query also sees; 0 (default): none"}};
   op.factors = "every dimension";
   op.is_mask = true;
   op.infer = infer_masked;
@@ -212,15 +213,15 @@ std::string problem_of_given(const Rotation& rotation,
                              const Attributes& attributes) {
   if (!attributes.contains("frequencies")) return "";
   if (attributes.contains("theta") || attributes.contains("scaling")) {
-    return "`frequencies` are given, and how they follow from `theta`";
+    return "`frequencies` cannot be combined with `theta` or `scaling`";
   }
   const auto pairs = static_cast<int64_t>(rotation.frequencies.size());
   if (rotation.rotary != 2 * pairs) {
     return std::to_string(pairs) + " frequencies for " +
-           std::to_string(rotation.rotary) + " numbers";
+           std::to_string(rotation.rotary) + " rotated values";
   }
   for (const double each : rotation.frequencies) {
-    if (!std::isfinite(each)) return "a frequency is no finite number";
+    if (!std::isfinite(each)) return "a frequency is not finite";
   }
   return "";
 }
@@ -235,11 +236,11 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
   const auto at = find_dim(*dim, shape, where, diags);
   if (!at) return std::nullopt;
   if (static_cast<size_t>(*at) + 1 == shape.size()) {
-    return refuse(diags, where,
-                  "dimension " + std::to_string(*at) + " of " +
-                      shape_text(shape) +
-                      " cannot be both positions and a head",
-                  "the last dimension is turned; positions are another one");
+    return refuse(
+        diags, where,
+        "dimension " + std::to_string(*at) + " of " + shape_text(shape) +
+            " cannot be both positions and a head",
+        "the last dimension is rotated; give another `dim` for positions");
   }
   if (!find_integer(attributes, "rotary_dim", 0, where, diags)) {
     return std::nullopt;
@@ -247,12 +248,11 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
   const Rotation rotation = rotation_of(attributes, shape);
   if (rotation.rotary < 0 || rotation.rotary > shape.back() ||
       rotation.rotary % 2 != 0) {
-    return refuse(
-        diags, where,
-        "cannot turn " + std::to_string(rotation.rotary) +
-            " numbers of a head of " + shape_text(shape),
-        "numbers are turned in pairs: give an even `rotary_dim` up to "
-        "the size of the last dimension");
+    return refuse(diags, where,
+                  "cannot rotate " + std::to_string(rotation.rotary) +
+                      " values of a head of " + shape_text(shape),
+                  "values are rotated in pairs: give an even `rotary_dim` up "
+                  "to the size of the last dimension");
   }
   if (*first < 0) {
     return refuse(diags, where, "`offset` is " + std::to_string(*first),
@@ -260,23 +260,23 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
   }
   if (const std::string problem = problem_of_given(rotation, attributes);
       !problem.empty()) {
-    return refuse(diags, where, problem,
-                  "give as many frequencies as pairs are turned, without "
-                  "`theta` and `scaling`");
+    return refuse(
+        diags, where, problem,
+        "give one frequency per rotated pair, without `theta` and `scaling`");
   }
   if (!std::isfinite(rotation.amplitude)) {
-    return refuse(diags, where, "`amplitude` is no number",
-                  "1, the default, leaves lengths as they are");
+    return refuse(diags, where, "`amplitude` is not finite",
+                  "the default, 1, leaves lengths unchanged");
   }
   if (rotation.scaling != "none" && rotation.scaling != "linear" &&
       rotation.scaling != "llama3") {
     return refuse(diags, where,
-                  "there is no scaling `" + std::string(rotation.scaling) + "`",
+                  "unknown scaling `" + std::string(rotation.scaling) + "`",
                   "give `none`, `linear` or `llama3`");
   }
   if (!(rotation.theta > 0) || !(rotation.factor > 0)) {
     return refuse(diags, where, "`theta` and `factor` must be above 0",
-                  "10000 and 1 are the defaults");
+                  "the defaults are 10000 and 1");
   }
   if (rotation.scaling == "llama3" &&
       !(rotation.original > 0 && rotation.low > 0 &&
@@ -284,7 +284,7 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
     return refuse(diags, where,
                   "`llama3` needs `original_positions` above 0, and "
                   "`high_freq_factor` above `low_freq_factor`",
-                  "Llama 3.1 has 8192, 4 and 1");
+                  "Llama 3.1 uses 8192, 4 and 1");
   }
   return shape;
 }
@@ -414,28 +414,28 @@ Tensor run_rotated(std::span<const Tensor> operands,
 OpDef rope_op() {
   OpDef op;
   op.name = "rope";
-  op.summary = "heads [.., D] turned by their positions";
+  op.summary = "heads [.., D] rotated by their positions (RoPE)";
   op.linearity = Linearity::Additive;
   using Kind = AttributeDef::Kind;
   op.attributes = {
       {"dim", Kind::Number, false, "the dimension of positions; default 1"},
       {"theta", Kind::Number, false, "base of the frequencies; default 10000"},
       {"rotary_dim", Kind::Number, false,
-       "how many numbers of a head are turned; default all"},
+       "number of values of a head to rotate; default all"},
       {"offset", Kind::Number, false, "the first position; default 0"},
       {"scaling", Kind::Text, false, "none (default), linear or llama3"},
       {"factor", Kind::Number, false,
-       "by how much frequencies are made lower; default 1"},
-      {"low_freq_factor", Kind::Number, false, "of llama3; default 1"},
-      {"high_freq_factor", Kind::Number, false, "of llama3; default 4"},
+       "factor that lowers the frequencies; default 1"},
+      {"low_freq_factor", Kind::Number, false, "llama3 only; default 1"},
+      {"high_freq_factor", Kind::Number, false, "llama3 only; default 4"},
       {"original_positions", Kind::Number, false,
-       "of llama3: the length before scaling"},
+       "llama3 only: the length before scaling"},
       {"frequencies", Kind::Numbers, false,
-       "radians per position of every pair, instead of theta and scaling"},
+       "radians per position for each pair, instead of theta and scaling"},
       {"amplitude", Kind::Number, false,
-       "by how much heads are made longer; default 1"},
+       "factor on the rotated values; default 1"},
       {"interleaved", Kind::Number, false,
-       "1: pairs are neighbours; default 0: they are rotary_dim / 2 apart"}};
+       "1: pairs are adjacent; 0 (default): rotary_dim / 2 apart"}};
   op.factors = "every dimension but the last";
   op.infer = infer_rotated;
   op.rule = rotation_rule;

@@ -51,7 +51,7 @@ class Reader {
     const std::string operands = letters.substr(0, arrow);
     const size_t comma = operands.find(',');
     if (comma == operands.npos) {
-      return refuse("has one operand",
+      return refuse("has only one operand",
                     "write two operands, as in `bse,em->bsm`");
     }
     Equation equation{{operands.substr(0, comma), operands.substr(comma + 1)},
@@ -78,12 +78,12 @@ class Reader {
         decode_utf8(part, end);
         refuse("has " + in_backticks(part.substr(odd, end - odd)) +
                    " where a letter belongs",
-               "name every dimension by one letter, a to z or A to Z");
+               "name each dimension with one letter, a to z or A to Z");
         return false;
       }
       if (const auto letter = repeated(part)) {
         refuse(std::string("has `") + *letter + "` twice in `" + part + "`",
-               "give every dimension of a tensor a letter of its own");
+               "use a different letter for each dimension of a tensor");
         return false;
       }
     }
@@ -91,8 +91,8 @@ class Reader {
       if (contains(equation.operands[0] + equation.operands[1], letter)) {
         continue;
       }
-      refuse(std::string("has `") + letter + "` in the result alone",
-             "use letters of the operands in the result");
+      refuse(std::string("has `") + letter + "` only in the result",
+             "use only letters of the operands in the result");
       return false;
     }
     return true;
@@ -179,7 +179,7 @@ std::optional<Shape> infer_einsum(std::span<const Shape> operands,
       return diags
           .error(Code::InvalidGraph, where,
                  "equation " + name + " does not fit " + shapes_text(operands) +
-                     ": `" + letters + "` has another rank than " +
+                     ": `" + letters + "` has a different rank than " +
                      shape_text(operands[i]))
           .help("write one letter per dimension");
     }
@@ -192,7 +192,7 @@ std::optional<Shape> infer_einsum(std::span<const Shape> operands,
                  "equation " + name + " does not fit " + shapes_text(operands) +
                      ": `" + letters[dim] + "` is " + std::to_string(size) +
                      " and " + std::to_string(operands[i][dim]))
-          .help("give a letter one size; einsum does not broadcast");
+          .help("each letter must have one size: einsum does not broadcast");
     }
   }
   Shape result;
@@ -585,10 +585,10 @@ OpDef einsum_op() {
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
-  op.attributes = {{"equation", AttributeDef::Kind::Text, true,
-                    "as in `bse,em->bsm`: letters that are not in the result "
-                    "are summed"}};
-  op.factors = "every letter; those that are summed give partial sums";
+  op.attributes = {
+      {"equation", AttributeDef::Kind::Text, true,
+       "as in `bse,em->bsm`: letters not in the result are summed"}};
+  op.factors = "every letter; summed letters give partial sums";
   op.infer = infer_einsum;
   op.rule = einsum_rule;
   op.flops = einsum_flops;

@@ -80,7 +80,7 @@ OpDef binary(std::string_view name, std::string_view summary,
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = linearity;
-  op.factors = "every dimension, where it is not broadcast";
+  op.factors = "every dimension that is not broadcast";
   op.infer = infer_broadcast;
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;
@@ -108,8 +108,8 @@ OpDef subtract_op() {
 }
 
 OpDef multiply_op() {
-  OpDef op = binary<Multiply>("multiply", "x y, element by element, broadcast",
-                              Linearity::Multilinear);
+  OpDef op =
+      binary<Multiply>("multiply", "x * y, broadcast", Linearity::Multilinear);
   op.repeat = Repeat::Pointwise;
   op.gradient = {.operands = ReadOperands::OfOthers};
   return op;
@@ -229,7 +229,7 @@ OpDef unary(std::string_view name, std::string_view summary) {
 }  // namespace
 
 OpDef scale_op() {
-  OpDef op = unary<Scale>("scale", "x times a number of the graph");
+  OpDef op = unary<Scale>("scale", "x times a constant");
   op.linearity = Linearity::Additive;
   op.attributes = {
       {"by", AttributeDef::Kind::Number, true, "the number to multiply by"}};
@@ -239,7 +239,7 @@ OpDef scale_op() {
 }
 
 OpDef shift_op() {
-  OpDef op = unary<Shift>("shift", "x plus a number of the graph");
+  OpDef op = unary<Shift>("shift", "x plus a constant");
   op.attributes = {
       {"by", AttributeDef::Kind::Number, true, "the number to add"}};
   op.gradient = {.operands = ReadOperands::None};
@@ -254,7 +254,7 @@ OpDef negate_op() {
 }
 
 OpDef square_op() {
-  OpDef op = unary<Square>("square", "x x, element by element");
+  OpDef op = unary<Square>("square", "x squared, element by element");
   op.gradient = {.operands = ReadOperands::All};
   op.inner_steps = [](const Attributes&) { return InnerSteps::Power; };
   return op;
@@ -435,7 +435,8 @@ OpDef relu_op() {
 }
 
 OpDef gelu_op() {
-  OpDef op = activation<Gelu, 9>("gelu", "x Phi(x), Phi of the normal law");
+  OpDef op = activation<Gelu, 9>("gelu",
+                                 "x Phi(x), Phi being the standard normal CDF");
   op.attributes = {{"approximate", AttributeDef::Kind::Text, false,
                     "`tanh` (default) or `none`, as in PyTorch"}};
   op.infer = infer_gelu;
@@ -447,11 +448,10 @@ OpDef gelu_op() {
 }
 
 OpDef clamp_op() {
-  OpDef op =
-      activation<Clamp, 2>("clamp", "x, no less than min, no more than max");
+  OpDef op = activation<Clamp, 2>("clamp", "x limited to the range [min, max]");
   op.attributes = {
-      {"min", AttributeDef::Kind::Number, false, "none where not given"},
-      {"max", AttributeDef::Kind::Number, false, "none where not given"}};
+      {"min", AttributeDef::Kind::Number, false, "lower bound; default none"},
+      {"max", AttributeDef::Kind::Number, false, "upper bound; default none"}};
   op.infer = infer_clamped;
   op.gradient = {.operands = ReadOperands::All};
   return op;

@@ -21,7 +21,7 @@ std::optional<Shape> infer_expanded(std::span<const Shape> operands,
   if (fits) return countable(std::move(shape), where, diags);
   return refuse(diags, where,
                 "cannot expand " + shape_text(x) + " to " + shape_text(shape),
-                "every size is that of the operand, or any where that is 1");
+                "each size must equal the operand's, unless that is 1");
 }
 
 ShardingRule expansion_rule(std::span<const Shape> operands,
@@ -54,10 +54,10 @@ Tensor run_expanded(std::span<const Tensor> operands,
 OpDef expand_op() {
   OpDef op;
   op.name = "expand";
-  op.summary = "x, repeated where a size is 1 or missing in front";
+  op.summary = "x broadcast along sizes of 1 and missing leading dimensions";
   op.linearity = Linearity::Additive;
   op.attributes = {
-      {"shape", AttributeDef::Kind::Integers, true, "the result's sizes"}};
+      {"shape", AttributeDef::Kind::Integers, true, "the result's shape"}};
   op.factors = "every dimension";
   op.infer = infer_expanded;
   op.rule = expansion_rule;

@@ -93,7 +93,8 @@ OpDef top_k_op() {
   OpDef op;
   op.name = "top_k";
   op.summary = "indices [.., k] of the k largest of x [.., n], largest first";
-  op.attributes = {{"k", AttributeDef::Kind::Number, true, "how many"}};
+  op.attributes = {
+      {"k", AttributeDef::Kind::Number, true, "number of indices"}};
   op.factors = "every dimension but the last";
   op.infer = infer_chosen;
   op.rule = choice_rule;
@@ -122,7 +123,7 @@ std::optional<Shape> infer_of_chosen(std::span<const Shape> operands,
   return refuse(
       diags, where,
       "cannot mask " + shape_text(x) + " by choices " + shape_text(choices),
-      "give numbers [.., groups, n] and choices of groups [.., k]");
+      "give values [.., groups, n] and choices of groups [.., k]");
 }
 
 ShardingRule of_chosen_rule(std::span<const Shape> operands,
@@ -182,7 +183,7 @@ OpDef choice_mask_op() {
   OpDef op;
   op.name = "choice_mask";
   op.summary =
-      "x [.., groups, n], -inf for groups that choices [.., k] do not name";
+      "x [.., groups, n], with -inf for groups not among choices [.., k]";
   op.min_operands = 2;
   op.max_operands = 2;
   op.factors = "every dimension of x";
@@ -214,9 +215,9 @@ std::optional<Shape> infer_shares(std::span<const Shape> operands,
       choices.back() <= scores.back() && jitter >= 0 && std::isfinite(jitter)) {
     return choices;
   }
-  return refuse(diags, where, "cannot share out " + shapes_text(operands),
-                "give scores [.., n], choices [.., k] among these, and "
-                "`jitter` 0 or more");
+  return refuse(
+      diags, where, "cannot compute shares of " + shapes_text(operands),
+      "give scores [.., n], choices [.., k] of these, and `jitter` 0 or more");
 }
 
 ShardingRule shares_rule(std::span<const Shape> operands,
@@ -305,12 +306,12 @@ OpDef mixer_shares_op() {
   OpDef op;
   op.name = "mixer_shares";
   op.summary =
-      "shares of choices [.., k], each among scores [.., n] near it that are "
-      "left";
+      "weights of choices [.., k], each a softmax over nearby scores [.., n] "
+      "not yet chosen";
   op.min_operands = 2;
   op.max_operands = 2;
   op.attributes = {{"jitter", AttributeDef::Kind::Number, true,
-                    "half of how far scores may lie apart"}};
+                    "half the largest relative distance of nearby scores"}};
   op.factors = "every dimension but the last";
   op.infer = infer_shares;
   op.rule = shares_rule;
@@ -356,8 +357,9 @@ bool are_grouped(const Attributes& attributes, int64_t length, int64_t places,
   }
   diags
       .error(Code::InvalidGraph, where,
-             std::to_string(*groups) + " groups of " + std::to_string(length) +
-                 " tokens with " + std::to_string(places) + " places")
+             std::to_string(*groups) + " groups do not divide " +
+                 std::to_string(length) + " tokens and a capacity of " +
+                 std::to_string(places))
       .help("give `groups` that divide the length and the capacity");
   return false;
 }
@@ -549,7 +551,7 @@ std::optional<Shape> infer_combined(std::span<const Shape> operands,
       (operands.size() < 3 || operands[2] == choices);
   if (!fits) {
     return refuse(diags, where, "cannot combine " + shapes_text(operands),
-                  "give [experts, .., capacity, m], then choices and perhaps "
+                  "give [experts, .., capacity, m], then choices and optional "
                   "weights, both [.., length, k]");
   }
   if (!are_grouped(attributes, choices[choices.size() - 2], y[y.size() - 2],
@@ -611,7 +613,7 @@ int64_t combine_flops(std::span<const Shape> operands, const Shape& result,
 
 constexpr AttributeDef kGroups = {
     "groups", AttributeDef::Kind::Number, false,
-    "equal parts of a sequence with places of their own; default 1"};
+    "equal parts of a sequence, each with its own capacity; default 1"};
 
 int64_t experts_of_result(std::span<const Shape> /*operands*/,
                           const Shape& result) {
@@ -629,18 +631,16 @@ OpDef dispatch_op() {
   OpDef op;
   op.name = "dispatch";
   op.summary =
-      "tokens [.., L, m] to their experts, by choices [.., L, k]: [experts, "
-      ".., "
-      "capacity, m]";
+      "tokens [.., L, m] sent to their experts by choices [.., L, k]: "
+      "[experts, .., capacity, m]";
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0};
   op.attributes = {
-      {"experts", AttributeDef::Kind::Number, true, "how many there are"},
+      {"experts", AttributeDef::Kind::Number, true, "number of experts"},
       {"capacity", AttributeDef::Kind::Number, false,
-       "places of an expert per sequence, tokens beyond are dropped; default "
-       "L"},
+       "tokens per expert and sequence, the rest are dropped; default L"},
       kGroups};
   op.factors = "experts, .., groups and m";
   op.infer = infer_dispatched;
@@ -658,8 +658,8 @@ OpDef combine_op() {
   OpDef op;
   op.name = "combine";
   op.summary =
-      "results of experts [experts, .., capacity, m] times the weights of the "
-      "choices (or 1), added up per token: [.., L, m]";
+      "expert outputs [experts, .., capacity, m] times the weights of the "
+      "choices (or 1), summed per token: [.., L, m]";
   op.min_operands = 2;
   op.max_operands = 3;
   op.linearity = Linearity::Multilinear;

@@ -43,7 +43,8 @@ std::optional<Shape> infer_transposed(std::span<const Shape> operands,
   return diags
       .error(Code::InvalidGraph, where,
              "`order` " + shape_text(Shape(wanted.begin(), wanted.end())) +
-                 " is not an order of the dimensions of " + shape_text(shape))
+                 " is not a permutation of the dimensions of " +
+                 shape_text(shape))
       .help("name every dimension of the operand once");
 }
 
@@ -92,7 +93,7 @@ std::optional<Shape> infer_sliced(std::span<const Shape> operands,
     return diags
         .error(Code::InvalidGraph, where,
                "[" + std::to_string(*begin) + ", " + std::to_string(*end) +
-                   ") is not a part of dimension " + std::to_string(*dim) +
+                   ") is not a range of dimension " + std::to_string(*dim) +
                    " of " + shape_text(shape))
         .help("give 0 <= `begin` <= `end` <= " + std::to_string(size));
   }
@@ -168,7 +169,7 @@ std::optional<Shape> infer_concatenated(std::span<const Shape> operands,
           .error(Code::InvalidGraph, where,
                  "cannot concatenate " + shapes_text(operands) +
                      " along dimension " + std::to_string(*dim))
-          .help("give operands that are equal in every other dimension");
+          .help("give operands with equal sizes in every other dimension");
     }
     const auto sum = checked_add(result[*dim], operand[*dim]);
     if (!sum) {
@@ -223,9 +224,10 @@ OpDef movement(std::string_view name, std::string_view summary) {
 }  // namespace
 
 OpDef transpose_op() {
-  OpDef op = movement("transpose", "dimensions in another order");
-  op.attributes = {{"order", AttributeDef::Kind::Integers, true,
-                    "for every dimension of the result, the operand's"}};
+  OpDef op = movement("transpose", "x with its dimensions permuted");
+  op.attributes = {
+      {"order", AttributeDef::Kind::Integers, true,
+       "the operand's dimension for each dimension of the result"}};
   op.factors = "every dimension";
   op.infer = infer_transposed;
   op.rule = transpose_rule;
@@ -235,7 +237,7 @@ OpDef transpose_op() {
 }
 
 OpDef slice_op() {
-  OpDef op = movement("slice", "part of one dimension");
+  OpDef op = movement("slice", "a range of one dimension");
   op.attributes = {
       {"dim", AttributeDef::Kind::Number, true, "the dimension"},
       {"begin", AttributeDef::Kind::Number, false, "first index; default 0"},
@@ -251,10 +253,11 @@ OpDef slice_op() {
 }
 
 OpDef concatenate_op() {
-  OpDef op = movement("concatenate", "operands one after the other");
+  OpDef op = movement("concatenate", "operands joined along a dimension");
   op.min_operands = 2;
   op.max_operands = kManyOperands;
-  op.attributes = {{"dim", AttributeDef::Kind::Number, true, "along which"}};
+  op.attributes = {
+      {"dim", AttributeDef::Kind::Number, true, "the dimension to join along"}};
   op.infer = infer_concatenated;
   op.rule = concatenate_rule;
   op.run = run_concatenated;
@@ -276,9 +279,9 @@ std::optional<Shape> infer_embedding(std::span<const Shape> operands,
                                      Span where, Diagnostics& diags) {
   if (operands[0].size() != 2) {
     return diags
-        .error(Code::InvalidGraph, where,
-               "the table " + shape_text(operands[0]) +
-                   " of an embedding is not a matrix")
+        .error(
+            Code::InvalidGraph, where,
+            "embedding table " + shape_text(operands[0]) + " is not a matrix")
         .help("give it the shape [rows, width]");
   }
   Shape result = operands[1];
@@ -349,7 +352,7 @@ int64_t rows_of_table(std::span<const Shape> operands,
 OpDef embedding_op() {
   OpDef op;
   op.name = "embedding";
-  op.summary = "rows of a table [V, D], by ids [...]: [..., D]";
+  op.summary = "rows of a table [V, D] looked up by ids [...]: [..., D]";
   op.min_operands = 2;
   op.max_operands = 2;
   op.factors = "every dimension; the table's rows give partial sums";
@@ -447,7 +450,7 @@ int64_t numbers_of_row(std::span<const Shape> operands,
 OpDef take_op() {
   OpDef op;
   op.name = "take";
-  op.summary = "numbers of x [.., n], by indices [.., k]: [.., k]";
+  op.summary = "values of x [.., n] at indices [.., k]: [.., k]";
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
@@ -621,11 +624,11 @@ Tensor run_reshaped(std::span<const Tensor> operands,
 OpDef reshape_op() {
   OpDef op;
   op.name = "reshape";
-  op.summary = "the same numbers, row-major, under another shape";
+  op.summary = "the same values in row-major order, with a new shape";
   op.linearity = Linearity::Additive;
   op.attributes = {{"shape", AttributeDef::Kind::Integers, true,
                     "the new shape; one size may be -1"}};
-  op.factors = "sizes that both shapes share, from the major end";
+  op.factors = "leading sizes that both shapes share";
   op.infer = infer_reshaped;
   op.rule = reshape_rule;
   op.flops = flops_per_element<0>;
@@ -653,7 +656,7 @@ std::optional<Shape> infer_constrained(std::span<const Shape> operands,
       .error(
           Code::InvalidGraph, where,
           spec_text(spec) + " is longer than the rank of " + shape_text(shape))
-      .help("give one entry per dimension at most");
+      .help("give at most one entry per dimension");
 }
 
 Tensor run_constrained(std::span<const Tensor> operands,
@@ -667,7 +670,7 @@ Tensor run_constrained(std::span<const Tensor> operands,
 OpDef constraint_op() {
   OpDef op;
   op.name = "constraint";
-  op.summary = "the operand, laid out as a spec says";
+  op.summary = "the operand, sharded as a spec says";
   op.attributes = {
       {"spec", AttributeDef::Kind::Spec, true, "mesh axes per dimension"}};
   op.factors = "every dimension";

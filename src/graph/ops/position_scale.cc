@@ -96,8 +96,8 @@ OpDef position_scale_op() {
   using Kind = AttributeDef::Kind;
   op.attributes = {
       {"dim", Kind::Number, false, "the dimension of positions; default 1"},
-      {"every", Kind::Number, true, "positions of a step"},
-      {"by", Kind::Number, true, "how much a step counts"},
+      {"every", Kind::Number, true, "positions per step"},
+      {"by", Kind::Number, true, "factor on the logarithm"},
       {"offset", Kind::Number, false, "the first position; default 0"}};
   op.factors = "every dimension";
   op.infer = infer_position_scaled;

@@ -115,7 +115,8 @@ Tensor run_convolved(std::span<const Tensor> operands,
 OpDef causal_convolution_op() {
   OpDef op;
   op.name = "causal_convolution";
-  op.summary = "x [B, L, C] with a kernel [C, K] per channel over earlier rows";
+  op.summary =
+      "causal depthwise convolution of x [B, L, C] with kernels [C, K]";
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
@@ -364,7 +365,7 @@ OpDef delta_recurrence_op() {
   op.name = "delta_recurrence";
   op.summary =
       "states S = S' + key (rate (value - key^T S'))^T with S' = decay S, read "
-      "by query^T S: as linear_recurrence, and rate [B, L, H]";
+      "by query^T S: shapes as in linear_recurrence, and rate [B, L, H]";
   op.min_operands = 5;
   op.max_operands = 5;
   op.linearity = Linearity::Multilinear;
@@ -389,8 +390,8 @@ std::optional<Shape> infer_decaying(std::span<const Shape> operands,
                                     Span where, Diagnostics& diags) {
   if (operands[0] == operands[1] && operands[0].size() >= 2) return operands[0];
   return refuse(diags, where,
-                "numbers and decays " + shapes_text(operands) + " do not fit",
-                "give two values of one shape [batch, length, ..]");
+                "values and decays " + shapes_text(operands) + " do not fit",
+                "give two values of the same shape [batch, length, ..]");
 }
 
 ShardingRule decaying_rule(std::span<const Shape> operands,
@@ -451,7 +452,7 @@ OpDef decaying_maximum_op() {
   op.min_operands = 2;
   op.max_operands = 2;
   op.attributes = {{"before", AttributeDef::Kind::Number, false,
-                    "1: what m is before its row; default 0"}};
+                    "1: give m before each row; default 0"}};
   op.factors = "every dimension but L";
   op.infer = infer_decaying;
   op.rule = decaying_rule;

@@ -47,7 +47,9 @@ std::optional<Shape> infer_reduced(std::span<const Shape> operands,
   if (*keep != 0 && *keep != 1) {
     return diags
         .error(Code::InvalidGraph, where, "`keep` is " + std::to_string(*keep))
-        .help("write 1 to keep reduced dimensions with size 1, or 0");
+        .help(
+            "write 1 to keep reduced dimensions with size 1, or 0 to remove "
+            "them");
   }
   Shape result;
   for (size_t dim = 0; dim < shape.size(); ++dim) {
@@ -72,9 +74,9 @@ std::optional<Shape> infer_max(std::span<const Shape> operands,
     if (!reduced[dim] || shape[dim] != 0) continue;
     return diags
         .error(Code::InvalidGraph, where,
-               "the maximum over dimension " + std::to_string(dim) + " of " +
-                   shape_text(shape) + " has no elements")
-        .help("give it at least one");
+               "cannot take the maximum over dimension " + std::to_string(dim) +
+                   " of " + shape_text(shape) + ": it is empty")
+        .help("give the dimension at least one element");
   }
   return result;
 }
@@ -280,10 +282,10 @@ OpDef reduction(std::string_view name, std::string_view summary) {
   op.summary = summary;
   op.linearity = Linearity::Additive;
   op.attributes = {{"dims", AttributeDef::Kind::Integers, true,
-                    "dimensions to reduce, -1 being the last"},
+                    "dimensions to reduce; -1 is the last"},
                    {"keep", AttributeDef::Kind::Number, false,
-                    "1 (default): they stay with size 1; 0: they go"}};
-  op.factors = "every dimension; those reduced give partial sums";
+                    "1 (default): keep them with size 1; 0: remove them"}};
+  op.factors = "every dimension; reduced ones give partial sums";
   op.infer = infer_reduced;
   op.rule = reduction_rule<FactorKind::Sum>;
   op.flops = reduction_flops;
@@ -312,7 +314,7 @@ OpDef mean_op() {
 OpDef max_op() {
   OpDef op = reduction("max", "maximum over dimensions");
   op.linearity = Linearity::None;
-  op.factors = "every dimension; those reduced give partial maxima";
+  op.factors = "every dimension; reduced ones give partial maxima";
   op.infer = infer_max;
   op.rule = reduction_rule<FactorKind::Max>;
   op.run = run_max;

@@ -36,11 +36,11 @@ std::optional<Shape> infer_biased(std::span<const Shape> operands,
   const bool both = number_of(attributes, "both_sides", 0) != 0;
   const int64_t exact = table[0] / (both ? 4 : 2);
   if (exact >= 1 && *farthest > exact) return scores;
-  return refuse(diags, where,
-                std::to_string(table[0]) + " buckets up to a distance of " +
-                    std::to_string(*farthest) + " do not tell distances apart",
-                "give `max_distance` more than the distances that have a "
-                "bucket of their own");
+  return refuse(
+      diags, where,
+      std::to_string(table[0]) + " buckets up to a distance of " +
+          std::to_string(*farthest) + " cannot distinguish distances",
+      "give a `max_distance` above the distances that have their own bucket");
 }
 
 ShardingRule bias_rule(std::span<const Shape> operands,
@@ -128,16 +128,16 @@ OpDef relative_bias_op() {
   OpDef op;
   op.name = "relative_bias";
   op.summary =
-      "scores [B, H, Q, K] plus a number of a table [buckets, H] by the "
+      "scores [B, H, Q, K] plus a bias from a table [buckets, H], by the "
       "distance of query and key";
   op.min_operands = 2;
   op.max_operands = 2;
   op.linearity = Linearity::Additive;
   op.attributes = {
       {"both_sides", AttributeDef::Kind::Number, false,
-       "1: keys after a query are told from those before; default 0"},
+       "1: distinguish keys after a query from keys before it; default 0"},
       {"max_distance", AttributeDef::Kind::Number, false,
-       "distances from here on are one; default 128"}};
+       "distances from here on share a bucket; default 128"}};
   op.factors = "every dimension of the scores";
   op.infer = infer_biased;
   op.rule = bias_rule;

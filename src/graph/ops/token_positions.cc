@@ -22,7 +22,7 @@ std::optional<Shape> infer_positions(std::span<const Shape> operands,
   if (operands[0].size() == 2 && *padding >= 0) return operands[0];
   return refuse(diags, where,
                 "cannot count tokens " + shape_text(operands[0]) +
-                    " without those that are " + std::to_string(*padding),
+                    " without the padding token " + std::to_string(*padding),
                 "give tokens [batch, length], and `padding` 0 or more");
 }
 
@@ -63,9 +63,10 @@ OpDef token_positions_op() {
   OpDef op;
   op.name = "token_positions";
   op.summary =
-      "positions of tokens [B, L], from padding + 1; of padding: `padding`";
+      "positions of tokens [B, L], from padding + 1; padding has position "
+      "`padding`";
   op.attributes = {{"padding", AttributeDef::Kind::Number, true,
-                    "the token that is not counted"}};
+                    "the padding token, which is not counted"}};
   op.factors = "the batch";
   op.gives_integers = true;
   op.infer = infer_positions;
@@ -145,9 +146,9 @@ OpDef last_token_op() {
   op.min_operands = 2;
   op.max_operands = 2;
   using Kind = AttributeDef::Kind;
-  op.attributes = {{"token", Kind::Number, true, "which token"},
+  op.attributes = {{"token", Kind::Number, true, "the token to compare with"},
                    {"equal", Kind::Number, false,
-                    "1: the last token that is it; default 0"}};
+                    "1: take the last token equal to `token`; default 0"}};
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0};
   op.factors = "every dimension but L";

@@ -24,7 +24,7 @@ std::optional<Shape> infer_xielu(std::span<const Shape> operands,
     if (count_of(each) == 1) continue;
     return refuse(diags, where,
                   "a parameter of xielu has the shape " + shape_text(each),
-                  "give alpha_p, alpha_n, beta and epsilon of one number each");
+                  "give alpha_p, alpha_n, beta and epsilon as one value each");
   }
   return operands[0];
 }
@@ -91,7 +91,7 @@ OpDef xielu_op() {
   OpDef op;
   op.name = "xielu";
   op.summary =
-      "xIELU of x, with alpha_p, alpha_n, beta and epsilon, one number each";
+      "xIELU of x, with alpha_p, alpha_n, beta and epsilon, one value each";
   op.min_operands = 5;
   op.max_operands = 5;
   op.factors = "every dimension of x";

@@ -14,7 +14,7 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kForms =
-    "placements are Shard(d), Replicate() and _StridedShard(d, split_factor=n)";
+    "write Shard(d), Replicate() or _StridedShard(d, split_factor=n)";
 
 class Parser {
  public:
@@ -68,7 +68,7 @@ class Parser {
     if (here().kind != PythonTokenKind::Name) {
       return malformed(here(), here().kind == PythonTokenKind::End
                                    ? "a placement is missing here"
-                                   : "this is no placement");
+                                   : "this is not a placement");
     }
     const PythonToken& first = here();
     std::string name = here().text;
@@ -85,8 +85,8 @@ class Parser {
       return diags_
           .error(Code::Inexpressible, first.where,
                  "a parameter cannot be Partial()")
-          .fact("devices would hold summands of it, not its values")
-          .help("write the placement that it is stored with");
+          .fact("devices would hold partial sums, not its values")
+          .help("write the placement it is stored with");
     }
     if (name == "Shard" || name == "S") {
       result.kind = MeshPlacementKind::Shard;
@@ -95,11 +95,11 @@ class Parser {
     } else if (name.ends_with("Parallel")) {
       return diags_
           .error(Code::MalformedDocument, first.where,
-                 in_backticks(name) + " is a style of modules, no placement")
-          .help("plans of styles are read from Python: write {\"NAME\": " +
-                name + "()} for every module in a file of Python");
+                 in_backticks(name) + " is a module style, not a placement")
+          .help("style plans are read from Python: write {\"NAME\": " + name +
+                "()} for every module in a Python file");
     } else if (name != "Replicate") {
-      return malformed(first, in_backticks(name) + " is no placement");
+      return malformed(first, in_backticks(name) + " is not a placement");
     }
     if (!arguments(first, result)) return std::nullopt;
     return result;
@@ -125,7 +125,7 @@ class Parser {
         }
         at_ += 2;
       } else if (position > 0) {
-        malformed(here(), "this argument has no name");
+        malformed(here(), "this argument needs a name");
         return false;
       }
       const auto value = integer();
@@ -154,7 +154,7 @@ class Parser {
     const bool takes_factor = placement.kind == MeshPlacementKind::Strided;
     if (has_dim != takes_dim || has_factor != takes_factor) {
       malformed(first, in_backticks(placement.where.text()) +
-                           " does not have the arguments of a placement");
+                           " has the wrong arguments");
       return false;
     }
     if (placement.dim >= kMaxPlacementDim ||
@@ -165,7 +165,7 @@ class Parser {
               takes_factor && placement.split_factor < 1
                   ? "a split factor is less than 1"
                   : "no tensor has dimension " + std::to_string(placement.dim))
-          .help("dimensions count from 0, or from -1 backwards");
+          .help("count dimensions from 0, or backwards from -1");
       return false;
     }
     return true;
@@ -251,12 +251,12 @@ std::optional<PlacedSpec> spec_of_placements(
     if (order.add(mesh[i], placement.split_factor)) continue;
     return diags
         .error(Code::Inexpressible, placement.where,
-               "no order of axes is that of this _StridedShard")
-        .fact("it wants " + std::to_string(placement.split_factor) +
-              " parts by the mesh dimensions after it that shard dimension " +
-              std::to_string(placement.dim) + ": " + order.text())
+               "no axis order matches this _StridedShard")
+        .fact("its split factor is " + std::to_string(placement.split_factor) +
+              ", but later mesh dimensions that shard dimension " +
+              std::to_string(placement.dim) + " are " + order.text())
         .help(
-            "the split factor must be the product of the sizes of such mesh "
+            "the split factor must be the product of sizes of later mesh "
             "dimensions; give the sizes with `mesh`");
   }
   if (orders.empty()) return result;
@@ -265,10 +265,10 @@ std::optional<PlacedSpec> spec_of_placements(
   if (lowest < 0 && highest >= 0) {
     return diags
         .error(Code::Inexpressible, where,
-               "dimensions are counted from the first and from the last")
+               "dimensions are counted both from the start and from the end")
         .fact("Shard(" + std::to_string(highest) + ") and Shard(" +
               std::to_string(lowest) +
-              ") may be one dimension: the rank is not known here")
+              ") may be the same dimension: the rank is not known here")
         .help("count all dimensions from 0");
   }
   result.from_last = lowest < 0;

@@ -115,9 +115,9 @@ class Reader {
     }
     if (tables.empty() && is_python_module(tokens)) {
       errors_
-          .malformed({source.get(), 0, 0},
-                     "no dictionary of placements or styles is found in this "
-                     "Python")
+          .malformed(
+              {source.get(), 0, 0},
+              "this Python file has no dictionary of placements or styles")
           .help(
               "write {\"NAME\": [Replicate(), Shard(0)]} or {\"NAME\": "
               "ColwiseParallel()}, with literal keys");
@@ -165,13 +165,13 @@ class Reader {
     if (chosen.size() != 1) {
       auto report = errors_.malformed(
           {&source, 0, 0}, chosen.empty()
-                               ? "no dictionary of placements is named " +
+                               ? "there is no dictionary of placements named " +
                                      in_backticks(*reading_.table)
-                               : "the file holds " +
+                               : "the file has " +
                                      plural(std::ssize(chosen), "dictionary") +
                                      " of placements");
       for (const PythonDict* table : tables) {
-        report.fact("a dictionary: " + in_backticks(table->name));
+        report.fact("dictionary: " + in_backticks(table->name));
       }
       report.help("choose one with `--table NAME`");
       return false;
@@ -186,7 +186,7 @@ class Reader {
       const auto placements = parsed(tokens, at);
       if (!placements) continue;
       if (at != entry.end) {
-        errors_.malformed(tokens[at].where, "this is not evaluated")
+        errors_.malformed(tokens[at].where, "this expression is not evaluated")
             .help("write a list of placements");
         continue;
       }
@@ -271,9 +271,9 @@ class Reader {
   std::optional<std::vector<MeshPlacement>> placements_of(const Node& node) {
     if (!node.is_string()) {
       return errors_
-          .malformed(node.span(), "a placement must be text, not " +
+          .malformed(node.span(), "a placement must be a string, not " +
                                       std::string(kind_name(node.kind())))
-          .help("write it as in `\"Shard(0)\"`");
+          .help("write, for example, `\"Shard(0)\"`");
     }
     const SourceFile text("placement", std::string(node.text()));
     const std::vector<PythonToken> tokens = python_tokens(text);
@@ -301,7 +301,7 @@ class Reader {
         errors_
             .malformed(item.span(), "this is not the name of a mesh dimension")
             .help(
-                "names start with a letter or `_` and go on with letters, "
+                "names start with a letter or `_`, followed by letters, "
                 "digits, `_`, `.` and `-`");
         return;
       }
@@ -312,7 +312,7 @@ class Reader {
         errors_.malformed(item.span(),
                           twice != named.end()
                               ? "mesh dimension `" + name + "` appears twice"
-                              : "`mesh` has no size of `" + name + "`");
+                              : "`mesh` has no size for `" + name + "`");
         return;
       }
       named.push_back(
@@ -334,7 +334,7 @@ class Reader {
       errors_
           .malformed(node.span(), "`mesh` must be a map, not " +
                                       std::string(kind_name(node.kind())))
-          .help("write it as in `mesh: {dp: 8, tp: 4}`");
+          .help("write, for example, `mesh: {dp: 8, tp: 4}`");
       return;
     }
     has_sizes_ = true;
@@ -345,8 +345,8 @@ class Reader {
       if (!size || *size < 1 || !is_axis_name(name)) {
         errors_
             .error(Code::InvalidMesh, node.item(i).span(),
-                   in_backticks(name) + " is not a mesh dimension of a size")
-            .help("write it as in `mesh: {dp: 8, tp: 4}`");
+                   in_backticks(name) + " is not a mesh dimension with a size")
+            .help("write, for example, `mesh: {dp: 8, tp: 4}`");
         return;
       }
       mesh_.push_back({name, *size, node.key_span(i), node.key_span(i),
@@ -464,7 +464,7 @@ constexpr RuleForm kPlacementForm = {written_entries, nullptr, "the placements",
 }  // namespace
 
 const RuleDialect kDtensor = {"dtensor",
-                              "placements of PyTorch's DTensor per parameter",
+                              "PyTorch DTensor placements per parameter",
                               recognize, read, &kPlacementForm};
 
 // The resolved table as placements per mesh dimension, which docs/formats/
@@ -489,12 +489,11 @@ std::string escaped_key(std::string_view name) {
 // Why a placement cannot be said, or empty.
 std::string problem_of(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty())
-    return "it is stored differently, as declared";
+    return "`--declare` changes how it is stored";
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
       if (contains(axes, kUnconstrained)) {
-        return "a dimension is UNCONSTRAINED, and placements leave nothing "
-               "open";
+        return "a dimension is UNCONSTRAINED, which placements cannot express";
       }
     }
   }
@@ -508,8 +507,8 @@ std::string problem_of(const Placement& placement, const Plan& plan) {
           return number(a) < number(b);
         });
     if (!in_order) {
-      return "dimension " + std::to_string(dim) + " is cut over " +
-             axes_text(axes) + ", which is not the order of the mesh " +
+      return "dimension " + std::to_string(dim) + " is sharded over " +
+             axes_text(axes) + ", not in the order of the mesh " +
              mesh_text(plan.mesh);
     }
     const int64_t size = placement.type.shape[dim];
@@ -569,12 +568,13 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
                  in_backticks(input.manifest.name(i)) +
                      " cannot be expressed in placements")
           .fact(problem_of(plan.placements[number], plan))
-          .fact(std::to_string(std::ranges::count(plan.placement_of, number)) +
-                " parameters are placed so")
+          .fact("this is the placement of " +
+                plural(std::ranges::count(plan.placement_of, number),
+                       "parameter"))
           .help(
-              "name the axes of a dimension in the order of the mesh, use "
-              "`--on-indivisible chunk` as PyTorch does, or export to "
-              "another target")
+              "list the axes of a dimension in mesh order, use "
+              "`--on-indivisible chunk` like PyTorch, or export to another "
+              "target")
           .parameters({std::string(input.manifest.name(i))});
       continue;
     }
@@ -590,6 +590,6 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
 }  // namespace
 
 const ExportTarget kDtensorTarget = {
-    "dtensor", "placements of PyTorch's DTensor per parameter, in JSON", write};
+    "dtensor", "PyTorch DTensor placements per parameter, in JSON", write};
 
 }  // namespace shardplan

@@ -184,9 +184,9 @@ class PlanReader {
     if (chosen.empty()) {
       auto report = errors_.malformed(
           plans.front()->where,
-          "no plan is named " + in_backticks(*reading_.table));
+          "there is no plan named " + in_backticks(*reading_.table));
       for (const PythonDict* plan : plans) {
-        report.fact("a plan: " + in_backticks(plan->name));
+        report.fact("plan: " + in_backticks(plan->name));
       }
       return false;
     }
@@ -223,11 +223,11 @@ class PlanReader {
       errors_
           .malformed(where, style ? "this value is not evaluated"
                                   : "the style of " + in_backticks(entry.key) +
-                                        " is not one that is read")
+                                        " is not supported")
           .help(
-              "ColwiseParallel, RowwiseParallel, SequenceParallel and "
-              "PrepareModuleInput and the like are read; give placements for "
-              "the parameters of other modules");
+              "use ColwiseParallel, RowwiseParallel, SequenceParallel, "
+              "PrepareModuleInput or similar; give placements for the "
+              "parameters of other modules");
       return;
     }
     const auto [known, is_new] = styles_.try_emplace(entry.key, *style);
@@ -235,7 +235,7 @@ class PlanReader {
       errors_
           .malformed(entry.where,
                      "the file has two styles for " + in_backticks(entry.key))
-          .help("choose a plan with `--table NAME`, or leave one out");
+          .help("choose a plan with `--table NAME`, or remove one");
       return;
     }
     if (!is_new) return;
@@ -294,11 +294,11 @@ class PlanReader {
                                                  ? " is read as an embedding"
                                                  : " are read as embeddings"))
         .fact(
-            "a plan does not say what its modules are; PyTorch cuts the rows "
-            "of "
-            "an embedding under RowwiseParallel, and the columns of a linear "
-            "layer")
-        .help("give placements, `[Shard(0)]`, where one is a linear layer");
+            "a plan does not record module types; under RowwiseParallel "
+            "PyTorch shards an embedding by rows and a linear layer by columns")
+        .help(
+            "if one is a linear layer, give its placements, such as "
+            "`[Shard(0)]`");
   }
 
   std::span<const PythonToken> tokens_;

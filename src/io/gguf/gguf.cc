@@ -56,12 +56,12 @@ std::optional<Manifest> read_parts(const std::string& path,
   const std::string ending = part_ending(number, std::min(count, kMostParts));
   if (number < 1 || number > count || count > kMostParts ||
       !path.ends_with(ending)) {
-    return inconsistent(diags, "`" + path + "` is part " +
-                                   std::to_string(number) + " of " +
-                                   std::to_string(count) +
-                                   " of a split model, but is not named so")
-        .help("the parts are found by their names: `model" + part_ending(1, 3) +
-              "`, as gguf-split gives them");
+    return inconsistent(diags,
+                        "`" + path + "` is part " + std::to_string(number) +
+                            " of " + std::to_string(count) +
+                            " of a split model, but its name does not say so")
+        .help("parts are found by name: name them `model" + part_ending(1, 3) +
+              "`, like gguf-split does");
   }
   const std::string stem = path.substr(0, path.size() - ending.size());
   std::vector<std::string> missing;
@@ -71,10 +71,11 @@ std::optional<Manifest> read_parts(const std::string& path,
     if (!host.file_info(part)) missing.push_back(part);
   }
   if (!missing.empty()) {
-    return inconsistent(
-        diags, plural(std::ssize(missing), "part") + " of " +
-                   std::to_string(count) +
-                   " of the split model not beside it: " + some_names(missing));
+    return inconsistent(diags,
+                        plural(std::ssize(missing), "part") + " of " +
+                            std::to_string(count) +
+                            " of the split model missing from its folder: " +
+                            some_names(missing));
   }
   std::vector<Shard> shards;
   Manifest manifest;
@@ -86,8 +87,8 @@ std::optional<Manifest> read_parts(const std::string& path,
     if (!header) return std::nullopt;
     if (header->metadata.integer("split.no") != i - 1 ||
         header->metadata.integer("split.count") != count) {
-      return inconsistent(diags,
-                          "`" + part + "` is not the part that its name says");
+      return inconsistent(
+          diags, "`" + part + "` is not the part that its name states");
     }
     shards.push_back({part, header->data_absent});
   }
@@ -143,8 +144,8 @@ std::optional<Manifest> read_directory(const std::string& directory, Host& host,
                "directory `" + directory + "` has " +
                    plural(std::ssize(names), "GGUF file") +
                    " of different models")
-        .fact("they are " + some_names(names))
-        .help("name one of them");
+        .fact("found " + some_names(names))
+        .help("give one of them");
   }
   const std::string path = path_in(directory, names.front(), host);
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
@@ -163,7 +164,7 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kGguf = {
-    "gguf",  "weights of llama.cpp; only their headers are read",
+    "gguf",  "llama.cpp weights; only file headers are read",
     is_gguf, read,
     true,    gguf_bytes_needed,
 };
@@ -215,7 +216,7 @@ class FactReader {
         remarks_.push_back("layers differ in " + in_backticks(prefix_ + key) +
                            " (" + std::to_string(*found) + " and " +
                            std::to_string(value) +
-                           "), so this fact is taken as unknown");
+                           "), so this value is treated as unknown");
         return std::nullopt;
       }
       found = value;

@@ -60,12 +60,13 @@ void refuse_version(Layout& layout) {
   layout.code = Code::UnrecognizedFormat;
   const uint32_t version = layout.version;
   if (version != 0 && (version & 0xffffU) == 0) {
-    layout.problem = "this GGUF file is big-endian, which is not read";
-    layout.help = "llama.cpp's gguf_convert_endian.py makes it little-endian";
+    layout.problem = "this GGUF file is big-endian, which is not supported";
+    layout.help =
+        "convert it to little-endian with llama.cpp's gguf_convert_endian.py";
     return;
   }
   layout.problem = "GGUF version " + std::to_string(version) +
-                   " is not read; versions 2 and 3 are";
+                   " is not supported; versions 2 and 3 are";
   if (version == 1) {
     layout.help = "convert the model again: llama.cpp writes version 3";
   }
@@ -78,7 +79,7 @@ StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
   if (dims > kMaxDims) {
     layout.problem = "tensor " + in_backticks(tensor.name.substr(0, 100)) +
                      " has " + std::to_string(dims) +
-                     " dimensions; GGUF has at most " +
+                     " dimensions; GGUF allows at most " +
                      std::to_string(kMaxDims);
     return tensor;
   }
@@ -121,7 +122,7 @@ Layout read_layout(std::string_view bytes, int64_t file_size) {
   const uint64_t pairs = cursor.u64();
   layout.cut = !cursor.good();
   if (layout.cut || !check_count(pairs, kLeastPair, cursor.left(),
-                                 "pairs of metadata", file_size, layout)) {
+                                 "metadata pairs", file_size, layout)) {
     return layout;
   }
   for (uint64_t i = 0; i < pairs && cursor.good(); ++i) {
@@ -275,7 +276,7 @@ class TensorReader {
     } else {
       errors_.error(Code::UnknownDtype, name,
                     text_of(name) + " has ggml type " + number +
-                        ", which ggml does not have");
+                        ", which ggml does not define");
     }
     return std::nullopt;
   }
@@ -305,10 +306,11 @@ class TensorReader {
     const DTypeBlock block = dtype_block(*dtype);
     const int64_t row = type.shape.empty() ? 1 : type.shape.back();
     if (row % block.elements != 0) {
-      errors_.malformed(
-          name, text_of(name) + " is " + type_text(type) + ", but a row of " +
-                    std::string(dtype_name(*dtype)) + " has a multiple of " +
-                    std::to_string(block.elements) + " elements");
+      errors_.malformed(name, text_of(name) + " is " + type_text(type) +
+                                  ", but a row of " +
+                                  std::string(dtype_name(*dtype)) +
+                                  " must have a multiple of " +
+                                  std::to_string(block.elements) + " elements");
       return;
     }
     const bool buffer = is_known_buffer(tensor.name, type);
@@ -382,10 +384,11 @@ class TensorReader {
     }
     if (unused == 0 || errors_.errors() > 0) return;
     errors_.diags()
-        .report(Code::MalformedDocument, Severity::Warning, after_unused,
-                count_text(unused) + " bytes between tensors belong to none")
-        .fact("the first are before " + text_of(after_unused))
-        .fact("llama.cpp refuses such a file");
+        .report(
+            Code::MalformedDocument, Severity::Warning, after_unused,
+            count_text(unused) + " bytes between tensors belong to no tensor")
+        .fact("the first gap is before " + text_of(after_unused))
+        .fact("llama.cpp rejects such a file");
   }
 
   static std::string text_of(Span name) {
@@ -422,7 +425,7 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
   if (file->text().starts_with(kLfsPointer)) {
     return refuse(Code::UnreadableFile,
                   "this is a Git LFS pointer, not the file itself")
-        .help("`git lfs pull` fetches the file");
+        .help("run `git lfs pull` to fetch the file");
   }
   if (!is_gguf(file->text())) {
     return refuse(Code::MalformedDocument,
@@ -473,7 +476,7 @@ constexpr std::array<std::pair<uint32_t, DType>, 32> kTypes = {{
 }};
 
 constexpr std::string_view kRemoved = "which ggml has removed";
-constexpr std::string_view kLater = "which this version does not read";
+constexpr std::string_view kLater = "which this version does not support";
 constexpr std::array<std::pair<uint32_t, RefusedType>, 11> kRefused = {{
     {4, {"Q4_2", kRemoved}},
     {5, {"Q4_3", kRemoved}},
@@ -517,8 +520,7 @@ constexpr std::array<uint8_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4,
 constexpr int kMaxDepth = 8;
 
 std::string unknown_type(uint32_t type) {
-  return "a value of type " + std::to_string(type) +
-         ", which metadata does not have";
+  return "a value of unknown type " + std::to_string(type);
 }
 
 std::string skip_value(GgufCursor& cursor, uint32_t type, int depth) {

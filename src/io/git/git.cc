@@ -74,13 +74,11 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
   if (waits_in_vain(answer.errors)) {
     return diags
         .error(Code::UnreadableFile, {},
-               "git waits for something that does not come")
-        .fact(
-            "it neither ran nor printed anything for several seconds, and "
-            "was ended")
+               "git waits for input that never arrives")
+        .fact("it was stopped after several seconds without activity or output")
         .help(
-            "look for pipes in place of files (`find .git -type p`), and in "
-            "what git's configuration includes");
+            "look for named pipes in place of files (`find .git -type p`) and "
+            "among the files that git's configuration includes");
   }
   return answer;
 }
@@ -88,8 +86,8 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
 Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags) {
   return diags
       .error(Code::UnreadableFile, {}, "`git` cannot be started: " + why)
-      .fact("revisions are read with the git that is installed")
-      .help("install git, or name two folders instead of revisions");
+      .fact("revisions are read with the installed git")
+      .help("install git, or give two folders instead of revisions");
 }
 
 std::string git_words(std::string_view errors) {

@@ -63,8 +63,8 @@ std::optional<GitEntryKind> kind_of(std::string_view mode) {
 }
 
 std::string too_large(int64_t size, int64_t most) {
-  return "it has " + bytes_text(size) + ", and of a revision no more than " +
-         bytes_text(most) + " are read at once";
+  return "it is " + bytes_text(size) + "; at most " + bytes_text(most) +
+         " are read from a revision at once";
 }
 
 // The words of a git that has ended because an object is not there.
@@ -99,7 +99,7 @@ std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
                          !contains(entry.name, '/');
     if (!kind || !is_name) {
       why = "git's record of the folder has an entry `" + entry.name +
-            "`, which no file can be";
+            "`, which is not a valid file name";
       return std::nullopt;
     }
     entries.push_back(std::move(entry));
@@ -121,7 +121,7 @@ std::optional<int64_t> GitObjects::size(const std::string& id,
   const auto header = ask(sizes_, "--batch-check", id, why);
   if (!header) return std::nullopt;
   if (header->type != "blob") {
-    why = "git's record of it is a " + header->type + ", not a file";
+    why = "git stores it as a " + header->type + ", not a file";
     return std::nullopt;
   }
   known_sizes_[id] = header->size;
@@ -208,7 +208,7 @@ std::optional<GitObjects::Header> GitObjects::ask(Process& git,
       return header;
     }
   }
-  why = "git gives an answer that is not understood: " + line->substr(0, 400);
+  why = "git gave an unexpected answer: " + line->substr(0, 400);
   return std::nullopt;
 }
 
@@ -222,8 +222,7 @@ std::optional<std::string> GitObjects::contents(const std::string& name,
   // What was not read to its end is not asked again.
   Process git = std::move(contents_);
   if (header->type != type) {
-    why = "git's record of it is a " + header->type + ", not a " +
-          std::string(type);
+    why = "git stores it as a " + header->type + ", not a " + std::string(type);
     return std::nullopt;
   }
   if (header->size > most) {
@@ -264,10 +263,10 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
   git.reset();
   // The next question would wait as long.
   if (waits_in_vain(errors))
-    return waits_ = "git is ended: " + git_words(errors);
+    return waits_ = "git was stopped: " + git_words(errors);
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
-  return "git ended with exit code " + std::to_string(code) +
+  return "git exited with code " + std::to_string(code) +
          (words.empty() ? " and printed nothing" : ": " + words);
 }
 
@@ -290,10 +289,10 @@ std::string GitObjects::missing(const std::string& id) {
   }
   std::string& why = missing_[id];
   why = to_fetch_->empty()
-            ? "git does not have its contents; `git fsck` tells what is damaged"
-            : "this clone is partial and does not have its contents; `git "
-              "fetch --refetch --no-filter " +
-                  shell_word(*to_fetch_) + "` brings them";
+            ? "git does not have its contents; `git fsck` shows what is damaged"
+            : "this partial clone does not have its contents; fetch them with "
+              "`git fetch --refetch --no-filter " +
+                  shell_word(*to_fetch_) + "`";
   return why;
 }
 

@@ -19,10 +19,9 @@ bool says(const GitAnswer& answer, std::string_view words) {
 
 std::string in_words(const GitAnswer& answer) {
   const std::string words = git_words(answer.errors);
-  return words.empty()
-             ? "git ended with exit code " + std::to_string(answer.code) +
-                   " and printed nothing"
-             : "git says: " + words;
+  return words.empty() ? "git exited with code " + std::to_string(answer.code) +
+                             " and printed nothing"
+                       : "git says: " + words;
 }
 
 // The folder that git itself wants to be told of, where it names one.
@@ -45,24 +44,22 @@ Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
                "git does not trust the repository of " + here +
                    ", which belongs to another user")
         .fact(in_words(answer))
-        .help("`git config --global --add safe.directory " +
-              distrusted_folder(answer, host) + "` lets git read it");
+        .help("run `git config --global --add safe.directory " +
+              distrusted_folder(answer, host) + "` to let git read it");
   }
   if (says(answer, "not a git repository")) {
     return diags.error(Code::Usage, {}, here + " is not in a git repository")
         .fact(in_words(answer))
         .help(
-            "revisions are those of the repository of the current directory; "
-            "two "
-            "folders need none");
+            "revisions come from the current directory's repository; two "
+            "folders need no repository");
   }
   if (says(answer, "must be run in a work tree") ||
       says(answer, "cannot use bare repository")) {
     return diags
-        .error(Code::Usage, {},
-               here + " is not in the checkout of a repository")
+        .error(Code::Usage, {}, here + " is not in a repository checkout")
         .fact(in_words(answer))
-        .help("run it within a checkout");
+        .help("run it inside a checkout");
   }
   return diags
       .error(Code::UnreadableFile, {},
@@ -89,8 +86,8 @@ bool is_shallow(Host& host) {
 void explain_shallow(Diagnostics::Builder& report) {
   report.fact("this clone is shallow: it has only the latest commits")
       .help(
-          "`git fetch --unshallow` brings the others; in a workflow, "
-          "`fetch-depth: 0` of actions/checkout");
+          "run `git fetch --unshallow`; in a workflow, set `fetch-depth: 0` "
+          "for actions/checkout");
 }
 
 // Names of branches and tags, as one writes them.
@@ -131,7 +128,7 @@ Diagnostics::Builder report_unknown(const std::string& revision,
                                     Host& host, Diagnostics& diags) {
   auto report =
       diags.error(Code::Usage, where,
-                  "`" + revision + "` is not a commit of this repository");
+                  "`" + revision + "` is not a commit in this repository");
   report.fact(in_words(answer));
   if (const auto near = similar_revision(revision, host)) {
     report.help("did you mean `" + *near + "`?");
@@ -141,7 +138,7 @@ Diagnostics::Builder report_unknown(const std::string& revision,
   } else if (revision == "HEAD") {
     report.help("the branch has no commit yet: make one");
   } else {
-    report.help("`git fetch` brings new branches and tags");
+    report.help("run `git fetch` to get new branches and tags");
   }
   return report;
 }
@@ -155,8 +152,8 @@ Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
     const std::string type = without_line_end(kind->out);
     return diags
         .error(Code::Usage, where,
-               "`" + named.name + "` is a " + type + " of git, not a commit")
-        .help("name a branch, a tag or the id of a commit");
+               "`" + named.name + "` is a " + type + " object, not a commit")
+        .help("give a branch, a tag or a commit id");
   }
   auto report =
       diags.error(Code::UnreadableFile, where,
@@ -165,8 +162,7 @@ Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
   if (is_shallow(host)) {
     explain_shallow(report);
   } else {
-    report.help("`git fetch origin " + named.id +
-                "` brings it, if the remote has it");
+    report.help("run `git fetch origin " + named.id + "` if the remote has it");
   }
   return report;
 }
@@ -203,10 +199,9 @@ std::optional<GitCommit> resolve_revision(const std::string& revision,
   // The first would be an option, the second says "not these commits".
   if (revision.empty() || revision[0] == '-' || revision[0] == '^') {
     return diags
-        .error(Code::Usage, where,
-               "`" + revision + "` is not a name of a commit")
-        .fact("names of branches and tags do not begin with `-` or `^`")
-        .help("name a branch, a tag or the id of a commit");
+        .error(Code::Usage, where, "`" + revision + "` cannot name a commit")
+        .fact("branch and tag names do not begin with `-` or `^`")
+        .help("give a branch, a tag or a commit id");
   }
   const auto named = run_git({"rev-parse", "--verify", revision}, host, diags);
   if (!named) return std::nullopt;
@@ -222,10 +217,11 @@ std::optional<GitCommit> resolve_revision(const std::string& revision,
   if (const std::string why = doubt(*named); !why.empty()) {
     return diags
         .error(Code::Usage, where,
-               "`" + revision + "` may be more than one commit")
+               "`" + revision + "` may name more than one commit")
         .fact("git says: " + why)
-        .help("`refs/heads/" + revision + "` is the branch, `refs/tags/" +
-              revision + "` the tag; an id is never in doubt");
+        .help("write `refs/heads/" + revision +
+              "` for the branch, `refs/tags/" + revision +
+              "` for the tag, or a commit id");
   }
   const auto peeled =
       run_git({"rev-parse", "--verify", commit.id + "^{commit}"}, host, diags);
@@ -258,7 +254,7 @@ std::optional<GitCommit> merge_base(const GitCommit& a, const GitCommit& b,
   }
   if (answer->code != 1) return report_refusal(*answer, host, diags);
   return diags.error(Code::Usage, where, both + " have no common ancestor")
-      .help("`" + a.name + ".." + b.name + "` compares them as they are");
+      .help("`" + a.name + ".." + b.name + "` compares them directly");
 }
 
 }  // namespace shardplan

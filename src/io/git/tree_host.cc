@@ -119,8 +119,7 @@ std::shared_ptr<const std::vector<GitEntry>> GitTreeHost::entries_of(
     const std::string& name, const std::string& path, std::string& why) {
   auto entries = objects_.folder(name, why);
   if (entries == nullptr && problem_.empty()) {
-    problem_ =
-        (path.empty() ? "its first folder" : "the folder `" + path + "`");
+    problem_ = (path.empty() ? "its root folder" : "the folder `" + path + "`");
     problem_ += ": " + why;
   }
   return entries;
@@ -131,7 +130,7 @@ GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
   Found found{Is::Folder, "", commit_.id + "^{tree}", ""};
   if (!names.empty() && names.front() == kGitFolder) {
     if (names.size() == 1) return {Is::Folder, std::string(kGitFolder), "", ""};
-    return {Is::Absent, "", "", "a revision holds nothing of `.git`"};
+    return {Is::Absent, "", "", "a revision does not contain `.git`"};
   }
   for (const std::string& name : names) {
     if (found.is == Is::File) {
@@ -184,7 +183,7 @@ GitTreeHost::Found GitTreeHost::find(const std::string& path) {
   const auto look = [&]() -> Found {
     if (!starts_with(at, root_)) {
       return {Is::Outside, "", "",
-              "it is not in the repository, and a revision holds nothing else"};
+              "it is outside the repository, so no revision contains it"};
     }
     return look_up(std::span<const std::string>(at).subspan(root_.size()));
   };

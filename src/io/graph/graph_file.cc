@@ -88,7 +88,7 @@ SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags) {
   if (found != nullptr) return found;
   auto problem =
       diags.error(Code::UnreadableFile, {},
-                  "no graph named `@" + std::string(name) + "` is shipped");
+                  "no shipped graph named `@" + std::string(name) + "`");
   if (const auto near = nearest(name, shipped_names(kGraphFolder))) {
     problem.help("did you mean `@" + *near + "`?");
   }
@@ -119,7 +119,8 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
       diags
           .error(Code::InvalidGraph, value.where,
                  "parameter `" + value.name + "` has no shape")
-          .help("a graph that is read as a model gives the shapes itself");
+          .help(
+              "give its shape: a graph read as a model must state every shape");
       good = false;
       continue;
     }

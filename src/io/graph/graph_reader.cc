@@ -69,7 +69,7 @@ class Reader {
     }
     const auto name = root.find("graph");
     if (name) graph_.name = text_of(*name, "graph");
-    if (!name) malformed(root.span(), "there is no `graph`");
+    if (!name) malformed(root.span(), "`graph` is missing");
     const auto title = root.find("title");
     if (title) text_of(*title, "title");
     if (!read_dims(root.find("dims"), chosen_, dims_, diags_)) {
@@ -101,7 +101,7 @@ class Reader {
     if (errors() < kMaxErrors) return false;
     if (!noted_) {
       diags_.report(Code::MalformedDocument, Severity::Note, next.span(),
-                    "the graph was read no further: too many errors");
+                    "the graph from here on was not read: too many errors");
     }
     noted_ = true;
     return true;
@@ -114,7 +114,7 @@ class Reader {
   std::string text_of(const Node& node, std::string_view key) {
     if (!require(node, NodeKind::String, key, diags_)) return "";
     if (node.text().empty() || node.text().size() > kMaxNameLength) {
-      malformed(node.span(), "`" + std::string(key) + "` must have from 1 to " +
+      malformed(node.span(), "`" + std::string(key) + "` must have 1 to " +
                                  std::to_string(kMaxNameLength) +
                                  " characters");
     }
@@ -123,8 +123,8 @@ class Reader {
 
   std::string value_name(std::string_view text, Span where) {
     if (!is_value_name(text)) {
-      malformed(where, in_backticks(text) + " is not a name of a value")
-          .help("names have letters, digits, `_`, `.`, `-` and `/`");
+      malformed(where, in_backticks(text) + " is not a valid value name")
+          .help("use letters, digits, `_`, `.`, `-` and `/`");
     }
     return std::string(text);
   }
@@ -177,7 +177,8 @@ class Reader {
   bool flag_of(const Node& node, std::string_view key) {
     const auto flag = node.boolean();
     if (!flag) {
-      malformed(node.span(), "`" + std::string(key) + "` is true or false");
+      malformed(node.span(),
+                "`" + std::string(key) + "` must be true or false");
     }
     return flag.value_or(false);
   }
@@ -212,7 +213,7 @@ class Reader {
     }
     if (!init.per_shard && (!init.split_rngs || init.mask_except)) {
       malformed(node.span(),
-                "`split_rngs` and `mask_except` are for `per_shard: true`");
+                "`split_rngs` and `mask_except` require `per_shard: true`");
     }
   }
 
@@ -233,15 +234,14 @@ class Reader {
       auto problem =
           malformed(dtype->span(), in_backticks(text) + " is not a dtype");
       const std::string near = nearest_dtype(text);
-      if (!near.empty()) problem.help("a similar one is `" + near + "`");
+      if (!near.empty()) problem.help("did you mean `" + near + "`?");
       return;
     }
     value.dtype = *known;
     if (is_integer_type(*known) != below.has_value()) {
-      malformed(dtype->span(),
-                below ? "`below` is for integers" : "integers need a limit")
-          .help(
-              "`below: vocab` says that they are from 0 to less than `vocab`");
+      malformed(dtype->span(), below ? "`below` applies only to integer dtypes"
+                                     : "integer dtypes need `below`")
+          .help("`below: vocab` means values from 0 to `vocab` - 1");
     }
   }
 
@@ -252,7 +252,8 @@ class Reader {
       diags_
           .error(Code::InvalidGraph, value.axes_where,
                  plural(std::ssize(value.axes), "label") + " for " + shape)
-          .help("`axes` has an entry per dimension; `null` is not a label");
+          .help(
+              "give one entry per dimension in `axes`; `null` means no label");
     }
     if (value.spec && value.spec->dims.size() > value.shape->size()) {
       diags_.error(
@@ -334,10 +335,10 @@ class Reader {
       const Node item = node.item(i);
       if (stopped(item)) return;
       if (item.number() && what == "in") {
-        malformed(item.span(), "a number is not a value")
+        malformed(item.span(), "a number cannot be an operand")
             .help(
-                "`{op: shift, in: x, by: 1}` adds a number to x, and "
-                "`{op: scale, in: x, by: 2}` multiplies by one");
+                "write `{op: shift, in: x, by: 1}` to add a number, or `{op: "
+                "scale, in: x, by: 2}` to multiply by one");
         return;
       }
       if (!require(item, NodeKind::String, what, diags_)) return;
@@ -388,7 +389,7 @@ class Reader {
     if (!reject_unknown_keys(node, kKeys, diags_)) return 0;
     const auto inner = node.find("rsqrt");
     if (!inner) {
-      malformed(node.span(), "there is no `rsqrt`")
+      malformed(node.span(), "`rsqrt` is missing")
           .help("`{rsqrt: head_dim}` is 1/sqrt(head_dim)");
       return 0;
     }
@@ -443,8 +444,8 @@ class Reader {
       malformed(node.span(), std::string("`shard_map` has no `") +
                                  (in_specs ? "out_specs`" : "in_specs`"))
           .help(
-              "`{in_specs: [[null, tp]], out_specs: [null, tp]}` takes one "
-              "operand");
+              "for one operand, write `{in_specs: [[null, tp]], out_specs: "
+              "[null, tp]}`");
       return std::nullopt;
     }
     if (!check_list(*in_specs, "in_specs")) return std::nullopt;
@@ -491,7 +492,8 @@ class Reader {
     for (const char* key : {"op", "in", "out"}) {
       if (node.find(key)) continue;
       malformed(node.span(), "an operation has no `" + std::string(key) + "`")
-          .help("an operation is `{op: linear, in: [x, kernel], out: y}`");
+          .help(
+              "write an operation as `{op: linear, in: [x, kernel], out: y}`");
     }
     // What an operation reads is there before what it makes.
     for (std::string& name : op.operands) name = names_.read(name);
@@ -502,7 +504,7 @@ class Reader {
   void read_ops(const Node& root) {
     const auto ops = root.find("ops");
     if (!ops) {
-      malformed(root.span(), "there are no `ops`");
+      malformed(root.span(), "`ops` is missing");
     } else if (require(*ops, NodeKind::List, "ops", diags_)) {
       for (size_t i = 0; i < ops->size(); ++i) {
         const Node item = ops->item(i);
@@ -537,7 +539,7 @@ class Reader {
     for (size_t n = 0; n < ops->size(); ++n) {
       const Node item = ops->item(n);
       if (!item.is_map() || !item.find("repeat")) continue;
-      malformed(item.span(), "`repeat` stands within another `repeat`")
+      malformed(item.span(), "`repeat` cannot be nested in another `repeat`")
           .help("write the inner layers one by one");
       return;
     }
@@ -575,8 +577,9 @@ class Reader {
       return std::nullopt;
     }
     if (dims_.contains("i")) {
-      malformed(node.span(), "`i` is the number of a repeated layer")
-          .help("give the size `i` in `dims` another name");
+      malformed(node.span(),
+                "`i` is reserved for the index of a repeated layer")
+          .help("rename the size `i` in `dims`");
       return std::nullopt;
     }
     if (const auto carry = node.find("carry")) {
@@ -585,7 +588,8 @@ class Reader {
     if (const auto name = node.find("name")) {
       repeat.name = text_of(*name, "name");
       if (!contains(repeat.name, kLayerIndex)) {
-        malformed(name->span(), "the name of repeated layers has no `{i}`")
+        malformed(name->span(),
+                  "the name of repeated layers must contain `{i}`")
             .help("for example `name: model.layers.{i}`");
       } else {
         value_name(with_index(repeat.name, 0), name->span());
@@ -612,10 +616,10 @@ class Reader {
     diags_
         .error(Code::InvalidGraph, node.find("repeat")->span(),
                count_text(repeat.count) + " layers are too many")
-        .fact("one is " + count_text(nodes) +
-              " words of the file; all that is repeated may be " +
+        .fact("each has " + count_text(nodes) +
+              " nodes in the file; all repeated layers together may have " +
               count_text(kMostRepeated))
-        .help("`--dims` may give a smaller number");
+        .help("give a smaller number with `--dims`");
     return false;
   }
 
@@ -632,13 +636,14 @@ class Reader {
         fit = false;
         diags_.error(Code::InvalidGraph, repeat.carried_where[c],
                      "no " + in_backticks(name) +
-                         " is there for the first layer to start from");
+                         " exists for the first layer to start from");
       } else if (!remade) {
         fit = false;
         diags_
             .error(Code::InvalidGraph, repeat.carried_where[c],
-                   "no operation of the layer makes " + in_backticks(name))
-            .help("`out: " + name + "` gives what the next layer reads");
+                   "no operation of the layer produces " + in_backticks(name))
+            .help("`out: " + name +
+                  "` names the result that the next layer reads");
       }
     }
     for (const auto& [name, where] : made) {
@@ -646,9 +651,10 @@ class Reader {
       fit = false;
       diags_
           .error(Code::InvalidGraph, where,
-                 in_backticks(name) + " is made in every layer and outside")
+                 in_backticks(name) +
+                     " is produced in every layer and also outside")
           .help("`carry: [" + name +
-                "]` hands it from layer to layer; else give it another name");
+                "]` passes it from layer to layer; otherwise rename it");
     }
     return fit;
   }

@@ -44,8 +44,7 @@ class ExpressionReader {
   std::optional<Amount> read() {
     auto amount = sum();
     skip_blanks();
-    if (amount && !rest_.empty())
-      return fail("`" + word() + "` is not expected");
+    if (amount && !rest_.empty()) return fail("unexpected `" + word() + "`");
     return amount;
   }
 
@@ -114,7 +113,7 @@ class ExpressionReader {
     std::string why =
         in_backticks(name) + " is neither a number nor a name in `dims`";
     if (const auto near = nearest(name, names_of(dims_))) {
-      why += "; `" + *near + "` is";
+      why += "; did you mean `" + *near + "`?";
     }
     return fail(std::move(why));
   }
@@ -122,7 +121,7 @@ class ExpressionReader {
   // Behind the opening one.
   std::optional<Amount> enclosed() {
     if (++depth_ > kMaxExpressionDepth)
-      return fail("parentheses nest too deep");
+      return fail("parentheses are nested too deeply");
     auto inner = sum();
     --depth_;
     if (inner && !take(')')) return fail("a `)` is missing");
@@ -183,7 +182,8 @@ class ExpressionReader {
                                          std::string& why) {
     if (sign == '/') {
       if (right > 0 && left % right == 0) return left / right;
-      why = std::to_string(right) + " does not divide " + std::to_string(left);
+      why = std::to_string(left) + " is not divisible by " +
+            std::to_string(right);
       return std::nullopt;
     }
     if (sign == '-') {
@@ -223,8 +223,8 @@ void report_size(const Node& node, const std::string& why, Diagnostics& diags) {
       .error(Code::InvalidGraph, node.span(),
              in_backticks(node.text()) + " is not a size: " + why)
       .help(
-          "a size is a number, a name in `dims`, or an expression of them such "
-          "as `2*heads*head_dim`");
+          "write a number, a name in `dims`, or an expression such as "
+          "`2*heads*head_dim`");
 }
 
 }  // namespace
@@ -281,8 +281,8 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
     if (!is_dim_name(name)) {
       diags
           .error(Code::MalformedDocument, node->key_span(i),
-                 in_backticks(name) + " is not a name of a size")
-          .help("names have letters, digits and `_`, no digit first");
+                 in_backticks(name) + " is not a valid size name")
+          .help("use letters, digits and `_`; do not start with a digit");
       continue;
     }
     const auto wish = chosen.find(name);

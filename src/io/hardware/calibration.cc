@@ -100,15 +100,15 @@ class Calibration {
   void check_stated_rate(const Runs& runs, double rate, double stated,
                          const std::string& key, std::string_view unit) {
     if (rate <= stated) return;
-    fail(runs.where, "this is faster than `" + key + "` of the profile `" +
-                         card_.name + "`")
+    fail(runs.where,
+         "this rate exceeds `" + key + "` of the profile `" + card_.name + "`")
         .fact("measured " + short_rate(rate) + std::string(unit) + ", stated " +
               short_rate(stated) + std::string(unit))
         .help(
-            "check the units: seconds of one run, bytes read and written "
-            "together")
-        .help("if it is right, state a higher `" + key +
-              "` in a copy of the profile: lower bounds rest on it");
+            "check the units: seconds per run, and bytes read plus bytes "
+            "written")
+        .help("if the rate is right, raise `" + key +
+              "` in a copy of the profile: lower bounds depend on it");
   }
   static std::string short_rate(double rate) {
     return count_text(std::llround(rate / 1e9)) + " G";
@@ -154,18 +154,18 @@ class Calibration {
     }
     const Runs& first = products.begin()->second;
     if (points > kMostGridPoints || 2 * products.size() < points) {
-      fail(first.where, "the products in " + name + " are no grid")
-          .fact(count_text(std::ssize(products)) + " products of " +
+      fail(first.where, "the products in " + name + " do not form a grid")
+          .fact(count_text(std::ssize(products)) + " products for " +
                 joined_of(sizes, " x ",
                           [](const auto& axis) {
                             return std::to_string(axis.size());
                           }) +
                 " sizes of m, n and k")
           .help(
-              "measure at least half of all combinations of few sizes, at "
-              "most " +
+              "measure a few sizes with at least half of their combinations, "
+              "at most " +
               count_text(static_cast<int64_t>(kMostGridPoints)) +
-              ": between them rates are interpolated");
+              ": rates in between are interpolated");
       return false;
     }
     std::set<std::string> files;
@@ -210,8 +210,8 @@ class Calibration {
       }
       const double seconds = median(each.second.seconds) - start;
       if (seconds <= 0) {
-        fail(each.second.where,
-             "a copy takes less than a kernel's start, " + seconds_text(start));
+        fail(each.second.where, "a copy takes less time than a kernel start, " +
+                                    seconds_text(start));
         return;
       }
       grid.axes[0].push_back(static_cast<double>(each.first));
@@ -221,7 +221,7 @@ class Calibration {
     }
     if (small > 0) {
       remark(plural(small, "size") + " of copies below " +
-             bytes_text(kLeastCopied) + ", which stay within caches");
+             bytes_text(kLeastCopied) + ", which fit in caches");
     }
     if (last == nullptr) return;
     if (card_.hbm_bytes_per_second) {
@@ -276,7 +276,7 @@ class Calibration {
       for (const auto& of_ranks : of_kind.second) {
         const RankCount& count = of_ranks.first;
         if (count.ranks < 2) {
-          remark(of_kind.first + " of one rank, which sends nothing");
+          remark(of_kind.first + " on one rank, which transfers nothing");
         } else if (is_inside(count)) {
           inside[count.ranks] = &of_ranks.second;
         } else {
@@ -301,8 +301,8 @@ class Calibration {
     const std::string what = kind + " of " + plural(count.ranks, "rank") +
                              " on " + plural(count.hosts, "machine");
     if (bytes < kLeastSent) {
-      remark(what + ": less than " + bytes_text(kLeastSent) +
-             " say nothing of the rate of the network");
+      remark(what + ": payloads below " + bytes_text(kLeastSent) +
+             " do not show the network rate");
     } else if (count.ranks % count.hosts != 0) {
       remark(what + ": machines have different numbers of ranks");
     } else if (card_.links.size() < 2) {
@@ -357,18 +357,18 @@ class Calibration {
     std::erase_if(sizes,
                   [&](int64_t size) { return size < least || size > most; });
     if (sizes.empty() || sizes.size() * inside.size() > kMostGridPoints) {
-      fail(first.where, sizes.empty()
-                            ? kind +
-                                  " among different ranks has no sizes in "
-                                  "common"
-                            : kind + " has too many sizes")
+      fail(first.where, sizes.empty() ? kind +
+                                            " runs on different numbers of "
+                                            "ranks have no sizes in common"
+                                      : kind + " has too many sizes")
           .help("run nccl-tests with the same `-b`, `-e` and `-f` each time");
       return;
     }
     if (sizes.size() < before) {
       remark(plural(static_cast<int64_t>(before - sizes.size()), "size") +
              " of " + kind + " outside " + bytes_text(least) + " to " +
-             bytes_text(most) + ", with which not all ranks were run");
+             bytes_text(most) +
+             ", which were not measured for every number of ranks");
     }
     MeasuredCollective table;
     table.kind = kind;

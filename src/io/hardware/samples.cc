@@ -100,7 +100,7 @@ class SampleReader {
     if (number && *number >= 1 && *number <= most) return number;
     fail(span_of(word),
          "`" + std::string(what) + "` is " + in_backticks(word.text) +
-             ", which is no whole number from 1 to " + count_text(most));
+             ", not a whole number from 1 to " + count_text(most));
     return std::nullopt;
   }
   // `unit`: of one, in seconds.
@@ -111,7 +111,7 @@ class SampleReader {
     if (seconds >= kLeastSeconds && seconds <= kMostSeconds) return seconds;
     fail(span_of(word), "`" + std::string(what) + "` is " +
                             in_backticks(word.text) +
-                            ", which is no time from 1 ns to 100,000 s");
+                            ", not a time from 1 ns to 100,000 s");
     return std::nullopt;
   }
 
@@ -155,7 +155,7 @@ class CsvReader : SampleReader {
       const bool is_wanted = contains(wanted, static_cast<Field>(i));
       if (is_wanted || fields[i].text.empty()) continue;
       fail(span_of(fields[i]), "a row of " + in_backticks(fields[kKind].text) +
-                                   " has no `" + kNames[i] + "`");
+                                   " must leave `" + kNames[i] + "` empty");
       return false;
     }
     return true;
@@ -165,8 +165,8 @@ class CsvReader : SampleReader {
     const std::vector<Word> fields = fields_of(line);
     if (fields.size() != kFields) {
       fail(span_of(line),
-           "a row of " + plural(std::ssize(fields), "field") + ", not 7")
-          .fact("fields are " + std::string(kCsvHeader));
+           "a row has " + plural(std::ssize(fields), "field") + ", not 7")
+          .fact("the fields are " + std::string(kCsvHeader));
       return;
     }
     const std::string_view kind = fields[kKind].text;
@@ -183,8 +183,8 @@ class CsvReader : SampleReader {
     } else {
       fail(span_of(fields[kKind]), "unknown kind " + in_backticks(kind))
           .help(
-              "known are `product`, `copy`, `to-host`, `from-host`, "
-              "`kernel-start` and `launch`");
+              "use `product`, `copy`, `to-host`, `from-host`, `kernel-start` "
+              "or `launch`");
     }
   }
 
@@ -194,7 +194,7 @@ class CsvReader : SampleReader {
     if (found == kPrecisionNames.end()) {
       fail(span_of(fields[kDtype]),
            "unknown dtype " + in_backticks(fields[kDtype].text))
-          .help("known are " +
+          .help("known dtypes: " +
                 quoted_names(std::vector<std::string>(kPrecisionNames.begin(),
                                                       kPrecisionNames.end())));
       return;
@@ -272,11 +272,11 @@ class NcclReader : SampleReader {
     end_run();
     for (const std::string_view program : unused_) {
       diags_.report(Code::Remark, {},
-                    file_.name() + ": what `" + std::string(program) +
-                        "_perf` measured is of no use: no table has it");
+                    file_.name() + ": `" + std::string(program) +
+                        "_perf` results are not used: no table has them");
     }
     if (good() && rows_ == 0 && unused_.empty()) {
-      fail({&file_, 0, 0}, "no row of nccl-tests was measured");
+      fail({&file_, 0, 0}, "no nccl-tests measurement was found");
     }
     return good();
   }
@@ -318,15 +318,15 @@ class NcclReader : SampleReader {
         words, [](const Word& word) { return word.text == "on"; });
     if (!rank || *rank < 0 || *rank >= kMostRanks || on == words.end() ||
         on + 1 == words.end()) {
-      fail(span_of(words.front()), "a line of a rank that names no machine");
+      fail(span_of(words.front()), "this rank line names no machine");
       return;
     }
     if (!ranks_.insert(*rank).second) {
       fail(span_of(words[1]), "rank " + std::to_string(*rank) +
-                                  " is there twice, so this is no one run")
+                                  " appears twice, so this is not a single run")
           .help(
-              "programs of nccl-tests that run under MPI are built with "
-              "`make MPI=1`: without it each process runs by itself");
+              "build nccl-tests with `make MPI=1` to run it under MPI: "
+              "otherwise each process runs on its own");
       return;
     }
     hosts_.insert((on + 1)->text);
@@ -350,9 +350,8 @@ class NcclReader : SampleReader {
     const auto size = cell(words, "size");
     const auto time = cell(words, "time");
     if (!size || !time || words.size() < columns_.size()) {
-      fail(span_of(line), "a row of " + plural(std::ssize(words), "field") +
-                              ", where columns are " +
-                              std::to_string(columns_.size()));
+      fail(span_of(line), "a row has " + plural(std::ssize(words), "field") +
+                              " for " + plural(std::ssize(columns_), "column"));
       return;
     }
     // Fewer bytes than ranks are rounded to none.
@@ -363,8 +362,8 @@ class NcclReader : SampleReader {
     const auto wrong = cell(words, "#wrong");
     if (const auto count = wrong ? parse_real(wrong->text) : std::nullopt;
         count && *count > 0) {
-      fail(span_of(*wrong), "values of this run were wrong")
-          .help("leave the row out, and look at the hardware");
+      fail(span_of(*wrong), "nccl-tests found wrong values in this run")
+          .help("remove the row, and check the hardware");
       return;
     }
     NcclRow row = {*bytes, *seconds, 0, false, span_of(*time)};
@@ -406,18 +405,18 @@ class NcclReader : SampleReader {
       return;
     }
     if (ranks_.empty()) {
-      fail(first, "nothing says how many ranks ran this")
+      fail(first, "the number of ranks of this run is not given")
           .help(
-              "keep the lines that nccl-tests prints first, such as `#  Rank  "
-              "0 Group  0 Pid  85576 on node-1 device  0`");
+              "keep the lines that nccl-tests prints at the start, such as `#  "
+              "Rank  0 Group  0 Pid  85576 on node-1 device  0`");
       return;
     }
     const std::string_view kind = kind_of_run(program);
     if (kind.empty()) {
-      fail(first, "nothing says which collective this is")
+      fail(first, "the collective of this run is not given")
           .help(
-              "put the name of the program above it, such as `# "
-              "all_gather_perf`: older ones do not print it");
+              "add the program's name above it, such as `# all_gather_perf`: "
+              "older programs do not print it");
       return;
     }
     rows_ += rows_of_run_.size();
@@ -477,10 +476,10 @@ bool read_samples(const SourceFile& file, Samples& samples,
   }
   diags
       .error(Code::UnrecognizedFormat, {&file, 0, 0},
-             in_backticks(file.name()) + " is nothing that was measured")
-      .help("CSV begins with `" + std::string(kCsvHeader) +
-            "`, as `scripts/measure-gpu` writes it; what nccl-tests prints has "
-            "its line of columns, `size count type ..`");
+             in_backticks(file.name()) + " is not a file of measurements")
+      .help("start CSV with `" + std::string(kCsvHeader) +
+            "`, as `scripts/measure-gpu` does; keep the column line of "
+            "nccl-tests output, `size count type ..`");
   return false;
 }
 

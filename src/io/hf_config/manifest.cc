@@ -104,7 +104,8 @@ std::optional<QuantisationFile> quantisation_beside(const std::string& path,
                "the model is quantised" +
                    (algorithm ? " with " + in_backticks(algorithm->text())
                               : std::string()) +
-                   ", as `" + std::string(name) + "` beside its config says")
+                   ", according to `" + std::string(name) +
+                   "` next to its config")
         .fact(std::string(kPackedTensors))
         .help(std::string(kUseTensors));
     return std::nullopt;
@@ -171,8 +172,8 @@ void explain_manifest(const std::string& path, Host& host, Manifest& manifest) {
     const auto first =
         std::ranges::find(all, Severity::Error, &Diagnostic::severity);
     manifest.remarks.push_back(
-        "the config beside the weights is refused (" + first->message +
-        "): what its tensors are is inferred from their names and shapes");
+        "the config next to the weights is rejected (" + first->message +
+        "): tensor roles are inferred from names and shapes");
   }
   if (!own) return;
   drop_absent_blocks(manifest, *own);

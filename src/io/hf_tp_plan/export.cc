@@ -56,12 +56,12 @@ struct Wanted {
 
 Wanted wanted(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty()) {
-    return {0, "it is stored differently, as declared"};
+    return {0, "`--declare` changes how it is stored"};
   }
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
       if (contains(axes, kUnconstrained)) {
-        return {0, "a dimension is UNCONSTRAINED, and a plan leaves none open"};
+        return {0, "a dimension is UNCONSTRAINED, which a plan cannot express"};
       }
     }
   }
@@ -69,9 +69,9 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
     if (placement.dealt->axis == kTpAxis && names_no_axis(placement.spec)) {
       return {bit(TpCut::First), ""};
     }
-    return {0, "its experts are dealt out over `" +
+    return {0, "its experts are placed whole over `" +
                    placement.dealt->axis.text() +
-                   "`; a plan has the axis `tp` alone"};
+                   "`; a plan has only the axis `tp`"};
   }
   if (names_no_axis(placement.spec)) return {bit(TpCut::Whole), ""};
   Wanted result;
@@ -80,8 +80,8 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
     const AxisNames& axes = placement.spec.dims[dim];
     if (axes.empty()) continue;
     if (axes != AxisNames{std::string(kTpAxis)}) {
-      return {0, "it is cut as " + spec_text(placement.spec) +
-                     "; a plan has the axis `tp` alone"};
+      return {0, "it is sharded as " + spec_text(placement.spec) +
+                     "; a plan has only the axis `tp`"};
     }
     const int64_t shards = shard_count(plan.mesh, axes);
     if (plan.on_indivisible == OnIndivisible::Pad &&
@@ -93,9 +93,9 @@ Wanted wanted(const Placement& placement, const Plan& plan) {
     if (dim + 1 == rank) result.cuts |= bit(TpCut::Last);
     if (dim + 2 == rank) result.cuts |= bit(TpCut::SecondLast);
     if (result.cuts == 0) {
-      result.problem = "dimension " + std::to_string(dim) + " of " +
-                       std::to_string(rank) +
-                       " is cut; styles cut the first or one of the last two";
+      result.problem =
+          "dimension " + std::to_string(dim) + " of " + std::to_string(rank) +
+          " is sharded; styles shard only the first or one of the last two";
     }
   }
   return result;
@@ -163,7 +163,7 @@ class Writer {
                  in_backticks(name) +
                      " cannot be expressed in a tensor-parallel plan")
           .fact(problem)
-          .help("cut it over `tp` alone, or export to another target")
+          .help("shard it over `tp` only, or export to another target")
           .parameters({name});
     }
   }
@@ -184,13 +184,13 @@ class Writer {
       Folded& folded = folded_[known->second];
       if (!folded.problem.empty()) continue;
       if (contains(name, '*')) {
-        folded.problem = "its name has a `*`, which stands for digits there";
+        folded.problem = "its name has a `*`, which matches digits in a plan";
       } else if (asked.cuts == 0) {
         folded.problem = asked.problem;
       } else if ((folded.cuts & asked.cuts) == 0) {
-        folded.problem = in_backticks(folded.name) + " would also stand for " +
+        folded.problem = in_backticks(folded.name) + " would also match " +
                          in_backticks(input_.manifest.name(folded.first)) +
-                         ", which is cut differently";
+                         ", which is sharded differently";
       }
       folded.cuts &= asked.cuts;
       if (!folded.problem.empty()) problems_.emplace_back(i, folded.problem);
@@ -235,7 +235,8 @@ class Writer {
         if (own != nullptr) {
           add(folded->name, own);
         } else {
-          problems_.emplace_back(folded->first, "no style cuts a bias so");
+          problems_.emplace_back(folded->first,
+                                 "no style shards a bias this way");
         }
       }
     }
@@ -314,7 +315,7 @@ class Writer {
       if (!is_new && known->second != style) {
         problems_.emplace_back(
             folded->first,
-            "experts of " + in_backticks(stack) + " are cut in two ways");
+            "experts of " + in_backticks(stack) + " are sharded in two ways");
       }
       add(stack, find_tp_style(style));
       add(experts,
@@ -373,7 +374,7 @@ class Writer {
       if ((folded.cuts & bit(cut)) != 0) continue;
       problems_.emplace_back(folded.first,
                              "the entry " + in_backticks(found->first) +
-                                 " of another parameter stands for it too");
+                                 " of another parameter also matches it");
     }
   }
 
@@ -401,7 +402,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
 }  // namespace
 
 const ExportTarget kHfTpPlanTarget = {
-    "hf-tp-plan", "a tensor-parallel plan of Hugging Face, in JSON", write,
+    "hf-tp-plan", "a Hugging Face tensor-parallel plan, in JSON", write,
     ExportViews::DealsOnly};
 
 }  // namespace shardplan

@@ -32,9 +32,9 @@ namespace {
 constexpr std::string_view kVersionKey = "transformers_version";
 constexpr std::string_view kPrefixQuestion = "base_model_prefix";
 constexpr std::string_view kJsonHelp =
-    "`json.dump({\"tp_plan\": model.tp_plan, \"transformers_version\": "
-    "transformers.__version__}, open(\"plan.json\", \"w\"))` writes the plan "
-    "that a model has";
+    "write a model's plan with `json.dump({\"tp_plan\": model.tp_plan, "
+    "\"transformers_version\": transformers.__version__}, open(\"plan.json\", "
+    "\"w\"))`";
 constexpr std::string_view kTiedQuestion = "tie_word_embeddings";
 
 struct Entry {
@@ -182,7 +182,9 @@ class Reader {
               .malformed(tokens[entry.begin].where,
                          "the style of " + in_backticks(entry.key) +
                              " is not a string")
-              .help("write the name of a style; nothing is evaluated");
+              .help(
+                  "write the name of a style as a string; code is not "
+                  "evaluated");
         }
       }
       if (dict.problem) {
@@ -219,8 +221,8 @@ class Reader {
       if (is_read) continue;
       errors_
           .malformed(begin, in_backticks(tokens[i].text) +
-                                " is computed here; only a dictionary of "
-                                "strings is read")
+                                " is computed here; only a literal dictionary "
+                                "of strings is supported")
           .help(std::string(kJsonHelp));
     }
   }
@@ -260,9 +262,8 @@ class Reader {
 
   void refuse_version(Span where, std::string_view text) {
     errors_
-        .malformed(where,
-                   in_backticks(text) + " is not a version of transformers")
-        .help("write it as in \"4.57.1\"");
+        .malformed(where, in_backticks(text) + " is not a transformers version")
+        .help("write, for example, \"4.57.1\"");
   }
 
   const RuleAnswer* ask(std::string_view question) {
@@ -304,7 +305,7 @@ class Reader {
         errors_
             .malformed(value.span(), "the style of " +
                                          in_backticks(node.key(i)) +
-                                         " must be text, not " +
+                                         " must be a string, not " +
                                          std::string(kind_name(value.kind())))
             .help("styles are names such as `colwise` and `rowwise`");
         continue;
@@ -337,15 +338,15 @@ class Reader {
         {&source, 0, 0},
         chosen.empty()
             ? (reading_.table
-                   ? "no plan is named " + in_backticks(*reading_.table)
-                   : std::string("no tensor-parallel plan is found"))
-            : "the file holds " + plural(std::ssize(chosen), "plan"));
+                   ? "there is no plan named " + in_backticks(*reading_.table)
+                   : std::string("no tensor-parallel plan found"))
+            : "the file has " + plural(std::ssize(chosen), "plan"));
     for (const std::string& name : names) {
-      report.fact("a plan: " + in_backticks(name));
+      report.fact("plan: " + in_backticks(name));
     }
     report.help(names.empty()
-                    ? "a plan is a map from names to styles, at best under "
-                      "`base_model_tp_plan` or `tp_plan`"
+                    ? "write a plan as a map from names to styles, preferably "
+                      "under `base_model_tp_plan` or `tp_plan`"
                     : "choose one with `--table NAME`");
     return {};
   }
@@ -384,7 +385,7 @@ class Reader {
     }
     errors_
         .malformed(chosen.front()->where,
-                   "this is the plan of a head alone: the base model's is in "
+                   "this plan covers only a head: the base model's plan is in "
                    "the configuration file")
         .help("give `configuration_NAME.py` instead")
         .help(std::string(kJsonHelp));
@@ -395,9 +396,9 @@ class Reader {
     const RuleAnswer* prefix = ask(kPrefixQuestion);
     if (prefix != nullptr && !is_module_path(prefix->value)) {
       errors_
-          .malformed(prefix->where, in_backticks(prefix->value) +
-                                        " is not the name of a module")
-          .help("such as `--set base_model_prefix=transformer`");
+          .malformed(prefix->where,
+                     in_backticks(prefix->value) + " is not a module name")
+          .help("write, for example, `--set base_model_prefix=transformer`");
       return false;
     }
     for (Table* table : tables) {
@@ -471,21 +472,22 @@ class Reader {
     auto report = errors_.diags().report(
         Code::PatternReadingsDiffer,
         is_known ? Severity::Note : Severity::Warning, tables.front()->where,
-        "the plan is read as transformers " + version_text(*plan_.version) +
-            " completes it");
+        "the plan is completed as in transformers " +
+            version_text(*plan_.version));
     if (!added.empty()) report.fact("it adds " + joined(added, ", "));
     if (!is_known) {
       report.fact(
-          "the model type is unknown, so the name of the base model and the "
-          "plan of its head are assumed to be as usual");
-      report.help("`--set base_model_prefix=NAME` says what it is called");
+          "the model type is unknown, so the usual base model name and head "
+          "plan are assumed");
+      report.help(
+          "give the base model's name with `--set base_model_prefix=NAME`");
     }
     if (is_assumed) {
       report.fact(
-          "the file is of transformers 5.4 or later: `lm_head` is "
-          "added since 5.14, `embed_tokens` since 5.21 (since 5.15 "
-          "where it is tied)");
-      report.help("`--set transformers_version=5.10` reads it as of another");
+          "the file is from transformers 5.4 or later, which adds `lm_head` "
+          "since 5.14 and `embed_tokens` since 5.21 (since 5.15 if tied)");
+      report.help(
+          "choose another version with `--set transformers_version=5.10`");
     }
     report.help(std::string(kJsonHelp));
   }
@@ -496,9 +498,9 @@ class Reader {
     if (answer != nullptr && answer->value == "false") return false;
     errors_.malformed(where, "the plan depends on " + in_backticks(question))
         .fact(
-            "transformers 5.15 to 5.20 shard the embedding only where it is "
-            "tied to the head")
-        .help("say `--set " + std::string(question) + "=true`, or `=false`");
+            "transformers 5.15 to 5.20 shard the embedding only if it is tied "
+            "to the head")
+        .help("give `--set " + std::string(question) + "=true` or `=false`");
     return std::nullopt;
   }
 
@@ -584,24 +586,23 @@ class Reader {
                        " has no style " + in_backticks(entry.style))
         .fact("versions that have it: " + std::string(style.versions))
         .help(
-            "before 5.1 `colwise_gather_output` is `colwise_rep`, and "
-            "`rowwise_split_input` is `rowwise_rep`")
+            "before 5.1, write `colwise_rep` for `colwise_gather_output` and "
+            "`rowwise_rep` for `rowwise_split_input`")
         .help(
-            "`--set transformers_version=VERSION` reads the plan as of "
-            "another");
+            "choose another version with `--set transformers_version=VERSION`");
   }
 
   void report_style(const Entry& entry) {
     std::vector<std::string> known = all_names(tp_styles());
     auto report = errors_.malformed(
         entry.style_where,
-        in_backticks(entry.style) + " is not a style of tensor parallelism");
+        in_backticks(entry.style) + " is not a tensor-parallel style");
     if (const auto near = nearest(entry.style, known)) {
       report.help("did you mean `" + *near + "`?");
     } else {
       report.help(
-          "styles are `colwise`, `rowwise`, `grouped_gemm`, "
-          "`replicate` and others; docs/formats/hf-tp-plan.md has all");
+          "styles are `colwise`, `rowwise`, `grouped_gemm`, `replicate` and "
+          "others; docs/formats/hf-tp-plan.md lists all");
     }
   }
 
@@ -616,15 +617,15 @@ class Reader {
                 in_backticks(fold_digits(sample, plan_.folding())));
     if (!every_run) {
       report.help(
-          "since transformers 5.2 `*` stands for a number between dots, and of "
-          "two numbers in a row only for the first");
+          "since transformers 5.2, `*` matches a number between dots; of two "
+          "consecutive numbers it matches only the first");
     } else if (can_be_folded_name(entry.key, DigitFolding::WholeParts)) {
       report.help(
-          "before transformers 5.2 every digit of a name is `*`; if "
-          "the plan is for a later one, say so with "
-          "`\"transformers_version\": \"5.2.0\"` beside the plan");
+          "before transformers 5.2, every run of digits in a name becomes `*`; "
+          "if the plan is for a later version, add `\"transformers_version\": "
+          "\"5.2.0\"` next to the plan");
     } else {
-      report.help("every digit of a name is `*` in a plan");
+      report.help("write `*` for every run of digits in a name");
     }
   }
 
@@ -645,7 +646,7 @@ bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
 }  // namespace
 
 const RuleDialect kHfTpPlan = {
-    "hf-tp-plan", "tensor-parallel plans of Hugging Face transformers",
-    recognize, read};
+    "hf-tp-plan", "Hugging Face transformers tensor-parallel plans", recognize,
+    read};
 
 }  // namespace shardplan

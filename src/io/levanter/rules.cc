@@ -78,7 +78,7 @@ std::optional<AxisRequest> axis_of(const Node& trainer, std::string_view name,
   if (!require(*given, NodeKind::Integer, key, diags)) return std::nullopt;
   if (!given->integer()) {
     return diags.error(Code::InvalidMesh, given->span(),
-                       "`" + std::string(key) + "` does not fit 63 bits");
+                       "`" + std::string(key) + "` does not fit in 63 bits");
   }
   axis.size = *given->integer();
   axis.where = axis.size_where = given->span();
@@ -153,7 +153,7 @@ bool read_block_mesh(const Node& mesh, RuleSet& rules, Diagnostics& diags) {
   for (AxisRequest one : *across) {
     if (has_axis(*within, one.name)) {
       diags.error(Code::InvalidMesh, one.where,
-                  "axis `" + one.name + "` is in `axes` and in `dcn_axes`");
+                  "axis `" + one.name + "` is in both `axes` and `dcn_axes`");
       return false;
     }
     rules.dcn_mesh.push_back(one);
@@ -228,8 +228,8 @@ std::optional<Document> read_included(const Node& node, const SourceFile& from,
   if (files == nullptr || !files->file_info(path)) {
     return diags
         .error(Code::UnreadableFile, node.span(),
-               in_backticks(path) + ", which is included here, is not found")
-        .help("give the file with the trainer's keys as rules");
+               in_backticks(path) + " is included here but was not found")
+        .help("give `--rules` the file that has the trainer's keys");
   }
   const SourcePtr source = read_source(path, kWholeFile, *files, diags);
   if (source == nullptr) return std::nullopt;
@@ -247,8 +247,8 @@ bool reject_includes(const Node& trainer, Diagnostics& diags) {
     good = false;
     diags
         .error(Code::UnsupportedKey, trainer.item(i).span(),
-               "an `!include` is not read here")
-        .help("write the included keys in its place");
+               "`!include` is not supported here")
+        .help("write the included keys here instead");
   }
   return good;
 }
@@ -298,7 +298,7 @@ constexpr RuleForm kLevanterForm = {
     [](std::string_view name) {
       return "add `" + std::string(name) +
              ": AXIS` to `axis_resources`, or to `parameter_axis_resources` "
-             "for parameters alone";
+             "for parameters only";
     },
     "", kNoPatterns};
 

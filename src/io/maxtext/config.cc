@@ -129,9 +129,9 @@ bool read_model_config(MaxtextConfig& config, Host& files, Diagnostics& diags) {
   diags
       .report(Code::UnsupportedKey, Severity::Note, named->span(),
               in_backticks(file) +
-                  " is not found; MaxText reads it too, and it may have "
-                  "logical axis rules")
-      .help("if it has, give it with a second `--rules`");
+                  " was not found; MaxText also reads this file, which may "
+                  "have logical axis rules")
+      .help("if it has rules, give it with a second `--rules`");
   return true;
 }
 
@@ -151,8 +151,8 @@ bool read_custom(MaxtextConfig& config, Host* files, Diagnostics& diags) {
   diags
       .error(
           Code::UnsupportedKey, named->span(),
-          "the file of `custom_mesh_and_rule: " + std::string(named->text()) +
-              "` is not found: " + in_backticks(file))
+          "the file for `custom_mesh_and_rule: " + std::string(named->text()) +
+              "` was not found: " + in_backticks(file))
       .help("give that file with a second `--rules`, and remove the key");
   return false;
 }
@@ -220,13 +220,13 @@ OverridesOther overridden_by(const MaxtextConfig& config) {
   if (!config.missing_base) {
     return {own.root().span(),
             "this MaxText config has no `mesh_axes` with `logical_axis_rules`: "
-            "it overrides another one",
-            "give that one before it: `--rules base.yml --rules " + file + "`"};
+            "it overrides another config",
+            "give that config first: `--rules base.yml --rules " + file + "`"};
   }
   const std::string base(config.missing_base->text());
   return {config.missing_base->span(),
           "`base_config: " + base +
-              "` is not found beside this file or in a folder above it",
+              "` was not found next to this file or in a parent folder",
           "give it first: `--rules PATH/" + file_name_of(base) + " --rules " +
               file + "`"};
 }
@@ -268,7 +268,7 @@ bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
       diags
           .error(Code::InvalidMesh, given.axis.where,
                  "`mesh_axes` has no axis " + in_backticks(given.axis.name))
-          .help("add it to `mesh_axes`, or give it the size 1");
+          .help("add it to `mesh_axes`, or set its size to 1");
       return false;
     }
   }

@@ -78,7 +78,7 @@ class DumpReader {
       read_spec(*spec, entry.sharding);
     } else {
       errors_.malformed(spec ? spec->span() : map.span(),
-                        "an array must have a list as `partition_spec`");
+                        "an array must have a list `partition_spec`");
     }
     const auto shape = map.find("shape");
     if (!shape || shape->is_null()) return;
@@ -107,9 +107,9 @@ class DumpReader {
     const auto names = mesh.find("axis_names");
     const auto sizes = mesh.find("shape");
     if (!names || !names->is_list() || !sizes || !sizes->is_map()) {
-      errors_.malformed(mesh.span(),
-                        "a mesh must have a list of `axis_names` and a map of "
-                        "sizes, `shape`");
+      errors_.malformed(
+          mesh.span(),
+          "a mesh must have a list `axis_names` and a map of sizes `shape`");
       return;
     }
     sharding.mesh_where = mesh.span();
@@ -219,14 +219,14 @@ std::optional<MaxtextDump> read_twin(const ManifestSource& source, bool named,
     manifest.sources.push_back(file);
     return twin;
   }
-  std::string why = "it is of the same kind";
+  std::string why = "it is the same kind of dump";
   Code code = Code::InconsistentCheckpoint;
   if (!problems.all().empty()) {
     why = problems.all().front().message;
     code = problems.all().front().code;
   }
   diags.report(code, Severity::Warning, {},
-               "`" + path + "` is not used: " + why);
+               "`" + path + "` is ignored: " + why);
   return std::nullopt;
 }
 
@@ -325,22 +325,23 @@ class ManifestMaker {
           .report(
               Code::InconsistentCheckpoint, Severity::Warning, {},
               "the two dumps differ in the shape of " + some_names(differing_))
-          .fact("logical axes of these are not used")
+          .fact("their logical axes are ignored")
           .parameters(differing_);
     }
     if (manifest_.size() > 0) {
       diags_
-          .report(Code::MissingFacts, Severity::Warning, first_,
-                  "a sharding dump does not say dtypes: f32 is assumed for all")
-          .fact("all bytes follow from that: in bf16 they would be half")
+          .report(
+              Code::MissingFacts, Severity::Warning, first_,
+              "a sharding dump has no dtypes: f32 is assumed for all arrays")
+          .fact("all byte counts depend on this: bf16 would halve them")
           .help(
-              "f32 is MaxText's default for weights; give a native manifest to "
-              "have other dtypes");
+              "f32 is MaxText's default for weights; give a native manifest "
+              "for other dtypes");
     }
     if (left_out_ > 0) {
       manifest_.remarks.push_back(
           plural(left_out_, "array") +
-          " of the optimizer's state left out: `--optimizer` computes it");
+          " of optimizer state left out: `--optimizer` computes it");
     }
   }
 
@@ -370,7 +371,7 @@ std::optional<Manifest> read_dump(const ManifestSource& source, Host& host,
   if (logical != nullptr && names_mesh_axes(*logical, manifest.mesh)) {
     manifest.remarks.emplace_back(
         "`" + std::string(kLogicalShardings) +
-        "` names axes of the mesh, not logical ones: these are not used");
+        "` has mesh axes instead of logical axes: these are ignored");
     logical = nullptr;
   }
   if (!ManifestMaker(manifest, diags).make(*given, logical)) {
@@ -397,11 +398,10 @@ bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
   if (!dump->named) {
     diags
         .error(Code::UnrecognizedFormat, {},
-               "`" + source->name() +
-                   "` has logical axes, not the specs they became")
+               "`" + source->name() + "` has logical axes, not resolved specs")
         .help(
-            "give `named_shardings.json` as rules, or this as the model and "
-            "`logical_axis_rules` as rules");
+            "give `named_shardings.json` as rules, or this file as the model "
+            "with `logical_axis_rules` as rules");
     return false;
   }
   std::vector<RecordedSharding> shardings;

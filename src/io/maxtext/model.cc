@@ -476,11 +476,11 @@ class ConfigWriter {
         known.emplace_back(block.name);
       }
     }
-    auto report =
-        diags_.error(Code::UnsupportedConfig, named ? named->span() : root(),
-                     "the arrays of MaxText's decoder block " +
-                         in_backticks(name) + " are not known");
-    report.fact("known are " + quoted_names(known)).help(std::string(kUseDump));
+    auto report = diags_.error(
+        Code::UnsupportedConfig, named ? named->span() : root(),
+        "MaxText's decoder block " + in_backticks(name) + " is not supported");
+    report.fact("supported: " + quoted_names(known))
+        .help(std::string(kUseDump));
     return nullptr;
   }
 
@@ -502,7 +502,7 @@ class ConfigWriter {
           .error(Code::UnsupportedConfig, node->span(),
                  in_backticks(each.key) + " changes the arrays of " +
                      in_backticks(block.name) +
-                     " in a way that is not known here")
+                     " in a way that is not supported")
           .help(std::string(kUseDump));
       return false;
     }
@@ -513,8 +513,7 @@ class ConfigWriter {
 
   static constexpr int64_t kMaxLayers = 100000;
   static constexpr std::string_view kUseDump =
-      "give MaxText's sharding dump (`named_shardings.json`), or the "
-      "checkpoint, "
+      "give MaxText's sharding dump (`named_shardings.json`) or the checkpoint "
       "as the model";
 
   const MaxtextConfig& config_;
@@ -541,8 +540,8 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
     diags
         .error(Code::UnreadableFile, named->span(),
                "`models/" + std::string(named->text()) +
-                   ".yml`, which has the sizes of this model, is not found "
-                   "beside this file or in a folder above it")
+                   ".yml`, which has the sizes of this model, was not found "
+                   "next to this file or in a parent folder")
         .help("give that file as the model, and this one with `--rules`");
     return false;
   }
@@ -551,9 +550,9 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
         .report(Code::UnsupportedKey, Severity::Warning,
                 config.missing_base->span(),
                 "`base_config: " + std::string(config.missing_base->text()) +
-                    "` is not found: sizes that no file gives are those of "
-                    "MaxText's base.yml")
-        .help("put the file beside this one");
+                    "` was not found: missing sizes are taken from MaxText's "
+                    "base.yml")
+        .help("put the file next to this one");
   }
   if (!config.model || overrides_model(config)) return true;
   for (size_t i = 0; i < own.size(); ++i) {
@@ -565,8 +564,8 @@ bool check_agreement(const MaxtextConfig& config, Diagnostics& diags) {
     diags
         .error(Code::UnsupportedConfig, own.key_span(i),
                in_backticks(own.key(i)) +
-                   " differs from the model's own file, which MaxText refuses")
-        .label(of_model->span(), "there it is this")
+                   " differs from the model's own file, which MaxText rejects")
+        .label(of_model->span(), "the model's own value")
         .help("remove it, or set `override_model_config: true`");
     return false;
   }

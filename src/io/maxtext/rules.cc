@@ -71,7 +71,7 @@ bool read_sizes(const Node& map, RuleSet& rules, Diagnostics& diags) {
     } else if (!size.integer()) {
       good = false;
       diags.error(Code::InvalidMesh, size.span(),
-                  in_backticks(map.key(i)) + " does not fit 63 bits");
+                  in_backticks(map.key(i)) + " does not fit in 63 bits");
     } else {
       rules.sizes.push_back(
           {{std::string(ici.empty() ? dcn : ici), *size.integer(),
@@ -169,7 +169,7 @@ constexpr RuleForm kMaxTextForm = {
     nullptr,
     [](std::string_view name) {
       return "add a rule `['" + std::string(name) +
-             "', []]`, or with axes in the brackets";
+             "', []]`, with axes in the inner brackets to shard it";
     },
     "",
     kNoPatterns,
@@ -213,7 +213,7 @@ bool keeps_prefixes(const ExportInput& input, Diagnostics& diags) {
                  "`maxtext` may keep some axes of dimension " +
                      std::to_string(c.dim) + " of " +
                      in_backticks(input.manifest.name(i)) +
-                     ", of which this plan keeps none")
+                     ", but this plan keeps none")
           .fact(c.reason)
           .help("export with `--on-indivisible prefix`");
       return false;
@@ -227,8 +227,8 @@ bool names_are_given(const RuleSet& rules, Diagnostics& diags) {
     if (rule.name) continue;
     diags
         .error(Code::Inexpressible, rule.where,
-               "`maxtext` has no rule for dimensions without a name")
-        .help("remove this rule, which places nothing in flax");
+               "`maxtext` cannot express a rule for dimensions without a name")
+        .help("remove this rule: it has no effect in flax");
     return false;
   }
   return true;

@@ -68,8 +68,8 @@ std::string order_problem(const Mesh& mesh, Ranks& ranks) {
   for (const Axis& axis : {ranks.tensor, ranks.around}) {
     if (axis.size > 1 && apart(axis) != inner) {
       return "neighbours along `" + axis.name + "` are " +
-             plural(apart(axis), "device") + " apart, in Megatron's order " +
-             count_text(inner);
+             plural(apart(axis), "device") +
+             " apart, but Megatron's order needs " + count_text(inner);
     }
     inner *= axis.size;
   }
@@ -99,8 +99,8 @@ std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
                   : role == Role::Tensor ? ranks.tensor
                                          : ranks.around;
     if (place.size > 1) {
-      problem =
-          "`" + place.name + "` and `" + axis.name + "` would have one degree";
+      problem = "`" + place.name + "` and `" + axis.name +
+                "` would set the same degree";
     }
     place = axis;
   }
@@ -113,7 +113,7 @@ std::optional<Ranks> read_ranks(const Mesh& mesh, const std::string& view,
       });
   diags
       .error(Code::Inexpressible, {},
-             "`megatron` does not order ranks as " +
+             "`megatron` cannot order ranks like " +
                  (view.empty() ? "the mesh " : "view `" + view + "`, ") +
                  axes_text(mesh.axes_of(view)))
       .fact(problem)
@@ -193,7 +193,8 @@ class Reading {
     for (const auto& [why, reported] : found) {
       const auto& [help, parameters] = reported;
       report_inexpressible(input_, parameters,
-                           "`megatron` has other places for", why, help, diags);
+                           "`megatron` requires a different placement of", why,
+                           help, diags);
     }
     return found.empty();
   }
@@ -206,13 +207,13 @@ class Reading {
     const ParameterKind* kind = kind_of(parameter);
     const Placement& placement = input_.plan.of(parameter);
     if (kind == nullptr) {
-      return {"no architecture says what its dimensions are",
+      return {"without an architecture its dimensions are unknown",
               "give the model with its config.json"};
     }
     if (placement.requested &&
         contains(axes_in(placement.asked()), AxisName(kUnconstrained))) {
       return {"its rule leaves a dimension to the compiler (UNCONSTRAINED)",
-              "write the axes that are meant, or null"};
+              "name the axes, or write null"};
     }
     const bool expert = is_expert(parameter);
     const Ranks& ranks = expert ? *experts : ranks_;
@@ -221,13 +222,13 @@ class Reading {
     const bool deals =
         expert && ep.size > 1 && std::ranges::none_of(*kind, counts_experts);
     if (dealt != deals || (dealt && placement.dealt->axis != ep.name)) {
-      return {dealt ? "it is dealt out over `" + placement.dealt->axis + "`"
-                    : "it is not dealt out over `" + ep.name + "`",
-              "deal all experts out over one axis, with `deal: ep`"};
+      return {dealt ? "it is placed whole over `" + placement.dealt->axis + "`"
+                    : "it is not placed whole over `" + ep.name + "`",
+              "place all experts whole over one axis with `deal: ep`"};
     }
     if (dealt && !is_dealt_evenly(*placement.dealt)) {
       return {plural(placement.dealt->experts, "expert") +
-                  " are dealt out unevenly over `" + ep.name + "`",
+                  " are distributed unevenly over `" + ep.name + "`",
               "choose a degree that divides their number"};
     }
     for (size_t i = 0; i < kind->size(); ++i) {
@@ -244,9 +245,9 @@ class Reading {
       const bool known =
           !contains(dim.label, '.') && (cut || blocks || is_never_cut(dim));
       if (!known && ranks.tensor.size > 1) {
-        return {which + " is none that Megatron's GPT models have",
-                "without tensor parallelism it is whole; `--to yaml` writes "
-                "every plan"};
+        return {which + " does not occur in Megatron's GPT models",
+                "use no tensor parallelism, or export with `--to yaml`, which "
+                "writes every plan"};
       }
       const Axis degree = cut ? ranks.tensor : blocks ? ep : Axis();
       Problem problem = problem_of_dim(placement, i, dim, degree);
@@ -268,11 +269,12 @@ class Reading {
     const AxisNames wanted =
         degree.size == 1 ? AxisNames() : AxisNames{degree.name};
     if (axes != wanted) {
-      return {(axes.empty() ? "is whole" : "is cut over " + axes_text(axes)) +
-                  ", and Megatron " +
-                  (wanted.empty() ? "leaves it whole"
-                                  : "cuts it over " + degree.name),
-              wanted.empty() ? "leave it whole: over data parallelism Megatron "
+      return {(axes.empty() ? "is replicated"
+                            : "is sharded over " + axes_text(axes)) +
+                  ", but Megatron " +
+                  (wanted.empty() ? "replicates it"
+                                  : "shards it over " + degree.name),
+              wanted.empty() ? "replicate it: over data parallelism Megatron "
                                "shards optimizer state, not weights"
               : dim.axis == "vocab"
                   ? "shard it over `" + degree.name +
@@ -287,24 +289,24 @@ class Reading {
     if (dim.axis == "vocab") {
       if (vocab == 0) vocab = size;
       if (vocab != size) {
-        return {"is " + count_text(size) + ", and " + count_text(vocab) +
+        return {"is " + count_text(size) + ", but " + count_text(vocab) +
                     " elsewhere",
-                "give all of them one size, with `--declare pad-vocab`"};
+                "give all of them the same size with `--declare pad-vocab`"};
       }
     } else if (declared && size != placement.type.shape[at]) {
-      return {"is stored by " + stored->why, "export without this `--declare`"};
+      return {"is changed by " + stored->why,
+              "export without this `--declare`"};
     }
     if (size % degree.size != 0 ||
         (dim.axis != "vocab" && units % degree.size != 0)) {
-      return {"consists of " + count_text(units) + " parts, which " +
-                  degree.name + "=" + std::to_string(degree.size) +
-                  " does not divide",
+      return {"consists of " + count_text(units) + " parts, not divisible by " +
+                  degree.name + "=" + std::to_string(degree.size),
               "choose a degree that divides them"};
     }
     if (degree.size > 1 && is_packed(dim) && !declared) {
-      return {"is cut as a whole, and Megatron cuts each of its parts",
-              "`--declare interleave-gate-up` and `--declare interleave-qkv` "
-              "say that it is stored so"};
+      return {"is sharded as one block, but Megatron shards each of its parts",
+              "add `--declare interleave-gate-up` or `--declare "
+              "interleave-qkv` if it is stored that way"};
     }
     return {};
   }
@@ -323,7 +325,7 @@ std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
                                   const std::optional<Ranks>& experts) {
   const int64_t devices = input.plan.mesh.devices();
   std::vector<std::string> lines =
-      header_lines(input, "Arguments of Megatron-LM", kName);
+      header_lines(input, "Megatron-LM arguments", kName);
   std::string sizes = plural(devices, "rank") + ": data-parallel size " +
                       count_text(ranks.data(devices));
   if (experts) {
@@ -336,7 +338,7 @@ std::vector<std::string> comments(const ExportInput& input, const Ranks& ranks,
   }
   lines.push_back(sizes);
   lines.push_back(
-      "a plan does not say, so left out: batch, precision, recomputation, "
+      "not part of a plan, so left out: batch, precision, recomputation, "
       "--use-distributed-optimizer" +
       std::string(needs_sequence_parallel(ranks, experts)
                       ? ""
@@ -367,8 +369,8 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
     if (reading.experts->stages != ranks->stages) {
       return diags
           .error(Code::Inexpressible, {},
-                 "view `" + *view + "` has other stages than the mesh")
-          .help("start both with the axis of the pipeline");
+                 "view `" + *view + "` has different stages than the mesh")
+          .help("start both with the pipeline axis");
     }
   }
   if (!reading.agrees(diags)) return std::nullopt;
@@ -397,7 +399,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
 }  // namespace
 
 const ExportTarget kMegatronTarget = {
-    kName, "degrees of parallelism, as arguments of Megatron-LM", write,
+    kName, "parallelism degrees, as Megatron-LM arguments", write,
     ExportViews::Deals};
 
 }  // namespace shardplan

@@ -261,7 +261,7 @@ class NativeReader {
       } else if (key == "name" && token == Token::String) {
         model_name_ = tokens_.text();
       } else if (key == "name") {
-        attributes_.report_kind(key, "text", tokens_.span(), token);
+        attributes_.report_kind(key, "a string", tokens_.span(), token);
       }
       tokens_.skip_value();
     }
@@ -317,7 +317,7 @@ class NativeReader {
       } else {
         errors_.malformed(tokens_.span(),
                           "an item of `windows` must be a number of tokens, or "
-                          "0 for all of them");
+                          "0 for no limit");
       }
       tokens_.skip_value();
     }
@@ -512,7 +512,7 @@ class NativeReader {
   void too_large(std::string_view name, const TensorType& type, Span where) {
     errors_
         .malformed(where, "with " + in_backticks(name) +
-                              " the size of the manifest does not fit 63 bits")
+                              " the manifest exceeds 2^63 bytes")
         .fact("shape: " + shape_text(type.shape));
   }
 
@@ -584,8 +584,9 @@ class NativeReader {
     for (const Member& stray : strays_) {
       if (errors_.stopped()) return;
       errors_
-          .malformed(stray.where,
-                     stray.name + " is neither a parameter nor a group of them")
+          .malformed(
+              stray.where,
+              stray.name + " is neither a parameter nor a group of parameters")
           .fact(std::string(kForm));
     }
   }

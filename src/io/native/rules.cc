@@ -95,8 +95,9 @@ bool read_labels_of(const Node& node, RuleSet& rules, Diagnostics& diags) {
   }
   diags
       .error(Code::MalformedDocument, node.span(),
-             "`labels` is `architecture`, or is not there")
-      .fact("logical names are then those of architecture files, too");
+             "`labels` must be `architecture` or omitted")
+      .fact(
+          "`architecture` also allows the logical names of architecture files");
   return false;
 }
 
@@ -106,7 +107,7 @@ bool read_run_as(const Node& node, RuleSet& rules, Diagnostics& diags) {
     return true;
   }
   diags.error(Code::MalformedDocument, node.span(),
-              "`run_as` is `hooks`, or is not there");
+              "`run_as` must be `hooks` or omitted");
   return false;
 }
 
@@ -118,7 +119,7 @@ bool read_views(const Node& node, RuleSet& rules, Diagnostics& diags) {
     if (!is_axis_name(name)) {
       diags
           .error(Code::InvalidMesh, node.key_span(i),
-                 in_backticks(name) + " is not the name of a view")
+                 in_backticks(name) + " is not a valid view name")
           .help("write `views: {experts: {ep: 8, edp: 4}}`");
       good = false;
       continue;
@@ -175,7 +176,7 @@ bool read_entry(const Node& map, size_t index, RuleSet& rules,
 }
 
 bool not_rules(const Node& root, Diagnostics& diags) {
-  diags.error(Code::UnrecognizedFormat, root.span(), "this is no rules file")
+  diags.error(Code::UnrecognizedFormat, root.span(), "this is not a rules file")
       .fact("a rules file is a map with the key `rules`, or a list of rules; " +
             std::string(kRuleForms));
   return false;
@@ -195,7 +196,9 @@ bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
     good = read_entry(root, i, rules, diags) && good;
   }
   if (good && !root.find("rules") && !root.find("logical_axis_rules")) {
-    diags.error(Code::MalformedDocument, root.span(), "there are no `rules`")
+    diags
+        .error(Code::MalformedDocument, root.span(),
+               "the key `rules` is missing")
         .help(std::string(kRuleForms));
     return false;
   }
@@ -414,7 +417,7 @@ std::string why_resolved(const ExportInput& input) {
   std::string why = why_no_rules(input);
   if (why.empty() && !input.rules->logical_rules.empty() &&
       input.rules->logical_reading == LogicalReading::Mapping) {
-    why = "the rules give a mesh axis to several names";
+    why = "the rules map several names to one mesh axis";
   }
   return why;
 }
@@ -459,13 +462,13 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
 }  // namespace
 
 const ExportTarget kYamlTarget = {
-    kYaml.target, "rules and mesh as this program reads them",
+    kYaml.target, "rules and mesh in shardplan's own format",
     [](const ExportInput& input, Diagnostics& diags) {
       return write(input, diags, kYaml);
     },
     ExportViews::Deals};
 const ExportTarget kJsonTarget = {
-    kJson.target, "the same as JSON",
+    kJson.target, "the same in JSON",
     [](const ExportInput& input, Diagnostics& diags) {
       return write(input, diags, kJson);
     },

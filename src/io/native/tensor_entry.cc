@@ -40,7 +40,7 @@ std::string bad_dimension(Token token, std::string_view text) {
   }
   if (text.front() == '-') return "a dimension is negative";
   return text.find_first_not_of("0123456789") == std::string_view::npos
-             ? "a dimension does not fit 63 bits"
+             ? "a dimension does not fit in 63 bits"
              : "a dimension is not a whole number";
 }
 
@@ -150,7 +150,7 @@ void AttributeReader::read_dtype(TensorEntry& entry) {
                     in_backticks(last_dtype_text_) + " is not a dtype");
   const std::string near = nearest_dtype(last_dtype_text_);
   if (!near.empty()) {
-    problem.help("write `" + near + "` if that is what was meant");
+    problem.help("did you mean `" + near + "`?");
   }
 }
 
@@ -176,7 +176,7 @@ void AttributeReader::read_axes(TensorEntry& entry) {
 
 void AttributeReader::report(const Member& member) {
   static constexpr std::array<std::string_view, 4> kKinds = {
-      "a list", "text", "a list", "true or false"};
+      "a list", "a string", "a list", "true or false"};
   const auto attribute = static_cast<size_t>(attribute_of(member.key));
   if (attribute < kKinds.size()) {
     report_kind(member.key, kKinds.at(attribute), member.where, member.token);

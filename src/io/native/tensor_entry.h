@@ -27,7 +27,7 @@ enum class Attribute : uint8_t { Sizes, Type, Axes, Buffer, Name, None };
 
 Attribute attribute_of(std::string_view key);
 const std::string& attribute_name(Attribute attribute);
-// "a map", "text", .. of a value's first token.
+// "a map", "a string", .. of a value's first token.
 std::string_view token_kind(JsonScanner::Token token);
 
 // A member of an object that is not an attribute of a parameter. Whether that

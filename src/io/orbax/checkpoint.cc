@@ -40,8 +40,7 @@ std::optional<Shape> read_shape(const Node& list, ErrorLimit& errors) {
 bool read_keys(const Node& entry, OrbaxLeaf& leaf, ErrorLimit& errors) {
   const auto keys = entry.find("key_metadata");
   if (!keys || !keys->is_list() || keys->size() == 0) {
-    errors.malformed(leaf.where,
-                     "a leaf must have its keys as a list in `key_metadata`");
+    errors.malformed(leaf.where, "a leaf must list its keys in `key_metadata`");
     return false;
   }
   for (size_t i = 0; i < keys->size(); ++i) {
@@ -138,12 +137,12 @@ class ShardingReader {
     if (key == "sharding_type") return json_.string("`sharding_type`", type_);
     if (key == "shape") {
       return json_.list("`shape`", [&] {
-        return json_.size("a size of the mesh", sizes_.emplace_back());
+        return json_.size("a mesh size", sizes_.emplace_back());
       });
     }
     if (key == "axis_names") {
       return json_.list("`axis_names`", [&] {
-        return json_.string("a name of an axis", names_.emplace_back());
+        return json_.string("an axis name", names_.emplace_back());
       });
     }
     if (key == "partition_spec") {
@@ -164,12 +163,12 @@ class ShardingReader {
     if (json_.token() == JsonReader::Token::BeginArray) {
       return json_.list("a dimension", [&] { return read_axis("an axis"); });
     }
-    return read_axis("a dimension of the spec");
+    return read_axis("a spec dimension");
   }
 
   bool bind() {
     if (names_.empty() || names_.size() != sizes_.size()) {
-      why_ = "it has " + std::to_string(names_.size()) + " names of axes and " +
+      why_ = "it has " + std::to_string(names_.size()) + " axis names and " +
              std::to_string(sizes_.size()) + " sizes";
       return false;
     }
@@ -264,9 +263,9 @@ std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
   OrbaxItem found{join_path(directory, items.front()), ""};
   if (items.size() > 1) {
     const auto count = std::ssize(items);
-    found.remark = "one of " + plural(count, "item") + " is read, " +
-                   in_backticks(found.path) + "; the others: " +
-                   some_names({items.begin() + 1, items.end()});
+    found.remark =
+        "read 1 of " + plural(count, "item") + ": " + in_backticks(found.path) +
+        "; the others: " + some_names({items.begin() + 1, items.end()});
   }
   return found;
 }
@@ -290,10 +289,10 @@ std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
     for (const auto& step : steps) {
       if (step.second != name) others.push_back(step.second);
     }
-    std::string remark = "of " + plural(std::ssize(steps), "step") +
-                         " the newest with arrays is read, " +
-                         in_backticks(join_path(directory, name)) +
-                         "; the others: " + some_names(others);
+    std::string remark =
+        "read the newest of " + plural(std::ssize(steps), "step") +
+        " that has arrays: " + in_backticks(join_path(directory, name)) +
+        "; the others: " + some_names(others);
     if (!item->remark.empty()) remark += "; " + item->remark;
     item->remark = std::move(remark);
     return item;
@@ -352,7 +351,8 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
     const Span place = json.span();
     const auto name = decode_base64(key);
     if (!name || !is_valid_utf8(*name)) {
-      errors.malformed(where, "a key of `_sharding` is not base64 of a name");
+      errors.malformed(where,
+                       "a key of `_sharding` is not a base64-encoded name");
       return !errors.stopped();
     }
     sharding.name = *name;
@@ -384,8 +384,8 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
     diags
         .report(Code::UnsupportedKey, Severity::Warning, other_where,
                 plural(others, "sharding") +
-                    " of a kind that is not read: " + in_backticks(other))
-        .fact("named shardings and those of a single device are");
+                    " of an unsupported kind: " + in_backticks(other))
+        .fact("only NamedSharding and SingleDeviceSharding are supported");
   }
   return result;
 }

@@ -248,8 +248,8 @@ class CheckpointReader {
                "the shapes of " + plural(unknown_.count(), "array") +
                    " are not recorded: " + some_names(unknown_.names))
         .fact(
-            "`_METADATA` has a `write_shape` for arrays of JAX alone, and "
-            "`_sharding` must say how many times it is repeated")
+            "`_METADATA` has a `write_shape` only for JAX arrays, and "
+            "`_sharding` must give the number of shards")
         .help("give a native manifest instead: names, shapes and dtypes")
         .parameters(unknown_.names);
     return false;
@@ -260,29 +260,29 @@ class CheckpointReader {
       diags_
           .report(Code::MissingFacts, Severity::Warning,
                   assumed_.first->leaf->where,
-                  "an Orbax checkpoint does not say its dtypes here: f32 is "
-                  "assumed for " +
+                  "this Orbax checkpoint does not record dtypes: assuming f32 "
+                  "for " +
                       plural(assumed_.count(), "array"))
-          .fact("all bytes follow from that: in bf16 they would be half")
-          .help("give a native manifest to have other dtypes");
+          .fact("all byte counts assume f32; in bf16 they would be half")
+          .help("give a native manifest to set other dtypes");
     }
     if (!inferred_.names.empty()) report_inferred();
     if (!unsharded_.names.empty()) {
       diags_
-          .report(Code::MissingFacts, Severity::Warning,
-                  unsharded_.first->leaf->where,
-                  "no `_sharding` tells how " +
-                      plural(unsharded_.count(), "array") + " was cut")
-          .fact("what one process wrote is taken for the whole array");
+          .report(
+              Code::MissingFacts, Severity::Warning,
+              unsharded_.first->leaf->where,
+              "no `_sharding` entry for " + plural(unsharded_.count(), "array"))
+          .fact("assuming that one process wrote the whole array");
     }
     if (left_out_ > 0) {
       manifest_.remarks.push_back(
           plural(left_out_, "array") +
-          " of the optimizer's state left out: `--optimizer` computes it");
+          " of optimizer state left out: `--optimizer` computes it");
     }
     if (texts_ > 0) {
-      manifest_.remarks.push_back(plural(texts_, "text") +
-                                  " in the checkpoint passed over");
+      manifest_.remarks.push_back(plural(texts_, "string") +
+                                  " in the checkpoint ignored");
     }
   }
 
@@ -297,7 +297,7 @@ class CheckpointReader {
     auto report =
         diags_.error(Code::MissingFacts, open_.first->leaf->where,
                      "the shapes of " + plural(open_.count(), "array") +
-                         " cannot be known: " + some_names(open_.names));
+                         " are ambiguous: " + some_names(open_.names));
     constexpr int kShown = 5;
     int shown = 0;
     for (const Array& array : arrays_) {
@@ -305,14 +305,14 @@ class CheckpointReader {
       if (!is_open || ++shown > kShown) continue;
       report.fact(in_backticks(array.leaf->name) + " was written as " +
                   shape_text(*array.leaf->write_shape) + " by " +
-                  plural(array.replicas, "replica") + " of a shard: it is " +
-                  shapes_text(array.open));
+                  plural(array.replicas, "replica") +
+                  " of a shard: its shape is " + shapes_text(array.open));
     }
     report
         .fact(
-            "replicas share the first dimension that they divide; one alone "
-            "writes what they divide nowhere; no other array tells which it "
-            "was")
+            "replicas split the first dimension that they divide; if they "
+            "divide none, one replica writes it all; no other array shows "
+            "which applies")
         .help("give a native manifest instead: names, shapes and dtypes")
         .parameters(open_.names);
   }
@@ -326,13 +326,12 @@ class CheckpointReader {
                           " are inferred: " + some_names(inferred_.names));
     report.fact(in_backticks(first.leaf->name) + " was written as " +
                 shape_text(*first.leaf->write_shape) + " by " +
-                plural(first.replicas, "replica") + " of a shard, so it is " +
-                shapes);
-    report.fact("taken is " + shape_text(*shape_of(first)) +
-                (first.open.empty() ? ", as where replicas share the writing"
-                                    : ", whose sizes other arrays have"));
-    report
-        .help("compare with the model's shapes; a native manifest states them")
+                plural(first.replicas, "replica") +
+                " of a shard, so its shape is " + shapes);
+    report.fact("using " + shape_text(*shape_of(first)) +
+                (first.open.empty() ? ", as if replicas split the write"
+                                    : ", a size that other arrays have"));
+    report.help("compare with the model's shapes, or give a native manifest")
         .parameters(inferred_.names);
   }
 
@@ -368,11 +367,10 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
     return diags
         .error(Code::UnrecognizedFormat, {},
                "`" + source.path +
-                   "` has the shardings of a checkpoint, not "
-                   "its shapes")
+                   "` has a checkpoint's shardings, not its shapes")
         .help(
-            "give the checkpoint's directory, or the `_METADATA` beside it; "
-            "`--rules` takes the shardings");
+            "give the checkpoint directory or its `_METADATA`; pass the "
+            "shardings to `--rules`");
   }
   return CheckpointReader(source, host, diags).read();
 }

@@ -109,8 +109,8 @@ bool PlanReader::check_schema() {
     auto report = diags_.error(
         Code::MalformedDocument, json.span(),
         schema.starts_with(kPlanFamily)
-            ? "plans of schema `" + schema + "` are not read by this version"
-            : "`" + schema + "` is not the schema of a saved plan");
+            ? "this version does not read plan schema `" + schema + "`"
+            : "`" + schema + "` is not a saved-plan schema");
     report.fact("this version reads `" + std::string(kPlanSchema) + "`");
     return false;
   });
@@ -124,8 +124,7 @@ bool PlanReader::read_facts(JsonReader& json) {
       if (!json.string("`from`", from)) return false;
       const auto* const found = std::ranges::find(kFactsFromNames, from);
       if (found == kFactsFromNames.end()) {
-        return json.malformed(json.span(),
-                              "facts cannot be from `" + from + "`");
+        return json.malformed(json.span(), "`from` cannot be `" + from + "`");
       }
       facts.from = static_cast<FactsFrom>(found - kFactsFromNames.begin());
       return true;
@@ -157,18 +156,18 @@ bool PlanReader::read_state(JsonReader& json) {
       return json.list("`kinds`", [&] {
         LayerState& kind = state.kinds.emplace_back();
         kind.known = json.token() != JsonScanner::Token::Null;
-        return !kind.known || json.list("what layers keep", [&] {
+        return !kind.known || json.list("a kind of layer", [&] {
           const Span place = json.span();
           return read_kept(json, kind.kept.emplace_back()) &&
                  (kind.kept.size() <= kMaxKept ||
-                  json.malformed(place, "a layer keeps too much"));
+                  json.malformed(place, "a layer has too many state tensors"));
         });
       });
     }
     if (key != "layers") return json.skip();
     return json.list("`layers`", [&] {
       int64_t kind = 0;
-      if (!json.size("the kind of a layer", kind)) return false;
+      if (!json.size("a layer's kind", kind)) return false;
       // Numbers are within the kinds, as is seen below.
       state.layers.push_back(
           static_cast<uint32_t>(std::min<int64_t>(kind, UINT32_MAX)));
@@ -176,16 +175,16 @@ bool PlanReader::read_state(JsonReader& json) {
     });
   });
   if (read && state.layers.size() > kMaxStateLayers) {
-    return json.malformed(where, "there are too many layers");
+    return json.malformed(where, "too many layers");
   }
   const bool good = std::ranges::all_of(
       state.layers, [&](uint32_t kind) { return kind < state.kinds.size(); });
-  return read && (good || json.malformed(where, "a layer is of no kind"));
+  return read && (good || json.malformed(where, "a layer has an unknown kind"));
 }
 
 bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
   const Span where = json.span();
-  bool good = json.map("what a layer keeps", [&](const std::string& key, Span) {
+  bool good = json.map("a state tensor", [&](const std::string& key, Span) {
     for (const auto& [name, member] :
          {std::pair{"name", &KeptTensor::name},
           std::pair{"label", &KeptTensor::label},
@@ -210,7 +209,7 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
     if (!json.string("`per`", text)) return false;
     const auto* const per = std::ranges::find(kKeptPer, text);
     if (per == kKeptPer.end()) {
-      return json.malformed(json.span(), "nothing is kept per `" + text + "`");
+      return json.malformed(json.span(), "`per` cannot be `" + text + "`");
     }
     kept.per = static_cast<KeptTensor::Per>(per - kKeptPer.begin());
     return true;
@@ -219,7 +218,7 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
   return good &&
          ((kept.width > 0 && kept.heads <= kMost && kept.width <= kMost &&
            kept.tokens <= kMost && kept.every > 0 && kept.every <= kMost) ||
-          json.malformed(where, "what a layer keeps has no size"));
+          json.malformed(where, "a state tensor has an invalid size"));
 }
 
 bool PlanReader::read_axis(JsonReader& json, std::vector<AxisRequest>& axes) {
@@ -230,19 +229,19 @@ bool PlanReader::read_axis(JsonReader& json, std::vector<AxisRequest>& axes) {
     switch (index++) {
       case 0:
         axis.name_where = json.span();
-        return read_axis_name(json, "the name of an axis", axis.name) &&
+        return read_axis_name(json, "an axis name", axis.name) &&
                (axis.name != kUnconstrained ||
                 json.malformed(json.span(), "an axis cannot be named `?`"));
       case 1:
         axis.size_where = json.span();
-        return json.size("the size of an axis", axis.size);
+        return json.size("an axis size", axis.size);
       default:
-        return json.malformed(json.span(), "an axis is a name and a size");
+        return json.malformed(json.span(), "an axis must be a name and a size");
     }
   });
   axis.where.end = json.span().end;
   if (good && index < 2) {
-    return json.malformed(axis.where, "an axis is a name and a size");
+    return json.malformed(axis.where, "an axis must be a name and a size");
   }
   axes.push_back(std::move(axis));
   return good;
@@ -271,13 +270,13 @@ bool PlanReader::read_view(JsonReader& json) {
         return json.list("the axes of a view",
                          [&] { return read_axis(json, view.axes); });
       default:
-        return json.malformed(json.span(), "a view is a name and axes");
+        return json.malformed(json.span(), "a view must be a name and axes");
     }
   });
   if (!good) return false;
   view.where.end = json.span().end;
   if (index < 2) {
-    return json.malformed(view.where, "a view is a name and axes");
+    return json.malformed(view.where, "a view must be a name and axes");
   }
   std::optional<Mesh> mesh = add_view(plan_.mesh, view, diags_);
   if (!mesh) return false;
@@ -290,7 +289,7 @@ bool PlanReader::read_policy(JsonReader& json) {
   if (!json.string("`on_indivisible`", name)) return false;
   const std::optional<OnIndivisible> policy = find_policy(name);
   if (!policy) {
-    return json.malformed(json.span(), "no policy is named `" + name + "`");
+    return json.malformed(json.span(), "unknown policy `" + name + "`");
   }
   plan_.on_indivisible = *policy;
   return true;
@@ -300,7 +299,7 @@ bool PlanReader::read_run_as(JsonReader& json) {
   std::string name;
   if (!json.string("`run_as`", name)) return false;
   if (name != kRunByHooks) {
-    return json.malformed(json.span(), "`run_as` is `hooks` or not there");
+    return json.malformed(json.span(), "`run_as` must be `hooks` or omitted");
   }
   plan_.run_as = RunAs::Hooks;
   return true;
@@ -367,10 +366,10 @@ bool PlanReader::read_placement(JsonReader& json) {
   if (view != placement.view) {
     return json.malformed(
         where,
-        "spec " + spec_text(placement.spec) + " is one of " +
+        "spec " + spec_text(placement.spec) + " belongs to " +
             (placement.view.empty() ? std::string("the mesh")
                                     : "view `" + placement.view + "`") +
-            ", not of " +
+            ", not to " +
             (view.empty() ? std::string("the mesh") : "view `" + view + "`"));
   }
   plan_.placements.push_back(std::move(placement));
@@ -403,14 +402,14 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     if (was_asked && correction.dim >= 0 && !beyond_rank) continue;
     return json.malformed(where, "a correction of dimension " +
                                      std::to_string(correction.dim) +
-                                     ", for which nothing was requested");
+                                     ", for which no axes were requested");
   }
   if (!check_stored(json, where, placement)) return false;
   std::string reason = illegal(placement);
   if (reason.empty()) reason = illegal_deal(placement);
   return reason.empty() ||
          json.malformed(where, "spec " + spec_text(placement.spec) +
-                                   " is not possible for " +
+                                   " is invalid for " +
                                    type_text(placement.type) + ": " + reason);
 }
 
@@ -423,16 +422,16 @@ bool PlanReader::check_stored(JsonReader& json, Span where,
     if (stored.dim <= after || dim >= placement.type.shape.size() ||
         stored.size < placement.type.shape[dim]) {
       return json.malformed(where, "dimension " + std::to_string(stored.dim) +
+                                       " of " + type_text(placement.type) +
                                        " cannot be stored as " +
-                                       std::to_string(stored.size) + " of " +
-                                       type_text(placement.type));
+                                       std::to_string(stored.size));
     }
     after = stored.dim;
   }
   const auto elements = element_count(stored_shape(placement));
   return (elements && byte_count(*elements, placement.type.dtype)) ||
          json.malformed(where, type_text(placement.type) +
-                                   " exceeds 2^63 bytes as it is stored");
+                                   " exceeds 2^63 bytes as stored");
 }
 
 // Why a final spec cannot be, or empty.
@@ -484,17 +483,17 @@ bool PlanReader::read_parameter(JsonReader& json) {
     switch (index++) {
       case 0:
         name_where = json.span();
-        return json.string("the name of a parameter", name);
+        return json.string("a parameter name", name);
       case 1:
-        return json.size("the placement of a parameter", placement);
+        return json.size("a parameter's placement", placement);
       default:
         return json.malformed(json.span(),
-                              "a parameter is a name and a placement");
+                              "a parameter must be a name and a placement");
     }
   });
   if (!good) return false;
   if (index < 2) {
-    return json.malformed(where, "a parameter is a name and a placement");
+    return json.malformed(where, "a parameter must be a name and a placement");
   }
   const auto number = static_cast<size_t>(placement);
   if (number >= plan_.placements.size()) {
@@ -537,17 +536,17 @@ bool PlanReader::check_dealt() {
   const auto refuse = [&](size_t parameter, const std::string& why) {
     diags_.error(Code::MalformedDocument, manifest_.where(parameter),
                  "`" + std::string(manifest_.name(parameter)) +
-                     "` cannot be dealt out as its placement says: " + why);
+                     "` cannot be placed as recorded: " + why);
     return false;
   };
   for (size_t i = 0; i < manifest_.size(); ++i) {
     const std::optional<Dealt>& dealt = plan_.of(i).dealt;
     if (!dealt) continue;
     const auto expert = expert_name(manifest_.name(i)).number;
-    if (!expert) return refuse(i, "its name has no number of an expert");
+    if (!expert) return refuse(i, "its name has no expert number");
     if (*expert >= dealt->experts) {
-      return refuse(i, "it is of expert " + std::to_string(*expert) + " of " +
-                           std::to_string(dealt->experts));
+      return refuse(i, "it belongs to expert " + std::to_string(*expert) +
+                           " of " + std::to_string(dealt->experts));
     }
     const int64_t rank = rank_of_expert(*dealt, *expert);
     if (dealt->rank >= 0 && dealt->rank != rank) {
@@ -570,10 +569,10 @@ bool PlanReader::check_dealt() {
           return of_expert.second == each;
         });
     if (complete) continue;
-    return refuse(all.first,
-                  "experts without a `rank` are alike, and not all of the " +
-                      std::to_string(dealt.experts) +
-                      " experts have such a parameter");
+    return refuse(
+        all.first,
+        "experts without a `rank` must be identical, but not all of the " +
+            std::to_string(dealt.experts) + " experts have such a parameter");
   }
   return true;
 }

@@ -27,9 +27,8 @@ using ReadName = bool (*)(JsonReader&, std::string_view, AxisName&);
 
 bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
                ReadName read) {
-  return json.list(what, [&] {
-    return read(json, "the name of an axis", names.emplace_back());
-  });
+  return json.list(
+      what, [&] { return read(json, "an axis name", names.emplace_back()); });
 }
 
 bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
@@ -50,8 +49,7 @@ bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
 bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis) {
   if (!read_name(json, what, axis)) return false;
   return is_axis_name(axis) || axis == kUnconstrained ||
-         json.malformed(json.span(),
-                        "`" + axis + "` cannot be the name of an axis");
+         json.malformed(json.span(), "`" + axis + "` is not a valid axis name");
 }
 
 bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
@@ -78,18 +76,16 @@ bool read_int(JsonReader& json, std::string_view what, int64_t limit,
   if (read > limit) {
     return json.malformed(json.span(),
                           std::string(what) + " is " + std::to_string(read) +
-                              ", but at most " + std::to_string(limit) +
-                              " is possible");
+                              ", but must be at most " + std::to_string(limit));
   }
   value = static_cast<int>(read);
   return true;
 }
 
 bool read_view_name(JsonReader& json, std::string& name) {
-  if (!json.string("the name of a view", name)) return false;
+  if (!json.string("a view name", name)) return false;
   return is_axis_name(name) ||
-         json.malformed(json.span(),
-                        "`" + name + "` cannot be the name of a view");
+         json.malformed(json.span(), "`" + name + "` is not a valid view name");
 }
 
 bool read_dealt(JsonReader& json, Dealt& dealt) {
@@ -104,8 +100,7 @@ bool read_dealt(JsonReader& json, Dealt& dealt) {
   if (!good) return false;
   return (!dealt.axis.empty() && dealt.experts > 0) ||
          json.malformed(where,
-                        "`dealt` names an axis, and how many experts there "
-                        "are");
+                        "`dealt` must give an axis and a number of experts");
 }
 
 bool read_hook(JsonReader& json, ModuleHook& hook) {
@@ -114,8 +109,8 @@ bool read_hook(JsonReader& json, ModuleHook& hook) {
     if (!json.string("`hook`", name)) return false;
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) {
-      return json.malformed(
-          json.span(), in_backticks(name) + " is nothing that a hook does");
+      return json.malformed(json.span(),
+                            in_backticks(name) + " is not a known hook value");
     }
     value = static_cast<std::remove_reference_t<decltype(value)>>(
         found - names.begin());
@@ -160,7 +155,7 @@ bool read_code(JsonReader& json, Code& code) {
   std::string text;
   if (!json.string("`code`", text)) return false;
   const std::optional<Code> found = find_code(text);
-  if (!found) return json.malformed(json.span(), "no code is `" + text + "`");
+  if (!found) return json.malformed(json.span(), "unknown code `" + text + "`");
   code = *found;
   return true;
 }
@@ -193,7 +188,7 @@ bool read_declaration(JsonReader& json, Declarations& declarations) {
   std::string text;
   if (!json.string("a declaration", text)) return false;
   return add_declaration(text, declarations) ||
-         json.malformed(json.span(), "nothing is declared as `" + text + "`");
+         json.malformed(json.span(), "unknown declaration `" + text + "`");
 }
 
 bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,

@@ -90,11 +90,11 @@ class ChoiceSettler {
       const size_t shown = std::min(question.readings.size(), kMostReadings);
       for (size_t i = 0; i < shown; ++i) report.fact(question.readings[i]);
       if (shown < question.readings.size()) {
-        report.fact("and in " + plural(static_cast<int64_t>(
-                                           question.readings.size() - shown),
-                                       "more place"));
+        report.fact("and " + plural(static_cast<int64_t>(
+                                        question.readings.size() - shown),
+                                    "more place"));
       }
-      report.help("say `--set " + question.name + "=true`, or `--set " +
+      report.help("pass `--set " + question.name + "=true` or `--set " +
                   question.name + "=false`");
     }
     if (!open_.empty()) return std::nullopt;
@@ -124,10 +124,10 @@ class ChoiceSettler {
     if (object.change) return refuse(*object.change);
     if (object.problem) return refuse(*object.problem);
     if (depth > kMaxChoiceDepth || ++settled_ > PythonObjects::kMost) {
-      return refuse(object.where,
-                    "this stands for itself, or is nested deeper "
-                    "than 64 levels",
-                    "write the value itself");
+      return refuse(
+          object.where,
+          "this value refers to itself or is nested deeper than 64 levels",
+          "write the value itself");
     }
     if (object.is_opaque) return plain(object);
     switch (object.kind) {
@@ -136,7 +136,7 @@ class ChoiceSettler {
       case PythonKind::Sum:
         return sum(object, depth);
       case PythonKind::Starred:
-        return refuse(object.where, "this cannot be put in here",
+        return refuse(object.where, "this cannot be unpacked here",
                       "write the rules out");
       case PythonKind::Tuple:
       case PythonKind::List:
@@ -162,11 +162,11 @@ class ChoiceSettler {
       const bool is_dict =
           settled->kind == PythonKind::Call && settled->text == "dict";
       if ((is_map && !is_dict) || (is_list && !is_sequence(*settled))) {
-        return refuse(item.value->where,
-                      in_backticks(brief(item.value->where.text())) +
-                          " is not followed: its items are not written out "
-                          "in this file",
-                      "write them out");
+        return refuse(
+            item.value->where,
+            in_backticks(brief(item.value->where.text())) +
+                " cannot be read: its items are not literals in this file",
+            "write them out");
       }
       if (is_map || is_list) {
         for (PythonValue& inner : settled->items) {
@@ -194,9 +194,9 @@ class ChoiceSettler {
         const std::string text = in_backticks(brief(item.value->where.text()));
         return refuse(
             tokens_[object.condition_begin].where,
-            "`+` makes this an expression, which is not evaluated: " + text +
-                (is_known ? " is not of the kind of what stands before it"
-                          : " is not written out in this file"),
+            "this `+` is not evaluated: " + text +
+                (is_known ? " has a different type than the operand before it"
+                          : " is not a literal in this file"),
             "write the whole value");
       }
       if (!result) {
@@ -220,11 +220,11 @@ class ChoiceSettler {
     if (!condition.is_understood) {
       Span where = tokens_[object.condition_begin].where;
       where.end = tokens_[object.condition_end - 1].where.end;
-      return refuse(where,
-                    "the condition " + in_backticks(brief(where.text())) +
-                        " is not read: only names with `not`, `and` and `or` "
-                        "are",
-                    "write the one value that is meant");
+      return refuse(
+          where,
+          "the condition " + in_backticks(brief(where.text())) +
+              " is not supported: use only names with `not`, `and` and `or`",
+          "write the intended value");
     }
     const std::string first = reading_text(*object.items[0].value);
     const std::string second = reading_text(*object.items[1].value);
@@ -244,7 +244,7 @@ class ChoiceSettler {
                          : open_.emplace_back(Question{name, where, {}});
     open.readings.push_back(
         "line " + std::to_string(where.file->position(where.begin).line) +
-        ": " + if_true + " if it is true, " + if_false + " if not");
+        ": " + if_true + " if true, " + if_false + " if false");
   }
 
   std::optional<bool> ask(const std::string& name, Span where,
@@ -313,7 +313,7 @@ class ChoiceSettler {
               : std::ranges::find(kMoeNames, item.keyword);
       if (found == kMoeNames.end()) {
         return refuse(item.where,
-                      "this argument of `get_moe_partition_spec` is not known",
+                      "unknown argument of `get_moe_partition_spec`",
                       "write the PartitionSpec that it returns");
       }
       const auto at = static_cast<size_t>(found - kMoeNames.begin());
@@ -327,11 +327,12 @@ class ChoiceSettler {
         all.values[Direction].kind == PythonKind::String &&
         (all.direction == "column" || all.direction == "row");
     if (!is_direction || !is_bias || !is_view || !all.given[Tensors]) {
-      return refuse(call.where,
-                    "this `get_moe_partition_spec` is not followed: it needs "
-                    "`direction`, `tensors_are_expert`, and literals for "
-                    "`is_bias` and `module_view`",
-                    "write the PartitionSpec that it returns");
+      return refuse(
+          call.where,
+          "this `get_moe_partition_spec` call cannot be evaluated: it needs "
+          "`direction`, `tensors_are_expert`, and literals for "
+          "`is_bias` and `module_view`",
+          "write the PartitionSpec that it returns");
     }
     const auto text = [&](bool tensors, bool fsdp, bool sp) {
       return in_backticks(python_spec(

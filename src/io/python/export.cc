@@ -45,7 +45,7 @@ std::string why_resolved(const ExportInput& input) {
   std::string why = why_no_rules(input);
   if (!why.empty()) return why;
   for (const Rule& rule : input.rules->rules) {
-    if (!rule.deal.empty()) return "a rule deals experts out whole";
+    if (!rule.deal.empty()) return "a rule places whole experts";
   }
   if (!names_mesh_axes_only(*input.rules, input.plan.mesh)) {
     return "the rules name axes that the mesh lacks";
@@ -142,7 +142,7 @@ def make_mesh(devices=None):
 constexpr std::string_view kMakeMeshes = R"(
 
 def make_meshes(devices=None):
-    """The mesh (None) and its views by name, over the same devices."""
+    """The mesh (key None) and its views by name, over the same devices."""
     mesh = make_mesh(devices)
     meshes = {None: mesh}
     for name, (axes, sizes) in VIEWS.items():
@@ -151,7 +151,7 @@ def make_meshes(devices=None):
 
 
 def named_shardings(devices=None):
-    """A NamedSharding per parameter, on the mesh or view that it is of."""
+    """A NamedSharding per parameter, on its mesh or view."""
     meshes = make_meshes(devices)
     return {
         name: NamedSharding(meshes[PARAMETER_VIEWS.get(name)], spec)
@@ -198,8 +198,8 @@ std::string views_text(const ExportInput& input) {
     parameters += "    " + python_string(input.manifest.name(i)) + ": " +
                   python_string(view) + ",\n";
   }
-  return "\n# Of each view, its axes and their sizes.\nVIEWS = {\n" + views +
-         "}\n\n# The views of parameters that are not on the mesh itself.\n"
+  return "\n# Axes and axis sizes of each view.\nVIEWS = {\n" + views +
+         "}\n\n# Parameters placed on a view instead of the mesh.\n"
          "PARAMETER_VIEWS = {\n" +
          parameters + "}\n";
 }
@@ -272,9 +272,9 @@ bool divides_everything(const ExportInput& input, Diagnostics& diags) {
           .error(Code::Inexpressible, input.manifest.where(i),
                  "`flax` cannot leave dimension " + std::to_string(c.dim) +
                      " of " + in_backticks(input.manifest.name(i)) +
-                     " whole: its rules shard it, and JAX refuses that")
+                     " unsharded: the rules shard it, which JAX rejects")
           .fact(c.reason)
-          .help("change the rules or the size, or `--to jax`");
+          .help("change the rules or the size, or use `--to jax`");
       return false;
     }
   }
@@ -308,7 +308,7 @@ std::optional<std::string> write_flax(const ExportInput& input,
   const std::string axes = axes_text_of(input, without);
   if (without > 0) {
     lines.push_back(plural(without, "parameter") +
-                    " without logical axes in the model: left out");
+                    " left out: no logical axes in the model");
   }
   note_activations(input, kFlaxName, diags);
   note_slices(input, kFlaxName, diags);
@@ -324,7 +324,7 @@ std::optional<std::string> write_flax(const ExportInput& input,
 }  // namespace
 
 const ExportTarget kFlaxTarget = {
-    kFlaxName, "logical axis rules of flax, and the axes of the parameters",
+    kFlaxName, "flax logical axis rules, and the parameters' logical axes",
     write_flax};
 
 }  // namespace shardplan

@@ -110,11 +110,9 @@ class PaddingFinder {
   bool refuse() {
     diags_
         .error(Code::MalformedDocument, where_,
-               "specs are changed here after they are matched, in a way that "
-               "is not followed")
-        .help(
-            "write the specs that parameters end up with into the table, and "
-            "leave this code out");
+               "specs are modified here after matching, in a way that cannot "
+               "be traced")
+        .help("write the final specs into the table and remove this code");
     return false;
   }
 
@@ -207,8 +205,8 @@ class PaddingFinder {
     diags_
         .error(Code::MalformedDocument, open.where,
                "the specs depend on " + in_backticks(open.name))
-        .label(where_, "scanned layers get another dimension here")
-        .help("say `--set " + open.name + "=true`, or `--set " + open.name +
+        .label(where_, "scanned layers get an extra dimension here")
+        .help("pass `--set " + open.name + "=true` or `--set " + open.name +
               "=false`");
     return false;
   }
@@ -293,10 +291,10 @@ bool add_padded_rules(const PythonPadding& padding,
     if (!is_clear || !window) {
       diags
           .error(Code::MalformedDocument, rules[i].where,
-                 "whether the spec of this rule gets another dimension cannot "
-                 "be told from one pattern")
-          .label(padding.where, "specs get it here")
-          .help("write two rules, with and without the dimension in front");
+                 "one pattern cannot show whether this rule's spec gets an "
+                 "extra dimension")
+          .label(padding.where, "specs get the dimension here")
+          .help("write two rules, with and without the leading dimension");
       return false;
     }
     // The window without its beginning and end, `(?:^|/)` and `(?:/|$)`.

@@ -43,7 +43,7 @@ class SegmentWriter {
       } else if (c == '.') {
         out_ += "[^/]";
       } else if (c == '/') {
-        why_ = "a part of a path has no `/`";
+        why_ = "a path segment cannot contain `/`";
       } else if (c == '^' || c == '$') {
         anchor(c, depth, anchored);
       } else if (c == '|' && depth == 0) {
@@ -77,23 +77,23 @@ class SegmentWriter {
       return;
     }
     why_ = "`" + std::string(1, c) +
-           "` within a part cannot be expressed for the whole name";
+           "` inside a path segment cannot be expressed for the whole name";
   }
 
   bool escape(bool in_class) {
     if (at_ + 1 >= in_.size()) {
-      why_ = "it ends with a backslash";
+      why_ = "the pattern ends with a backslash";
       return false;
     }
     const char c = in_[++at_];
     if (c == 'A' || c == 'Z') {
       why_ = "`\\" + std::string(1, c) +
-             "` within a part cannot be expressed for the whole name";
+             "` inside a path segment cannot be expressed for the whole name";
       return false;
     }
     if (c == 'W' || c == 'D' || c == 'S') {
       if (in_class) {
-        why_ = "`\\" + std::string(1, c) + "` within a class contains `/`";
+        why_ = "`\\" + std::string(1, c) + "` in a character class matches `/`";
         return false;
       }
       const char lower = static_cast<char>(c - 'A' + 'a');
@@ -120,7 +120,7 @@ class SegmentWriter {
         return true;
       }
       if (!is_negated && holds_slash()) {
-        why_ = "a class contains `/`";
+        why_ = "a character class matches `/`";
         return false;
       }
       if (in_[at_] == '\\') {
@@ -130,7 +130,7 @@ class SegmentWriter {
         out_ += in_[at_];
       }
     }
-    why_ = "a class does not end";
+    why_ = "a character class is not closed";
     return false;
   }
 
@@ -328,17 +328,17 @@ class RuleReader {
   bool pattern(const PythonValue& value, Rule& rule) {
     if (is_sequence(value)) return segments(value, rule);
     if (value.kind != PythonKind::String) {
-      return refuse(value.where, "the pattern of a rule is not a string",
-                    "write the pattern itself");
+      return refuse(value.where, "the rule's pattern is not a string",
+                    "write the pattern as a string");
     }
     rule.pattern = value.text;
     if (!keystr_) return true;
     const auto path = pattern_of_keystr(value.text);
     if (!path) {
-      return refuse(value.where,
-                    "this pattern looks for brackets in a way that paths "
-                    "without brackets cannot be searched for",
-                    "write it for names such as `h/0/attn/kernel`");
+      return refuse(
+          value.where,
+          "this pattern needs brackets in a path, which paths here do not have",
+          "write it for names such as `h/0/attn/kernel`");
     }
     rule.pattern = *path;
     return true;
@@ -348,14 +348,14 @@ class RuleReader {
     std::vector<std::string> parts;
     for (const PythonValue& item : value.items) {
       if (item.kind != PythonKind::String) {
-        return refuse(item.where, "a part of a path is not a string",
-                      "write the pattern of the part itself");
+        return refuse(item.where, "a path segment is not a string",
+                      "write its pattern as a string");
       }
       parts.push_back(item.text);
     }
     if (parts.empty()) {
-      return refuse(value.where, "there is no pattern",
-                    "write one pattern per part of the path");
+      return refuse(value.where, "the rule has no pattern",
+                    "write one pattern per path segment");
     }
     SegmentProblem problem;
     auto found = pattern_of_segments(parts, problem);
@@ -369,14 +369,15 @@ class RuleReader {
   }
 
   bool logical_rule(const PythonValue& value) {
-    if (!is_pair(value, "a logical axis rule is a name and its axes",
-                 "write (\"name\", \"axis\"), with None or a tuple of axes")) {
+    if (!is_pair(
+            value, "a logical axis rule is a name and its axes",
+            "write (\"name\", \"axis\"); the axis may be None or a tuple")) {
       return false;
     }
     const PythonValue& name = value.items[0];
     if (name.kind != PythonKind::String && name.kind != PythonKind::None) {
       return refuse(name.where, "a logical axis is not a string",
-                    "write its name");
+                    "write its name as a string");
     }
     auto axes = read_python_axes(value.items[1], diags_);
     if (!axes) return false;
@@ -550,7 +551,7 @@ constexpr RuleForm kPythonForm = {
     written_pair,
     [](std::string_view name) {
       return "add `(" + python_string(name) +
-             ", None)` to the table, or with axes instead of `None`";
+             ", None)` to the table, or name axes instead of `None`";
     },
     "", kNoPatterns};
 
@@ -607,7 +608,7 @@ constexpr RuleForm kFlaxForm = {
     nullptr,
     [](std::string_view name) {
       return "add a rule `[" + std::string(name) +
-             ", null]`, or with axes instead of `null`";
+             ", null]`, or name axes instead of `null`";
     },
     "", kNoPatterns};
 

@@ -36,10 +36,10 @@ bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
     return true;
   }
   auto report = diags.error(Code::MalformedDocument, value.where,
-                            "this is no PartitionSpec");
+                            "this is not a PartitionSpec");
   suggest_preset(last_word(value.text), report);
   report.help(
-      "PartitionSpec, PS and P are read, and presets such as ColumnWise; "
+      "write PartitionSpec, PS, P or a preset such as ColumnWise; "
       "PartitionSpec() replicates");
   return false;
 }
@@ -48,16 +48,16 @@ std::optional<AxisName> read_axis(const PythonValue& value,
                                   Diagnostics& diags) {
   if (is_axis_name(value.text)) return value.text;
   return refuse(value.where, in_backticks(value.text) + " is not an axis name",
-                "axis names start with a letter or `_` and go on with letters, "
-                "digits, `_`, `.` and `-`",
+                "axis names start with a letter or `_`, followed by letters, "
+                "digits, `_`, `.` or `-`",
                 diags);
 }
 
 std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
   return refuse(value.where,
                 value.kind == PythonKind::Name
-                    ? in_backticks(value.text) + " is not known here"
-                    : "this is not an entry of a PartitionSpec",
+                    ? in_backticks(value.text) + " is not defined here"
+                    : "this is not a valid PartitionSpec entry",
                 "write None, the axis as a string, or a tuple of strings",
                 diags);
 }
@@ -84,32 +84,30 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
     if (value.items.size() == 1 && value.items[0].keyword.empty()) {
       return read_preset(value.items[0], rule, diags);
     }
-    refuse(value.where, "only `resolve` of one preset is read",
+    refuse(value.where, "`resolve` is supported only for a single preset",
            "write PartitionSpec(..) with the axes that it resolves to", diags);
     return false;
   }
   if (value.kind == PythonKind::Call && !is_python_spec_name(value.text)) {
-    refuse(
-        value.where,
-        "the call of " + in_backticks(value.text) + " is not followed",
-        "write the PartitionSpec that it returns; PartitionSpec is read, and "
-        "P and PS that no other module than jax gives",
-        diags);
+    refuse(value.where,
+           "the call to " + in_backticks(value.text) + " is not evaluated",
+           "write the PartitionSpec that it returns, as PartitionSpec, or as P "
+           "or PS imported from jax",
+           diags);
     return false;
   }
   if (value.kind != PythonKind::Call) {
     refuse(value.where,
            value.kind == PythonKind::None ? "the rule has no spec"
-                                          : "this is no PartitionSpec",
-           "PartitionSpec, PS and P are read; PartitionSpec() replicates",
-           diags);
+                                          : "this is not a PartitionSpec",
+           "write PartitionSpec, PS or P; PartitionSpec() replicates", diags);
     return false;
   }
   bool good = true;
   for (const PythonValue& item : value.items) {
     if (!item.keyword.empty()) {
-      refuse(item.where, "arguments by name are not read",
-             "give the axes by position", diags);
+      refuse(item.where, "keyword arguments are not supported",
+             "pass the axes by position", diags);
       return false;
     }
     const auto axes = read_python_axes(item, diags);
@@ -158,11 +156,11 @@ std::optional<PartitionAxis> read_python_partition_axis(
   for (const PythonValue& item : value.items) {
     const auto field = find_partition_field(item.keyword);
     if (!field) {
-      suggest(diags.error(
-                  Code::UnknownKey, item.where,
-                  item.keyword.empty()
-                      ? "the fields of a PartitionAxis are given by name"
-                      : "PartitionAxis has no " + in_backticks(item.keyword)),
+      suggest(diags.error(Code::UnknownKey, item.where,
+                          item.keyword.empty()
+                              ? "PartitionAxis takes only keyword arguments"
+                              : "PartitionAxis has no field " +
+                                    in_backticks(item.keyword)),
               item.keyword, known);
       return std::nullopt;
     }

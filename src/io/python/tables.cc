@@ -170,8 +170,8 @@ bool stands_alone(std::span<const PythonToken> tokens, size_t begin,
   if (problem == nullptr) return true;
   diags
       .error(Code::MalformedDocument, problem->where,
-             "the table is a part of an expression")
-      .help("write all rules into one table");
+             "the table is part of an expression")
+      .help("write all rules in one table");
   return false;
 }
 
@@ -283,11 +283,11 @@ class TableChooser {
         Code::MalformedDocument,
         tokens_[found.empty() ? tables_.front().at : found.front().literal]
             .where,
-        name ? (found.empty()
-                    ? "no table is named " + in_backticks(*name)
-                    : "several tables are named " + in_backticks(*name))
-             : "the file holds " + plural(std::ssize(all), "table") +
-                   " of rules");
+        name
+            ? (found.empty()
+                   ? "no table is named " + in_backticks(*name)
+                   : "several tables are named " + in_backticks(*name))
+            : "the file has " + plural(std::ssize(all), "table") + " of rules");
     constexpr size_t kMost = 20;
     std::vector<std::string> known;
     for (const Candidate& each : all) {
@@ -427,15 +427,13 @@ bool refuse_strategy(std::span<const PythonToken> tokens,
     if (table.kind != Table::Kind::Strategy || !is_meant) continue;
     diags
         .error(Code::MalformedDocument, tokens[table.at].where,
-               "these are names of sharding strategies, as big_vision has "
-               "them, and not specs")
+               "these are big_vision sharding strategies, not specs")
         .fact(
-            "a strategy such as `fsdp` chooses the dimension of each parameter "
-            "by its size, in code that is not read")
+            "a strategy such as `fsdp` picks each parameter's dimension by "
+            "size, in code that is not evaluated")
         .help(
-            "`--unmatched auto` places by size what no rule matches; else "
-            "write "
-            "(\"PATTERN\", PartitionSpec(..)) for the parameters");
+            "use `--unmatched auto` to shard unmatched parameters by size, or "
+            "write (\"PATTERN\", PartitionSpec(..)) rules");
     return true;
   }
   return false;
@@ -449,8 +447,8 @@ std::optional<PythonValue> no_table(const SourceFile& source,
   auto report =
       diags.error(Code::MalformedDocument,
                   bad ? tokens[tokens.size() - 2].where : Span{&source, 0, 0},
-                  bad ? "here is " + tokens[tokens.size() - 2].text
-                      : "no table of rules is found in this Python");
+                  bad ? "this is " + tokens[tokens.size() - 2].text
+                      : "no table of rules found in this Python file");
   const std::vector<std::string> returned = returned_texts(source, tokens);
   constexpr size_t kMost = 3;
   for (size_t i = 0; i < std::min(returned.size(), kMost); ++i) {
@@ -458,11 +456,11 @@ std::optional<PythonValue> no_table(const SourceFile& source,
   }
   const std::vector<std::string> names = module_names(tokens);
   if (returned.empty() && !names.empty()) {
-    report.fact("it has " + some_names(names));
+    report.fact("it defines " + some_names(names));
   }
   return report.help(
-      "a table is ((\"pattern\", PartitionSpec(..)), ..), with a comma behind "
-      "its only rule");
+      "a table is ((\"pattern\", PartitionSpec(..)), ..); a single rule needs "
+      "a trailing comma");
 }
 
 }  // namespace
@@ -559,8 +557,8 @@ std::optional<PythonValue> read_python_table(const SourceFile& source,
     const bool is_call = settled->kind == PythonKind::Call;
     diags
         .error(Code::MalformedDocument, settled->where,
-               is_call ? "the call of " + in_backticks(settled->text) +
-                             " makes another table, and is not followed"
+               is_call ? "the call to " + in_backticks(settled->text) +
+                             " builds another table, which is not evaluated"
                        : "this is not a table of rules")
         .help(is_call ? "write the table that it returns"
                       : "a table is a tuple or list of pairs");

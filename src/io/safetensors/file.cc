@@ -59,7 +59,7 @@ std::optional<Manifest> read(const ManifestSource& source, Host& host,
 }  // namespace
 
 const ManifestFormat kSafetensors = {
-    "safetensors",  "weights; only their headers are read",
+    "safetensors",  "weights; only file headers are read",
     is_safetensors, read,
     true,           safetensors_bytes_needed,
 };
@@ -167,10 +167,10 @@ bool WeightReader::report_problems() {
         .help(std::string(help))
         .parameters(names);
   };
-  report(changed_, "the file has changed while it was read:",
-         "run it again when nothing writes the checkpoint");
+  report(changed_, "the file changed while it was being read:",
+         "run again when nothing is writing the checkpoint");
   report(absent_, "the file ends before the data of",
-         "download the whole file: of this one only a part is here");
+         "download the whole file: this copy is truncated");
   return changed_.empty() && absent_.empty();
 }
 
@@ -200,9 +200,9 @@ std::optional<StoredTensors> open_weights(const std::string& path,
   if (!holds_safetensors(manifest) || from_pipe || !placed) {
     return diags
         .error(Code::InconsistentCheckpoint, {},
-               in_backticks(path) + " holds no numbers")
+               in_backticks(path) + " has no weight values")
         .fact(from_pipe ? "a pipe can be read only once"
-                        : "numbers are read from safetensors files");
+                        : "values are read only from safetensors files");
   }
   return WeightReader(manifest, host, diags).read();
 }

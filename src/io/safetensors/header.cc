@@ -417,7 +417,7 @@ bool HeaderReader::add(const std::string& name, Span where) {
   } else {
     ranges_complete_ = false;
     fail(tensor_.offsets_where,
-         "`data_offsets` must be a begin and an end that is not before it");
+         "`data_offsets` must be [begin, end] with begin <= end");
     return false;
   }
   const std::optional<DType> dtype = dtype_of(tensor_.dtype);
@@ -444,7 +444,7 @@ bool HeaderReader::add(const std::string& name, Span where) {
 bool HeaderReader::check_length(const DataRange& range, const TensorType& type,
                                 Span where) {
   if (range.end - range.begin == type.bytes()) return true;
-  fail(where, tensor_text(range) + " is " + type_text(type) + " and takes " +
+  fail(where, tensor_text(range) + " is " + type_text(type) + " and needs " +
                   count_text(type.bytes()) + " bytes, but its offsets span " +
                   count_text(range.end - range.begin));
   return false;
@@ -496,8 +496,8 @@ void HeaderReader::note_unknown_keys() {
               std::string(unknown_key_.text()) +
                   " is not a key of a safetensors header")
       .fact(plural(unknown_keys_, "such entry") == "1 such entry"
-                ? "it was passed over"
-                : count_text(unknown_keys_) + " such entries were passed over");
+                ? "it was ignored"
+                : count_text(unknown_keys_) + " such entries were ignored");
 }
 
 // Whether the file can have a header, as its length and first bytes tell.
@@ -510,19 +510,20 @@ bool check_frame(const SourceFile& file, int64_t file_size,
   };
   if (text.starts_with(kLfsPointer)) {
     fail(Code::UnreadableFile, "this is a Git LFS pointer, not the file itself")
-        .help("`git lfs pull` fetches the file");
+        .help("run `git lfs pull` to fetch the file");
     return false;
   }
   if (text.size() < kLengthBytes) {
     fail(Code::MalformedDocument,
-         "a safetensors file starts with 8 bytes of length, but this one has " +
+         "a safetensors file starts with an 8-byte header length, but the file "
+         "size is " +
              count_text(file_size));
     return false;
   }
   const int64_t length = header_length(text);
   if (length > kMaxSafetensorsHeader) {
     fail(Code::MalformedDocument,
-         "the first 8 bytes give the header " + count_text(length) +
+         "the first 8 bytes give a header length of " + count_text(length) +
              " bytes; safetensors allows " + count_text(kMaxSafetensorsHeader));
     return false;
   }
@@ -576,7 +577,7 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
                count_text(data - reader.data_bytes()) +
                    " bytes after the data of the last tensor")
         .fact("the tensors take " + count_text(reader.data_bytes()) +
-              " bytes, " + count_text(data) + " follow the header");
+              " bytes, but " + count_text(data) + " follow the header");
   }
   SafetensorsHeader result;
   result.data_absent = data < reader.data_bytes();

@@ -197,9 +197,7 @@ uint32_t IndexReader::shard_number(const std::string& shard) {
     diags_
         .error(Code::InconsistentCheckpoint, json_.span(),
                "shard `" + shard + "` is not inside the index's folder")
-        .fact(
-            "shards are read only from the folder that the index is "
-            "in");
+        .fact("shards are read only from the index's folder");
   }
   return next;
 }
@@ -264,7 +262,8 @@ void report_lacking(const std::vector<const IndexEntry*>& entries,
   diags
       .error(Code::InconsistentCheckpoint, entries.front()->where,
              plural(std::ssize(names), "tensor") +
-                 " not in the shard that the index names: " + some_names(names))
+                 " missing from the shard that the index names: " +
+                 some_names(names))
       .parameters(names);
 }
 
@@ -323,14 +322,14 @@ bool arrange(const Index& index, const std::vector<Shard>& shards,
       .report(Code::InconsistentCheckpoint, Severity::Warning, first,
               plural(count, "tensor") +
                   " in the shards, but not in the index: " + some_names(others))
-      .fact("they are counted, after the others")
+      .fact("they are included, after the others")
       .parameters(others);
   return true;
 }
 
 std::string size_mismatch(int64_t said, int64_t real, std::string_view whose) {
   return "`total_size` is " + count_text(said) + ", but the tensors of the " +
-         std::string(whose) + " take " + count_text(real) + " bytes";
+         std::string(whose) + " total " + count_text(real) + " bytes";
 }
 
 std::optional<Manifest> read_with_shards(const ManifestSource& source,
@@ -420,10 +419,10 @@ void set_buffers_apart(std::vector<std::string>& only_index,
       [](const std::string& name) { return !is_called_buffer(name); });
   if (first == only_index.end()) return;
   const auto count = static_cast<int64_t>(only_index.end() - first);
-  manifest.remarks.push_back(
-      plural(count, "tensor") + " of the index, such as " +
-      in_backticks(*first) +
-      ": masks and positions of earlier versions, buffers and not parameters");
+  manifest.remarks.push_back(plural(count, "tensor") +
+                             " in the index, such as " + in_backticks(*first) +
+                             ": masks and positions from older versions, which "
+                             "are buffers, not parameters");
   only_index.erase(first, only_index.end());
 }
 
@@ -443,7 +442,7 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
       report.fact("only implied by the config: " +
                   some_names(names.only_config));
     }
-    report.help("the shards beside the index settle what the tensors are");
+    report.help("put the shards beside the index to settle this");
   };
   Manifest common = manifest;
   if (!names.only_config.empty()) drop_tensors(names.only_config, common);
@@ -472,15 +471,15 @@ bool settle_names(const Index& index, Manifest& manifest, Diagnostics& diags) {
                                "the index lacks " + count(names.only_config) +
                                    " that the config.json beside it implies: " +
                                    they(names.only_config) + " left out");
-    report.fact("`total_size` is that of the others");
+    report.fact("`total_size` matches without them");
     say(report);
     return true;
   }
   auto report = diags.report(
       Code::InconsistentCheckpoint, Severity::Warning, index.weight_map_where,
       "the index names " + count(names.only_index) +
-          " beyond those that follow from the config.json beside it: " +
-          they(names.only_index) + " left out of every number");
+          " that the config.json beside it does not imply: " +
+          they(names.only_index) + " excluded from all totals");
   if (said > *bytes) {
     report.fact("`total_size` leaves " + bytes_text(said - *bytes) +
                 " for them");
@@ -506,7 +505,7 @@ bool check_implied_size(const Index& index, Manifest& manifest,
                         Diagnostics& diags) {
   if (index.total_size.value_or(0) == 0) {
     manifest.remarks.emplace_back(
-        "the index gives no `total_size`, so the sizes that the config implies "
+        "the index has no `total_size`, so the sizes that the config implies "
         "could not be checked");
     return true;
   }
@@ -522,11 +521,11 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const auto size = byte_count(manifest.total_elements(), dtype);
     if (size != index.total_size) continue;
-    report.fact("it is what all parameters take in " +
+    report.fact("it matches all parameters in " +
                 std::string(dtype_name(dtype)));
     report.help("correct `torch_dtype` in the config");
   }
-  report.help("the shards beside the index settle what the tensors are");
+  report.help("put the shards beside the index to settle this");
   return false;
 }
 
@@ -556,7 +555,7 @@ bool add_frequencies(const Index& index, Manifest& manifest) {
   }
   manifest.remarks.push_back(
       plural(count, "tensor") + " `*" + std::string(kFrequencies) +
-      "` of the index: rotary frequencies, not parameters");
+      "` in the index: rotary frequencies, not parameters");
   return true;
 }
 
@@ -579,14 +578,14 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
               Code::InconsistentCheckpoint, index.weight_map_where,
               "the shards beside the index are Git LFS pointers, not the files "
               "themselves")
-          .fact("an index alone does not give the shapes of its tensors")
-          .help("`git lfs pull` fetches them; or add the model's config.json");
+          .fact("an index alone does not give tensor shapes")
+          .help("run `git lfs pull`, or add the model's config.json");
     }
     return diags
         .error(Code::InconsistentCheckpoint, index.weight_map_where,
-               "an index alone does not give the shapes of its tensors")
-        .fact("none of its " + plural(count, "shard") +
-              " is beside it, nor is a config.json")
+               "an index alone does not give tensor shapes")
+        .fact("neither its " + plural(count, "shard") +
+              " nor a config.json is beside it")
         .help(
             "add the shards (their first megabytes are enough), or the "
             "model's config.json");
@@ -608,7 +607,7 @@ std::optional<Manifest> read_with_config(const ManifestSource& source,
   }
   manifest->remarks.push_back(
       (pointers ? std::string("the shards beside the index are Git LFS "
-                              "pointers (`git lfs pull` fetches them)")
+                              "pointers (run `git lfs pull` to fetch them)")
                 : std::string("no shard is beside the index")) +
       "; shapes and dtypes come from `" + path + "`");
   manifest->sources.push_back(file);
@@ -646,7 +645,7 @@ std::optional<Manifest> read_index(const ManifestSource& source, Host& host,
         .error(Code::UnreadableFile, shard->where,
                "shard `" + shard->name +
                    "` is a Git LFS pointer, not the file itself")
-        .help("`git lfs pull` fetches the file");
+        .help("run `git lfs pull` to fetch the file");
   }
   return std::nullopt;
 }
@@ -662,7 +661,7 @@ bool recognize(std::string_view head) {
 
 const ManifestFormat kSafetensorsIndex = {
     "safetensors-index",
-    "an index with its shards, or a config.json, beside it",
+    "an index with its shards or a config.json beside it",
     recognize,
     read_index,
     true,

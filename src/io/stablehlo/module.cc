@@ -126,7 +126,7 @@ class Reader {
     const auto name = cursor.symbol();
     if (!name || !cursor.accept("=")) {
       errors_.malformed(cursor.here(), "a mesh has no name")
-          .help("write it as in `sdy.mesh @mesh = <[\"a\"=2]>`");
+          .help("write it like `sdy.mesh @mesh = <[\"a\"=2]>`");
       return;
     }
     cursor.accept("#sdy.mesh");
@@ -218,9 +218,9 @@ class Reader {
                   ", none of which is `@main`");
     constexpr size_t kShown = 5;
     for (size_t i = 0; i < std::min(functions_.size(), kShown); ++i) {
-      report.fact("a function: " + in_backticks(functions_[i].name));
+      report.fact("public function: " + in_backticks(functions_[i].name));
     }
-    report.help("name the function whose arguments are the parameters `@main`");
+    report.help("rename the function that takes the parameters to `@main`");
     return std::nullopt;
   }
 
@@ -229,7 +229,7 @@ class Reader {
     while (!errors_.stopped() && !cursor.accept(")")) {
       if (!argument(cursor)) return;
       if (cursor.peek() != ')' && !cursor.accept(",")) {
-        errors_.malformed(cursor.here(), "`,` or `)` is missing here");
+        errors_.malformed(cursor.here(), "expected `,` or `)` here");
         return;
       }
     }
@@ -240,7 +240,7 @@ class Reader {
     StableHloArgument argument;
     const uint64_t begin = cursor.at();
     if (!cursor.accept("%")) {
-      errors_.malformed(cursor.here(), "an argument is missing here")
+      errors_.malformed(cursor.here(), "expected an argument here")
           .help("arguments are `%NAME: TYPE {ATTRIBUTES} loc(..)`");
       return false;
     }
@@ -285,7 +285,7 @@ class Reader {
     errors_.malformed(
         where, "the sharding of " + in_backticks(argument.name) + " has " +
                    plural(static_cast<int64_t>(dims), "dimension") +
-                   ", its type " + std::to_string(rank));
+                   ", but its type has " + std::to_string(rank));
   }
 
   std::optional<TensorType> tensor_type(MlirCursor& cursor) {
@@ -295,13 +295,13 @@ class Reader {
       cursor.skip_to(",){");
       return errors_
           .malformed(cursor.span_from(begin), "an argument is not a tensor")
-          .help("only functions of tensors can be read");
+          .help("only functions with tensor arguments are supported");
     }
     const uint64_t inside = cursor.at();
     cursor.skip_to(">");
     const Span where = cursor.span_from(inside);
     if (!cursor.accept(">")) {
-      return errors_.malformed(where, "a type does not end");
+      return errors_.malformed(where, "a type is not closed");
     }
     return parse_type(where);
   }
@@ -324,9 +324,9 @@ class Reader {
     }
     if (text.starts_with('?') || text.starts_with('*')) {
       return errors_
-          .malformed(where, "the shape " + in_backticks(where.text()) +
-                                " is not known")
-          .help("lower the program for shapes of constant sizes");
+          .malformed(where,
+                     "the shape " + in_backticks(where.text()) + " is dynamic")
+          .help("lower the program with static shapes");
     }
     std::string_view element = text.substr(0, text.find(','));
     while (element.ends_with(' ')) element.remove_suffix(1);
@@ -336,7 +336,7 @@ class Reader {
     }
     return errors_.error(
         Code::UnknownDtype, where,
-        in_backticks(element) + " is not a type of elements that is read");
+        in_backticks(element) + " is not a supported element type");
   }
 
   bool attributes(MlirCursor& cursor, StableHloArgument& argument,
@@ -347,7 +347,7 @@ class Reader {
       const std::string key =
           quoted ? *std::move(quoted) : std::string(cursor.word());
       if (key.empty()) {
-        errors_.malformed(cursor.here(), "an attribute is missing here");
+        errors_.malformed(cursor.here(), "expected an attribute here");
         return false;
       }
       if (cursor.accept("=") &&
@@ -355,7 +355,7 @@ class Reader {
         return false;
       }
       if (cursor.peek() != '}' && !cursor.accept(",")) {
-        errors_.malformed(cursor.here(), "`,` or `}` is missing here");
+        errors_.malformed(cursor.here(), "expected `,` or `}` here");
         return false;
       }
     }
@@ -393,7 +393,7 @@ class Reader {
       }
     }
     if (cursor.skip_to(",}")) return true;
-    errors_.malformed(cursor.span_from(begin), "an attribute does not end");
+    errors_.malformed(cursor.span_from(begin), "an attribute is not closed");
     return false;
   }
 
@@ -430,7 +430,7 @@ class Reader {
       }
     }
     if (cursor.skip_to(")") && cursor.accept(")")) return true;
-    errors_.malformed(cursor.span_from(begin), "a location does not end");
+    errors_.malformed(cursor.span_from(begin), "a location is not closed");
     return false;
   }
 
@@ -468,12 +468,12 @@ std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
         std::pair(kBytecode, "the bytecode of an MLIR module")}) {
     if (!source.text().starts_with(begins)) continue;
     return diags
-        .error(
-            Code::UnrecognizedFormat, {},
-            in_backticks(source.name()) + " is " + what + ", which is not read")
+        .error(Code::UnrecognizedFormat, {},
+               in_backticks(source.name()) + " is " + what +
+                   ", which is not supported")
         .help(
             "print StableHLO instead: `jax.jit(f).lower(..).as_text()`, or "
-            "`mlir_module()` of what `jax.export` gives");
+            "`mlir_module()` of a `jax.export` result");
   }
   return Reader(source, diags).read();
 }
@@ -509,15 +509,15 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     if (own->axes.empty()) {
       refuse(Code::Inexpressible, sharding.where,
              in_backticks(argument.name) + " is on one device only")
-          .fact("its mesh has no axes, and names a device")
+          .fact("its mesh has no axes and names a device")
           .help("shard or replicate it over a mesh");
       continue;
     }
     if (mesh != nullptr && !same_axes(mesh->axes, own->axes)) {
       refuse(Code::Inexpressible, sharding.where,
              "arguments are on different meshes")
-          .label(mesh->where, "the mesh of arguments before")
-          .help("a plan has one mesh");
+          .label(mesh->where, "earlier arguments use this mesh")
+          .help("put all arguments on one mesh");
       return false;
     }
     if (mesh == nullptr) mesh = own;
@@ -601,8 +601,8 @@ std::optional<Manifest> read(const ManifestSource& model, Host& /*host*/,
     if (argument.name.empty() || !is_valid_utf8(argument.name)) {
       return diags.error(Code::MalformedDocument, argument.where,
                          argument.name.empty()
-                             ? "the name of an argument is empty"
-                             : "the name of an argument is not UTF-8");
+                             ? "an argument has an empty name"
+                             : "an argument name is not UTF-8");
     }
     if (!manifest.add(argument.name, argument.type, argument.where)) {
       return diags

@@ -48,13 +48,13 @@ void note_openness(const StableHloModule& module, Diagnostics& diags) {
                 "open dimensions are read as closed")
         .fact(plural(count, "argument") + (count == 1 ? " has" : " have") +
               " a dimension that `?` allows to be sharded further; a spec "
-              "has the axes that are listed");
+              "keeps only the listed axes");
   }
   if (ordered != nullptr) {
     diags
         .report(Code::Inexpressible, Severity::Note, ordered->sharding->where,
-                "priorities of shardings are not kept")
-        .fact("they order how shardings are propagated to other values");
+                "sharding priorities are dropped")
+        .fact("they order the propagation of shardings to other values");
   }
 }
 
@@ -75,8 +75,8 @@ bool read_shardy(const StableHloModule& module, RuleSet& rules,
   if (mesh->has_device_ids) {
     diags
         .report(Code::Inexpressible, Severity::Note, mesh->where,
-                "the order of devices is not kept")
-        .fact("devices are numbered by their coordinates on the mesh here");
+                "the device order is dropped")
+        .fact("devices are numbered by their mesh coordinates instead");
   }
   note_openness(module, diags);
   return true;
@@ -137,24 +137,24 @@ bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
   if (is_asked || reading.axes.size() != sizes.size()) {
     auto report = diags.error(
         Code::MalformedDocument, where,
-        is_asked ? "these shardings are not made of the axes of the mesh"
+        is_asked ? "these shardings do not match the mesh axes"
         : reading.axes.empty()
-            ? "`mhlo.sharding` has no names of axes"
+            ? "`mhlo.sharding` has no axis names"
             : plural(std::ssize(reading.axes), "name") +
                   (reading.axes.size() == 1 ? " is" : " are") + " given for " +
                   plural(std::ssize(sizes), "axis"));
-    report.fact("the shardings are made of axes of " +
+    report.fact("the shardings use axes of " +
                 (found.empty() ? std::string("no size") : found) +
                 " devices, major to minor");
     if (is_asked) {
       report.fact("the mesh is " + quoted_names(texts_of(reading.axes)));
       report.help(
-          "`--axes a,b` names the axes of the shardings in that order, "
-          "whatever the mesh");
+          "pass `--axes a,b` to name the shardings' axes in that order, "
+          "independent of the mesh");
     } else {
       report.help(
-          "name them in that order: `--axes a,b`, or `--mesh` with names and "
-          "sizes");
+          "name them in that order with `--axes a,b`, or pass names and sizes "
+          "with `--mesh`");
     }
     return false;
   }
@@ -180,9 +180,9 @@ bool read_hlo(const StableHloModule& module, const RuleReading& reading,
     if (module.partitions && *module.partitions != first->devices()) {
       diags
           .error(Code::MalformedDocument, first->where,
-                 "a sharding is not over all devices")
-          .fact("it is over " + std::to_string(first->devices()) +
-                ", the module has " + std::to_string(*module.partitions) +
+                 "a sharding does not cover all devices")
+          .fact("it covers " + std::to_string(first->devices()) +
+                ", but the module has " + std::to_string(*module.partitions) +
                 " partitions");
       return false;
     }
@@ -233,7 +233,7 @@ bool read_shardings(SourcePtr source, const RuleReading& reading,
              "no argument of the module has a sharding")
       .fact("it has " + plural(std::ssize(module->arguments), "argument"))
       .help(
-          "pass shardings to jit (`in_shardings`, or arrays that have some) "
+          "pass shardings to jit (`in_shardings`, or sharded arrays) "
           "before lowering");
   return false;
 }
@@ -298,13 +298,13 @@ std::string type_name(const TensorType& type) {
 std::string problem_of(std::string_view name, const Placement& placement,
                        const Plan& plan) {
   if (mlir_type_name(placement.type.dtype).empty()) {
-    return "MLIR has no type for elements of " +
+    return "MLIR has no element type for " +
            std::string(dtype_name(placement.type.dtype));
   }
   if (!placement.stored_dims.empty())
-    return "it is stored differently, as declared";
+    return "a declaration changes how it is stored";
   if (name_of_location(name) != name) {
-    return "its name would be read as a path of JAX, " +
+    return "its name would be read as the JAX path " +
            in_backticks(name_of_location(name));
   }
   if (cut_of(plan.on_indivisible) != Cut::Chunked) return "";
@@ -313,7 +313,7 @@ std::string problem_of(std::string_view name, const Placement& placement,
     if (placement.type.shape[dim] % shards != 0) {
       return "dimension " + std::to_string(dim) + " of size " +
              std::to_string(placement.type.shape[dim]) +
-             " is cut into chunks of different sizes; Shardy pads them";
+             " is split into uneven chunks; Shardy would pad them";
     }
   }
   return "";

@@ -35,7 +35,7 @@ class Parser {
     result_.where = where_;
     if (!cursor_.accept("{")) return malformed();
     if (cursor_.peek() == '{') {
-      return inexpressible("a tuple of shardings is given to one tensor", "");
+      return inexpressible("one tensor has a tuple of shardings", "");
     }
     if (cursor_.accept("replicated")) {
       cursor_.skip_to("}");
@@ -71,13 +71,13 @@ class Parser {
  private:
   std::nullopt_t malformed() {
     return diags_
-        .error(Code::MalformedDocument, where_, "this is not a sharding of XLA")
-        .fact("it is read up to byte " + std::to_string(cursor_.at()))
-        .help("shardings are as `{devices=[4,2]<=[8]}` or `{replicated}`");
+        .error(Code::MalformedDocument, where_, "this is not an XLA sharding")
+        .fact("parsing stopped at byte " + std::to_string(cursor_.at()))
+        .help("shardings look like `{devices=[4,2]<=[8]}` or `{replicated}`");
   }
   std::nullopt_t inexpressible(std::string message, std::string help) {
     auto report = diags_.error(Code::Inexpressible, where_, std::move(message));
-    report.fact("no PartitionSpec says " + in_backticks(text_.text()));
+    report.fact("no PartitionSpec can express " + in_backticks(text_.text()));
     if (!help.empty()) report.help(std::move(help));
     return std::nullopt;
   }
@@ -108,7 +108,7 @@ class Parser {
       ++next;
     } while (cursor_.accept(","));
     if (!in_order) {
-      inexpressible("devices are listed in an order of their own",
+      inexpressible("devices are listed in a custom order",
                     "lower the program with a version that writes `<=[..]`");
       return false;
     }
@@ -126,7 +126,7 @@ class Parser {
                                    cursor_.accept("replicated") &&
                                    cursor_.accept("}");
         if (!is_replicated) {
-          inexpressible("dimensions of devices are more than replicated", "");
+          inexpressible("`last_tile_dims` must be `{replicated}`", "");
           return false;
         }
         result_.last_is_replicas = true;
@@ -170,7 +170,7 @@ class Parser {
     }
     return diags_
         .error(Code::MalformedDocument, where_,
-               "the tiles and the devices of a sharding do not agree")
+               "a sharding's tiles and devices disagree")
         .fact("tiles " + list(result_.tiles) + ", devices " +
               list(result_.reshape) + ", order " + list(result_.order));
   }
@@ -236,16 +236,16 @@ std::optional<std::vector<int64_t>> axis_sizes_of(
     if (first != nullptr && first->devices() != sharding.devices()) {
       return diags
           .error(Code::Inexpressible, sharding.where,
-                 "shardings are over different numbers of devices")
-          .label(first->where, "over " + std::to_string(first->devices()))
-          .fact("this one is over " + std::to_string(sharding.devices()));
+                 "shardings cover different numbers of devices")
+          .label(first->where, "covers " + std::to_string(first->devices()))
+          .fact("this one covers " + std::to_string(sharding.devices()));
     }
     if (first == nullptr) first = &sharding;
     const auto found = cuts_of(sharding);
     if (!found) {
       return diags
           .error(Code::Inexpressible, sharding.where,
-                 "tiles do not correspond to axes of a mesh")
+                 "tiles do not correspond to mesh axes")
           .fact("tiles " + list(sharding.tiles) + " of devices " +
                 list(sharding.reshape) + " in the order " +
                 list(sharding.order));
@@ -257,7 +257,7 @@ std::optional<std::vector<int64_t>> axis_sizes_of(
       if (cut % last != 0) {
         return diags
             .error(Code::Inexpressible, sharding.where,
-                   "no mesh has axes for this sharding and those before it")
+                   "no mesh fits both this sharding and the earlier ones")
             .fact("it needs leading axes of " + std::to_string(last) +
                   " and of " + std::to_string(cut) + " devices; " +
                   std::to_string(cut) + " mod " + std::to_string(last) + " = " +
@@ -337,7 +337,7 @@ class ShardyParser {
  private:
   bool expect(std::string_view text) {
     if (cursor_.accept(text)) return true;
-    unexpected(cursor_, "`" + std::string(text) + "` is missing here", diags_);
+    unexpected(cursor_, "expected `" + std::string(text) + "` here", diags_);
     return false;
   }
 
@@ -348,7 +348,7 @@ class ShardyParser {
     }
     const auto name = cursor_.symbol();
     if (!name) {
-      unexpected(cursor_, "a mesh is missing here", diags_);
+      unexpected(cursor_, "expected a mesh here", diags_);
       return false;
     }
     result_.mesh_name = *name;
@@ -397,7 +397,7 @@ class ShardyParser {
     const uint64_t begin = cursor_.at();
     auto name = cursor_.string();
     if (!name) {
-      unexpected(cursor_, "the name of an axis is missing here", diags_);
+      unexpected(cursor_, "expected an axis name here", diags_);
       return false;
     }
     if (cursor_.accept(":")) {
@@ -405,11 +405,9 @@ class ShardyParser {
       const Span where = cursor_.span_from(begin);
       diags_
           .error(Code::Inexpressible, where,
-                 "a part of axis " + in_backticks(*name) + " is used")
+                 "only part of axis " + in_backticks(*name) + " is used")
           .fact(in_backticks(where.text()) + " is a sub-axis")
-          .help(
-              "only whole axes can be named here: split the axis into two in "
-              "the mesh");
+          .help("split it into two mesh axes: only whole axes are supported");
       return false;
     }
     axes.push_back(*std::move(name));
@@ -421,13 +419,13 @@ class ShardyParser {
     const std::string_view key = cursor_.word();
     if (key == "unreduced") {
       diags_.error(Code::Inexpressible, where, "an argument is unreduced")
-          .fact("devices hold summands of it, not its values")
-          .help("reduce it before it is passed");
+          .fact("devices hold partial sums, not its values")
+          .help("reduce it before passing it");
       return false;
     }
     if (key != "replicated") {
       diags_.error(Code::MalformedDocument, where,
-                   in_backticks(key) + " is not a part of a sharding");
+                   in_backticks(key) + " is not part of a sharding");
       return false;
     }
     if (!expect("=") || !expect("{")) return false;
@@ -462,22 +460,22 @@ std::optional<ShardyMesh> parse_shardy_mesh(MlirCursor& cursor,
     const uint64_t entry = cursor.at();
     const auto name = cursor.string();
     const Span name_where = cursor.span_from(entry);
-    if (!name || !cursor.accept("=")) return refuse("an axis is missing here");
+    if (!name || !cursor.accept("=")) return refuse("expected an axis here");
     const uint64_t size_at = cursor.at();
     const auto size = cursor.integer();
-    if (!size) return refuse("the size of an axis is missing here");
+    if (!size) return refuse("expected an axis size here");
     mesh.axes.push_back({*name, *size, cursor.span_from(entry), name_where,
                          cursor.span_from(size_at)});
     if (cursor.accept("]")) break;
-    if (!cursor.accept(",")) return refuse("`,` is missing here");
+    if (!cursor.accept(",")) return refuse("expected `,` here");
   }
   if (cursor.accept(",")) {
     mesh.has_device_ids = cursor.accept("device_ids");
     if (!mesh.has_device_ids || !cursor.skip_to(">")) {
-      return refuse("`>` is missing here");
+      return refuse("expected `>` here");
     }
   }
-  if (!cursor.accept(">")) return refuse("`>` is missing here");
+  if (!cursor.accept(">")) return refuse("expected `>` here");
   mesh.where = cursor.span_from(begin);
   return mesh;
 }

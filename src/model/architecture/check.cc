@@ -78,7 +78,7 @@ class NameCheck {
     for (const std::string_view name : expression.names()) {
       if (known.contains(name) || refused_ >= kMaxErrors) continue;
       auto problem =
-          refuse(expression.where, in_backticks(name) + " is not known here");
+          refuse(expression.where, in_backticks(name) + " is not defined here");
       const std::vector<std::string> names(known.begin(), known.end());
       if (const auto near = nearest(name, names)) {
         problem.help("did you mean " + in_backticks(*near) + "?");

@@ -59,7 +59,7 @@ class ForwardCheck {
         check_input(*input);
       } else {
         refuse(block->second.forward->where,
-               in_backticks(name) + " is no input of a model");
+               in_backticks(name) + " is not a model input");
       }
     }
   }
@@ -72,7 +72,7 @@ class ForwardCheck {
   }
 
   void unknown(std::string_view name, Span where, const Known& known) {
-    auto problem = refuse(where, in_backticks(name) + " is not known here");
+    auto problem = refuse(where, in_backticks(name) + " is not defined here");
     const std::vector<std::string> names(known.begin(), known.end());
     if (const auto near = nearest(name, names)) {
       problem.help("did you mean " + in_backticks(*near) + "?");
@@ -155,7 +155,8 @@ class ForwardCheck {
                  each.name == step.what && !each.stacked;
         });
     if (repeated == modules.end()) {
-      refuse(step.where, "the block repeats no " + in_backticks(step.what));
+      refuse(step.where,
+             "the block has no repeated module " + in_backticks(step.what));
       return;
     }
     Known inner = names;
@@ -251,7 +252,7 @@ class ForwardCheck {
   void check_use(const ForwardStep& step, const ModuleStep& module, int depth) {
     if (module.kind != ModuleStep::Kind::Block) {
       if (step.in.size() > 1 || step.out.size() > 1) {
-        refuse(step.where, "a module reads and makes one value");
+        refuse(step.where, "a module reads and returns exactly one value");
       }
       return;
     }
@@ -267,8 +268,8 @@ class ForwardCheck {
                !block->second.steps.front().when) {
       check_use(step, block->second.steps.front(), depth + 1);
     } else {
-      refuse(step.where, "what block " + in_backticks(module.what) +
-                             " computes is not said");
+      refuse(step.where,
+             "block " + in_backticks(module.what) + " has no forward pass");
     }
   }
 

@@ -69,7 +69,7 @@ class Parser {
     const int root = disjunction();
     skip_blanks();
     if (root >= 0 && !rest_.empty()) {
-      fail(in_backticks(word()) + " is not expected");
+      fail("unexpected " + in_backticks(word()));
     }
     if (root < 0 || !why_.empty()) return std::nullopt;
     return std::move(nodes_);
@@ -127,7 +127,7 @@ class Parser {
   }
   int negation() {
     if (!take("not")) return comparison();
-    if (++depth_ > kMaxDepth) return fail("it nests too deep");
+    if (++depth_ > kMaxDepth) return fail("it nests too deeply");
     const int of = negation();
     --depth_;
     return add(Operator::Not, of);
@@ -158,7 +158,7 @@ class Parser {
   }
 
   int factor() {
-    if (++depth_ > kMaxDepth) return fail("it nests too deep");
+    if (++depth_ > kMaxDepth) return fail("it nests too deeply");
     int result = operand();
     while (result >= 0 && take("[")) {
       const int index = disjunction();
@@ -170,7 +170,7 @@ class Parser {
   }
   int operand() {
     skip_blanks();
-    if (rest_.empty()) return fail("something is missing at its end");
+    if (rest_.empty()) return fail("unexpected end");
     if (take("-")) return add(Operator::Negate, factor());
     if (take("(")) {
       const int inner = disjunction();
@@ -181,7 +181,7 @@ class Parser {
     if (is_digit(c)) return number();
     if (c == '\'' || c == '"') return text(c);
     if (begins_name(c)) return name();
-    return fail(in_backticks(word()) + " is not expected");
+    return fail("unexpected " + in_backticks(word()));
   }
 
   int number() {
@@ -210,7 +210,7 @@ class Parser {
     const size_t end = rest_.find(quote, 1);
     if (end == rest_.npos) return fail("a quote is not closed");
     if (end > kMaxTextValue) {
-      return fail("a text is longer than " + count_text(kMaxTextValue) +
+      return fail("a string is longer than " + count_text(kMaxTextValue) +
                   " bytes");
     }
     ExpressionNode node;
@@ -223,8 +223,7 @@ class Parser {
     const std::string found = word();
     rest_.remove_prefix(found.size());
     for (const std::string_view reserved : {"or", "and", "not", "in"}) {
-      if (found == reserved)
-        return fail(in_backticks(found) + " is not expected");
+      if (found == reserved) return fail("unexpected " + in_backticks(found));
     }
     skip_blanks();
     if (rest_.starts_with('(')) return call(found);
@@ -242,8 +241,8 @@ class Parser {
     const auto function = std::ranges::find(kFunctions, name, &Function::name);
     if (function == kFunctions.end()) {
       return fail(
-          "there is no function " + in_backticks(name) +
-          ": ceil, floor, min, max, sqrt, log, length, count and if are");
+          "unknown function " + in_backticks(name) +
+          ": use ceil, floor, min, max, sqrt, log, length, count or if");
     }
     take("(");
     std::array<int, 3> arguments = {-1, -1, -1};
@@ -278,7 +277,7 @@ class Evaluator {
     const Nested level;
     if (level.is_too_deep()) {
       work_.end_too_deep();
-      return none("names and brackets are nested too deep");
+      return none("names and brackets nest too deeply");
     }
     if (!work_.spend()) return none("it takes too many steps to compute");
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
@@ -364,8 +363,8 @@ class Evaluator {
   const ConfigValue* number(int index, ConfigValue& hold) {
     const ConfigValue* const found = value(index, hold);
     if (found == nullptr || found->is_number()) return found;
-    return none(std::string(value_kind_name(found->kind)) +
-                " stands where a number is expected");
+    return none("expected a number, not " +
+                std::string(value_kind_name(found->kind)));
   }
 
   const std::vector<int64_t>* list(int index, ConfigValue& hold) {
@@ -374,8 +373,7 @@ class Evaluator {
     if (found->kind == ConfigValue::Kind::Integers) {
       return found->integers.get();
     }
-    none(std::string(value_kind_name(found->kind)) +
-         " stands where a list is expected");
+    none("expected a list, not " + std::string(value_kind_name(found->kind)));
     return nullptr;
   }
 
@@ -384,7 +382,7 @@ class Evaluator {
     const ConfigValue* const found = number(index, hold);
     if (found == nullptr) return std::nullopt;
     if (found->kind == ConfigValue::Kind::Integer) return found->integer;
-    return fail("a number stands where an integer is expected");
+    return fail("expected an integer, not a number");
   }
 
   // To look at so many items of a list, or bytes of a text. A value that the
@@ -400,8 +398,8 @@ class Evaluator {
     if (*at >= 0 && *at < size) {
       return ConfigValue::of((*of)[static_cast<size_t>(*at)]);
     }
-    return fail("there is no item " + std::to_string(*at) + " of " +
-                std::to_string(size));
+    return fail("index " + std::to_string(*at) +
+                " is out of range for a list of " + std::to_string(size));
   }
 
   // How often an item is among the first of a list.
@@ -412,8 +410,8 @@ class Evaluator {
     const auto end = wanted ? integer_of(node.third) : std::nullopt;
     if (!end) return std::nullopt;
     if (*end < 0 || *end > std::ssize(*of)) {
-      return fail("there are no " + std::to_string(*end) + " items of " +
-                  std::to_string(of->size()));
+      return fail("cannot take " + std::to_string(*end) +
+                  " items of a list of " + std::to_string(of->size()));
     }
     look_at(static_cast<size_t>(*end));
     return ConfigValue::of(static_cast<int64_t>(
@@ -463,7 +461,7 @@ class Evaluator {
     if (!numbers(node, of)) return std::nullopt;
     if (!of.are_integers()) return whole(index, up);
     if (of.a->integer < 0 || of.b->integer < 1) {
-      return fail("ceil is of a quotient of sizes");
+      return fail("ceil needs a quotient of sizes");
     }
     return ConfigValue::of(ceil_div(of.a->integer, of.b->integer));
   }
@@ -522,8 +520,8 @@ class Evaluator {
                                       const ConfigValue& b) {
     const bool numbers = a.is_number() && b.is_number();
     if (!numbers && a.kind != b.kind) {
-      return fail(std::string(value_kind_name(a.kind)) + " is compared with " +
-                  std::string(value_kind_name(b.kind)));
+      return fail("cannot compare " + std::string(value_kind_name(a.kind)) +
+                  " with " + std::string(value_kind_name(b.kind)));
     }
     if (a.kind == ConfigValue::Kind::Integers) look_at(a.integers->size());
     const bool same = numbers ? a.as_real() == b.as_real() : a == b;
@@ -532,7 +530,7 @@ class Evaluator {
 
   std::optional<ConfigValue> membership(const Operands& of) {
     if (!of.are(ConfigValue::Kind::Integer, ConfigValue::Kind::Integers)) {
-      return fail("`in` is of an integer and a list of integers");
+      return fail("`in` needs an integer and a list of integers");
     }
     const std::vector<int64_t>& list = *of.b->integers;
     const auto at = std::ranges::find(list, of.a->integer);
@@ -566,7 +564,7 @@ class Evaluator {
     } else if (kind == Operator::Multiply) {
       result = checked_mul(a, b);
     } else {
-      if (b < 1) return fail("a division by " + std::to_string(b));
+      if (b < 1) return fail("division by " + std::to_string(b));
       const int64_t rest = (a % b + b) % b;
       if (kind == Operator::Remainder) {
         result = rest;
@@ -574,7 +572,7 @@ class Evaluator {
         result = (a - rest) / b;
       } else if (rest != 0) {
         return fail(std::to_string(a) + " / " + std::to_string(b) +
-                    " leaves a rest");
+                    " leaves a remainder");
       } else {
         result = a / b;
       }
@@ -592,10 +590,10 @@ class Evaluator {
       case Operator::Multiply:
         return ConfigValue::of(a * b);
       case Operator::Divide:
-        if (b == 0) return fail("a division by 0");
+        if (b == 0) return fail("division by 0");
         return ConfigValue::of(a / b);
       default:
-        return fail("`//` and `%` are of integers");
+        return fail("`//` and `%` need integers");
     }
   }
 
@@ -617,7 +615,7 @@ bool ConfigValue::operator==(const ConfigValue& other) const {
 
 std::string_view value_kind_name(ConfigValue::Kind kind) {
   static constexpr std::array<std::string_view, 5> kNames = {
-      "an integer", "a number", "true or false", "text", "a list"};
+      "an integer", "a number", "true or false", "a string", "a list"};
   return kNames.at(static_cast<size_t>(kind));
 }
 

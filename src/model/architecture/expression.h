@@ -62,7 +62,7 @@ struct ConfigValue {
   }
 };
 std::string_view value_kind_name(
-    ConfigValue::Kind kind);  // "an integer", "text"
+    ConfigValue::Kind kind);  // "an integer", "a string"
 
 struct ExpressionNode {
   enum class Kind : uint8_t {

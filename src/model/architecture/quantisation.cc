@@ -95,8 +95,8 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
   if (!method || method->text() != "NVFP4" || !all ||
       all->text() != "MIXED_PRECISION") {
     fp8.refuse("moe_quant_algo",
-               "experts beside FP8 layers are known as `NVFP4` of "
-               "`MIXED_PRECISION` alone")
+               "experts beside FP8 layers are supported only as `NVFP4` of "
+               "`MIXED_PRECISION`")
         .help(std::string(kUseTensors));
     return false;
   }
@@ -111,8 +111,8 @@ bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
       continue;
     }
     fp8.refuse("quantized_layers",
-               in_backticks(name) +
-                   (experts ? " is in `ignore` as well" : " is no experts'"))
+               in_backticks(name) + (experts ? " is also in `ignore`"
+                                             : " is not a module of experts"))
         .help(std::string(kUseTensors));
     return false;
   }
@@ -129,8 +129,8 @@ bool read_experts(const Architecture& architecture, ConfigReader& config,
   const bool bytes = scales && scales->text() != "float";
   const bool packed = released && experts && experts->text() == "fp4";
   if (bytes && scales->text() != "ue8m0") {
-    fp8.refuse("scale_fmt",
-               "scales of " + in_backticks(scales->text()) + " are not known")
+    fp8.refuse("scale_fmt", "scales of " + in_backticks(scales->text()) +
+                                " are not supported")
         .help(std::string(kUseTensors));
     return false;
   }
@@ -138,14 +138,13 @@ bool read_experts(const Architecture& architecture, ConfigReader& config,
     result.groups.front().scheme.scale_dtype = DType::F8E8M0;
   } else if (bytes) {
     result.remarks.emplace_back(
-        "scales of `ue8m0` are taken as f32, as released checkpoints store "
-        "them; some programs store them as one byte each");
+        "`ue8m0` scales are assumed to be f32, as in released checkpoints; "
+        "some programs store one byte each");
   }
   if (experts && experts->text() != "fp8" && !(packed && bytes)) {
     (own ? fp8 : config)
         .refuse("expert_dtype",
-                "experts of another type than FP8 are "
-                "not known")
+                "experts of a type other than FP8 are not supported")
         .help(std::string(kUseTensors));
     return false;
   }
@@ -171,7 +170,7 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
   if (!knows_keys(fp8, known)) return std::nullopt;
   const auto format = fp8.find("fmt");
   if (format && format->text() != "e4m3" && format->text() != "float8_e4m3fn") {
-    return fp8.refuse("fmt", "an FP8 format other than `e4m3` is not known");
+    return fp8.refuse("fmt", "only the FP8 format `e4m3` is supported");
   }
   WeightScheme scheme;
   scheme.scale_name =
@@ -195,8 +194,9 @@ std::optional<Quantisation> read_fp8(const Architecture& architecture,
     scheme.scalars.emplace_back("activation_scale", DType::F32);
   } else if (activations && activations->text() != "dynamic") {
     return fp8.refuse("activation_scheme",
-                      "activations that are quantised as " +
-                          in_backticks(activations->text()) + " are not known");
+                      "activations quantised as " +
+                          in_backticks(activations->text()) +
+                          " are not supported");
   }
   Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
   if (!read_experts(architecture, config, fp8, released, saved_by, result) ||
@@ -216,20 +216,20 @@ std::optional<Quantisation> read_awq(ConfigReader& awq) {
     const auto value = awq.find(key);
     if (!value || value->text() == "gemm" || value->text() == "GEMM") continue;
     return awq.refuse(key, "the packing " + in_backticks(value->text()) +
-                               " of AWQ is not known");
+                               " of AWQ is not supported");
   }
   const auto backend = awq.find("backend");
   if (backend && backend->text() != "autoawq" && backend->text() != "auto") {
     return awq.refuse("backend", "the backend " +
                                      in_backticks(backend->text()) +
-                                     " of AWQ is not known");
+                                     " of AWQ is not supported");
   }
   const auto points = awq.find("zero_point");
   if (points && points->boolean() != true) {
-    return awq.refuse("zero_point", "AWQ without zero points is not known");
+    return awq.refuse("zero_point", "AWQ without zero points is not supported");
   }
   if (awq.bounded("bits", 1, 64, {}) != 4) {
-    return awq.ok() ? awq.refuse("bits", "AWQ has 4 bits")
+    return awq.ok() ? awq.refuse("bits", "only 4-bit AWQ is supported")
                     : std::optional<Quantisation>();
   }
   const auto group = read_group(awq);
@@ -261,7 +261,7 @@ bool read_gptq_dynamic(ConfigReader& gptq, Quantisation& result) {
       kept.push_back("re:" + std::string(key.substr(2)));
     } else if (scheme.is_map() && scheme.size() > 0) {
       gptq.refuse("dynamic", in_backticks(key) +
-                                 " has a scheme of its own, which is not known")
+                                 " has its own scheme, which is not supported")
           .help(std::string(kUseTensors));
       return false;
     }
@@ -315,21 +315,21 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   const auto format = gptq.find(key);
   if (format && format->text() != "gptq" && format->text() != "gptq_v2") {
     return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
-                                " of GPTQ is not known");
+                                " of GPTQ is not supported");
   }
   if (says(gptq, "lm_head")) {
-    return gptq.refuse("lm_head", "a head that GPTQ quantises is not known")
+    return gptq.refuse("lm_head", "a GPTQ-quantised head is not supported")
         .help(std::string(kUseTensors));
   }
   const auto words = gptq.find("pack_dtype");
   if (words && words->text() != "int32") {
     return gptq.refuse("pack_dtype", "words of " + in_backticks(words->text()) +
-                                         " are not known");
+                                         " are not supported");
   }
   const int64_t bits = gptq.bounded("bits", 1, 64, {});
   if (bits != 2 && bits != 4 && bits != 8) {
-    return gptq.ok() ? gptq.refuse("bits", "GPTQ of " + plural(bits, "bit") +
-                                               " is not known")
+    return gptq.ok() ? gptq.refuse("bits", "GPTQ with " + plural(bits, "bit") +
+                                               " is not supported")
                      : std::optional<Quantisation>();
   }
   const auto group = read_group(gptq);
@@ -343,9 +343,9 @@ std::optional<Quantisation> read_gptq(ConfigReader& gptq) {
   Quantisation result = of_scheme(QuantMethod::Gptq, std::move(scheme));
   if (!format) {
     result.remarks.emplace_back(
-        "the config of GPTQ names no `checkpoint_format`: the packing is taken "
-        "as `gptq`; older programs also store a bias of zeros for each "
-        "quantised layer, which is left out");
+        "the GPTQ config has no `checkpoint_format`: `gptq` packing is "
+        "assumed; older programs also store a zero bias for each quantised "
+        "layer, which is left out");
   }
   if (!read_gptq_dynamic(gptq, result)) return std::nullopt;
   if (const auto list = gptq.find("modules_in_block_to_quantize")) {
@@ -372,7 +372,7 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
   const bool four = says(bits, "load_in_4bit") || says(bits, "_load_in_4bit");
   const bool eight = says(bits, "load_in_8bit") || says(bits, "_load_in_8bit");
   if (four == eight) {
-    return bits.refuse("", "the config says neither or both of 4 and 8 bits");
+    return bits.refuse("", "the config sets neither or both of 4 and 8 bits");
   }
   if (eight) {
     scheme.format = WeightFormat::Bits8;
@@ -382,22 +382,22 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
     scheme.nested = says(bits, "bnb_4bit_use_double_quant");
     const auto storage = bits.find("bnb_4bit_quant_storage");
     if (storage && storage->text() != "uint8") {
-      return bits.refuse(
-          "bnb_4bit_quant_storage",
-          "weights in " + in_backticks(storage->text()) + " are not known");
+      return bits.refuse("bnb_4bit_quant_storage",
+                         "weights stored as " + in_backticks(storage->text()) +
+                             " are not supported");
     }
     const auto type = bits.find("bnb_4bit_quant_type");
     scheme.quant_type = type ? std::string(type->text()) : "fp4";
     if (scheme.quant_type != "nf4" && scheme.quant_type != "fp4") {
       return bits.refuse("bnb_4bit_quant_type",
-                         in_backticks(scheme.quant_type) + " is not known");
+                         in_backticks(scheme.quant_type) + " is not supported");
     }
   }
   const bool nested = scheme.nested;
   Quantisation result = of_scheme(QuantMethod::Bitsandbytes, std::move(scheme));
   if (nested) {
     result.remarks.emplace_back(
-        "statistics are quantised, too (`bnb_4bit_use_double_quant`): the "
+        "statistics are also quantised (`bnb_4bit_use_double_quant`): the "
         "length of `quant_state` depends on the weights by a few bytes and is "
         "estimated");
   }
@@ -413,7 +413,7 @@ std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4) {
   for (size_t i = 0; kept && i < kept->size(); ++i) {
     if (!contains(kept->item(i).text(), "experts")) continue;
     return mxfp4.refuse("modules_to_not_convert",
-                        "experts that are kept from MXFP4 are not known");
+                        "experts excluded from MXFP4 are not supported");
   }
   WeightScheme scheme;
   scheme.format = WeightFormat::Blocks;
@@ -425,7 +425,7 @@ std::optional<WeightScheme> read_mlx_scheme(ConfigReader& mlx) {
   const auto mode = mlx.find("mode");
   if (mode && mode->text() != "affine") {
     return mlx.refuse("mode", "the mode " + in_backticks(mode->text()) +
-                                  " of MLX is not known");
+                                  " of MLX is not supported");
   }
   WeightScheme scheme;
   scheme.format = WeightFormat::Mlx;
@@ -433,7 +433,8 @@ std::optional<WeightScheme> read_mlx_scheme(ConfigReader& mlx) {
   scheme.bits = mlx.bounded("bits", 2, 8, {});
   scheme.group = mlx.bounded("group_size", 1, kMaxGroup, {});
   if (!mlx.ok()) return std::nullopt;
-  if (scheme.bits == 7) return mlx.refuse("bits", "MLX has no 7 bits");
+  if (scheme.bits == 7)
+    return mlx.refuse("bits", "MLX does not support 7 bits");
   return scheme;
 }
 
@@ -460,7 +461,7 @@ std::optional<Quantisation> read_mlx(ConfigReader& mlx) {
       result.named.emplace(key, result.groups.size());
       result.groups.push_back({*std::move(other), {}});
     } else {
-      return mlx.refuse(key, mlx.shown(key) + " is not known");
+      return mlx.refuse(key, mlx.shown(key) + " is not supported");
     }
   }
   return result;
@@ -506,11 +507,10 @@ void refuse_key(ConfigReader& config, std::string_view key, const Node& value) {
   const bool unnamed =
       (!method || method->text().empty()) && key != "quantization";
   config
-      .refuse(key,
-              unnamed
-                  ? "`" + std::string(key) + "` names no `quant_method`"
-                  : "the config is quantised with " +
-                        (text.empty() ? "`" + std::string(key) + "`" : text))
+      .refuse(key, unnamed ? "`" + std::string(key) + "` has no `quant_method`"
+                           : "the config is quantised with " +
+                                 (text.empty() ? "`" + std::string(key) + "`"
+                                               : text))
       .fact(std::string(kPackedTensors))
       .help(std::string(kUseTensors));
 }
@@ -543,8 +543,8 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
     if (!contains(known, method_name(*method))) {
       return config
           .refuse(key, "architecture " + in_backticks(architecture.name) +
-                           " is not known as " +
-                           in_backticks(method_name(*method)) + " stores it")
+                           " is not supported with " +
+                           in_backticks(method_name(*method)) + " quantisation")
           .help(std::string(kUseTensors));
     }
     auto section = config.section(key);
@@ -603,7 +603,8 @@ bool knows_keys(ConfigReader& section,
         ((value.is_list() || value.is_map()) && value.size() == 0);
     if (nothing || contains(known, key)) continue;
     section
-        .refuse(key, section.shown(key) + " of the quantisation is not known")
+        .refuse(key,
+                section.shown(key) + " is not a supported quantisation setting")
         .help(std::string(kUseTensors));
     return false;
   }

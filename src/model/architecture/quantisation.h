@@ -31,7 +31,7 @@ namespace shardplan {
 inline constexpr std::string_view kPackedTensors =
     "its checkpoint holds packed tensors that the config does not describe";
 inline constexpr std::string_view kUseTensors =
-    "the model's safetensors files give its tensors without the config";
+    "pass the model's safetensors files instead of its config";
 
 enum class WeightFormat : uint8_t {
   Fp8,           // `weight`, `weight_scale_inv` (DeepSeek, transformers)

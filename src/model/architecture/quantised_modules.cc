@@ -99,9 +99,9 @@ class Chooser {
   }
   Choice refuse_version(const std::string& what) {
     all_.section
-        ->refuse("", "whether " + in_backticks(place_.path) +
-                         " is quantised is not known")
-        .fact(what + ", and the config names no `transformers_version`")
+        ->refuse("", "it is unknown whether " + in_backticks(place_.path) +
+                         " is quantised")
+        .fact(what + ", and the config has no `transformers_version`")
         .help(std::string(kUseTensors));
     return std::nullopt;
   }
@@ -173,9 +173,9 @@ class Chooser {
     const ModulePatterns& kept = *all_.kept;
     const std::string_view bad = is_new() ? kept.unreadable() : "";
     if (!bad.empty()) {
-      return refuse_entry(in_backticks(bad) +
-                          " cannot be read as a regular expression, as which "
-                          "transformers 5 reads it");
+      return refuse_entry(
+          in_backticks(bad) +
+          " is not a valid regular expression, as transformers 5 reads it");
     }
     const std::string& all = place_.in_memory;
     const size_t last = !contains(all, '|') ? all.npos : all.rfind('.');
@@ -194,8 +194,8 @@ class Chooser {
     }
     if (named == parts) return true;
     if (named > 0) {
-      return refuse_entry("it names some of the modules that " +
-                          in_backticks(place_.path) + " is in memory, " +
+      return refuse_entry("it names only some of the modules that " +
+                          in_backticks(place_.path) + " becomes in memory, " +
                           in_backticks(all));
     }
     if (all_.method != QuantMethod::Fp8 || place_.path == all) return false;
@@ -215,16 +215,16 @@ class Chooser {
     }
     if (!kept.matches(path, PatternStyle::Modules)) return false;
     if (!is_new()) return true;
-    return refuse_entry("it names " + in_backticks(place_.path) +
-                        " as it is saved, in part, and transformers 5 reads "
-                        "it against the name in memory, " +
-                        in_backticks(all));
+    return refuse_entry(
+        "it names part of " + in_backticks(place_.path) +
+        " as saved, but transformers 5 matches the name in memory, " +
+        in_backticks(all));
   }
   std::nullopt_t refuse_entry(const std::string& why) {
     all_.section
         ->refuse(all_.kept_key, "what " + in_backticks(all_.kept_key) +
-                                    " excludes is not known: " + why)
-        .help("give whole names of modules as they are in memory")
+                                    " excludes is unclear: " + why)
+        .help("give full module names as in memory")
         .help(std::string(kUseTensors));
     return std::nullopt;
   }
@@ -236,7 +236,7 @@ class Chooser {
       return false;
     }
     if (linear_.inputs_first && all_.method != QuantMethod::Bitsandbytes) {
-      refuse("is stored [in, out], of which the quantised form is not known");
+      refuse("is stored [in, out], whose quantised form is not supported");
       return std::nullopt;
     }
     if (place_.role == LinearRole::Grouped) {
@@ -259,8 +259,8 @@ class Chooser {
         if (!place_.bias || is_old()) return kPlainWeight;
         if (!is_new()) {
           refuse_version(
-              "transformers 4 keeps the last layer, 5 does not "
-              "where it has a bias");
+              "transformers 4 leaves the last layer unquantised, 5 does not if "
+              "it has a bias");
           return std::nullopt;
         }
       }
@@ -356,7 +356,7 @@ class Chooser {
     if (place_.expert || is_stacked() || linear_.inputs_first ||
         place_.role == LinearRole::Parameter ||
         place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
-      return refuse("is one that MLX stores in a way of its own");
+      return refuse("has an MLX-specific form that is not supported");
     }
     // mlx-vlm puts all of the text model into `language_model`.
     for (const std::string& name :
@@ -390,7 +390,7 @@ bool check_layers(const Quantisation& quantisation,
     quantisation.section
         ->refuse("", "the config is quantised with " +
                          in_backticks(method_name(quantisation.method)) +
-                         ", and no layer of the model is")
+                         ", but no layer of the model is")
         .help(std::string(kUseTensors));
     return false;
   }
@@ -398,62 +398,61 @@ bool check_layers(const Quantisation& quantisation,
     remarks.push_back(remark);
   }
   if (quantisation.kept && quantisation.kept->has_paths() && layers.kept == 0) {
-    remarks.push_back(
-        in_backticks(quantisation.kept_key) +
-        " of the quantisation names no linear layer that follows from the "
-        "config, so it excludes none");
+    remarks.push_back(in_backticks(quantisation.kept_key) +
+                      " of the quantisation matches no linear layer of the "
+                      "model, so it excludes none");
   }
   if (!layers.stacked.empty()) {
     const bool whole =
         quantisation.groups.front().scheme.format == WeightFormat::Fp8;
     remarks.push_back(
         whole ? "stacked experts such as " + in_backticks(layers.stacked) +
-                    " are taken as one FP8 tensor with scales per block "
-                    "(`_scale_inv`), as transformers 5 stores what it "
-                    "quantises itself; some checkpoints store them one by one"
+                    " are assumed to be one FP8 tensor with per-block scales "
+                    "(`_scale_inv`), as transformers 5 stores models it "
+                    "quantises; some checkpoints store experts one by one"
               : "stacked experts such as " + in_backticks(layers.stacked) +
-                    " are taken as stored one by one, as programs write them "
-                    "that quantise linear layers alone");
+                    " are assumed to be stored one by one, as by programs that "
+                    "quantise only linear layers");
   }
   if (!layers.beside_text.empty()) {
-    remarks.push_back("only the text model is taken as quantised, and not " +
+    remarks.push_back("only the text model is assumed to be quantised, not " +
                       in_backticks(layers.beside_text) +
                       ": the config does not say");
   }
   if (!layers.router.empty()) {
-    remarks.push_back("routers such as " + in_backticks(layers.router) +
-                      " are taken as not quantised: the config does not say");
+    remarks.push_back(
+        "routers such as " + in_backticks(layers.router) +
+        " are assumed not to be quantised: the config does not say");
   }
   if (!layers.partial.empty()) {
     remarks.push_back(
         in_backticks(layers.partial) +
-        " does not consist of whole blocks: it "
-        "is taken as quantised, which transformers 5 does not where it "
-        "quantises itself");
+        " does not consist of whole blocks: it is assumed to be quantised, "
+        "though transformers 5 itself would leave it unquantised");
   }
   if (!layers.expert.empty()) {
-    remarks.push_back("experts are taken as quantised one by one, such as " +
-                      in_backticks(layers.expert) +
-                      ": transformers 5 holds them in one "
-                      "tensor and stores what it quantises itself otherwise");
+    remarks.push_back(
+        "experts are assumed to be quantised one by one, such as " +
+        in_backticks(layers.expert) +
+        ": transformers 5 holds them in one tensor and stores models it "
+        "quantises differently");
   }
   if (quantisation.method == QuantMethod::Mlx) {
     remarks.push_back(
-        "all linear layers and embeddings are taken as quantised but those "
-        "that "
-        "the config names: MLX does not say which it keeps");
+        "all linear layers and embeddings are assumed to be quantised except "
+        "those the config names: MLX does not list the ones it leaves");
   }
   const WeightScheme& scheme = quantisation.groups.front().scheme;
   if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5 &&
       !scheme.scale_dtype) {
     remarks.push_back(
-        "scales of FP8 blocks are taken as f32, which some checkpoints store "
-        "as bf16");
+        "scales of FP8 blocks are assumed to be f32; some checkpoints store "
+        "bf16");
   }
   if (bias_dtype(&scheme).value_or(dtype) != dtype) {
     remarks.push_back(
-        "scales and biases of quantised layers are taken as f16, though the "
-        "model is " +
+        "scales and biases of quantised layers are assumed to be f16, though "
+        "the model is " +
         std::string(dtype_name(dtype)));
   }
   return true;

@@ -276,7 +276,7 @@ class Writer {
     add_buffer("weight_shape", DType::I64, {2});
     if (scheme_.zero_points) {
       if (scheme_.scales == Scales::Tensor) {
-        return refuse("has one zero point, of which the packing is not known");
+        return refuse("has one zero point, whose packing is not supported");
       }
       add("weight_zero_point", DType::I32,
           {ceil_div(linear_.out, values), scale_shape()[1]},

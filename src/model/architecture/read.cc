@@ -72,7 +72,7 @@ class ArchitectureReader {
     }
     if (const auto map = root->find("classes")) read_tasks(*map, *result);
     if (result->classes.empty()) {
-      reader_.refuse(root->span(), "the architecture names no `classes`");
+      reader_.refuse(root->span(), "the architecture has no `classes`");
     }
     if (diags_.count(Severity::Error) == errors) check_names(*result, diags_);
     if (result->computes && diags_.count(Severity::Error) == errors) {
@@ -84,7 +84,7 @@ class ArchitectureReader {
  private:
   void read_head(const Node& root, Architecture& result) {
     if (!root.find("architecture")) {
-      reader_.refuse(root.span(), "the file names no `architecture`");
+      reader_.refuse(root.span(), "the file has no `architecture`");
     }
     reader_.optional(root, "architecture", result.name);
     reader_.optional(root, "summary", result.summary);
@@ -105,7 +105,7 @@ class ArchitectureReader {
       for (const std::string& method : result.quantisations_unknown) {
         if (find_method(method)) continue;
         reader_.refuse(methods->span(),
-                       in_backticks(method) + " is no method of quantisation");
+                       in_backticks(method) + " is not a quantisation method");
       }
     }
   }
@@ -116,7 +116,8 @@ class ArchitectureReader {
       const std::string part(map.key(i));
       for (std::string& other : reader_.texts(map.item(i), "other names")) {
         if (contains(part, '.') || contains(other, '.')) {
-          reader_.refuse(map.key_span(i), "a part of a name has no dots");
+          reader_.refuse(map.key_span(i),
+                         "a part of a name must not have dots");
           continue;
         }
         result.push_back({part, std::move(other)});
@@ -206,7 +207,8 @@ class ArchitectureReader {
     const auto that = node.find("that");
     const auto message = node.find("else");
     if (!that || !message) {
-      return reader_.refuse(node.span(), "a requirement has `that` and `else`");
+      return reader_.refuse(node.span(),
+                            "a requirement needs `that` and `else`");
     }
     auto read = reader_.expression(*that);
     if (!read) return std::nullopt;
@@ -222,7 +224,7 @@ class ArchitectureReader {
       requirement.of_names = of->text() == "names";
       if (!requirement.of_names) {
         return reader_.refuse(of->span(),
-                              "a requirement is `of: names` or of all");
+                              "`of` of a requirement must be `names`");
       }
     }
     return requirement;
@@ -238,7 +240,7 @@ class ArchitectureReader {
       }
       ArchitectureNote note{node.span(), {}, ""};
       if (!node.find("note")) {
-        reader_.refuse(node.span(), "a note has `note`");
+        reader_.refuse(node.span(), "a note needs `note`");
         continue;
       }
       reader_.optional(node, "note", note.text);
@@ -270,7 +272,7 @@ class ArchitectureReader {
       if (other->model_types.empty()) {
         reader_.refuse(list->item(i).span(),
                        in_backticks(other->name) +
-                           " has no `model_types` by which to choose it");
+                           " needs `model_types`, by which it is chosen");
         return false;
       }
       section.others.push_back(std::move(other));
@@ -295,7 +297,7 @@ class ArchitectureReader {
       const auto name = node.find("architecture");
       if (!key || !name) {
         reader_.refuse(map.key_span(i),
-                       "a section has `key` and `architecture`");
+                       "a section needs `key` and `architecture`");
         continue;
       }
       auto of = known_architecture(*name);

@@ -76,7 +76,7 @@ class ForwardReader {
   std::vector<ForwardStep> steps(const Node& list, int depth) {
     std::vector<ForwardStep> result;
     if (depth > kMaxForwardNesting) {
-      reader_.refuse(list.span(), "steps nest too deep");
+      reader_.refuse(list.span(), "steps nest too deeply");
       return result;
     }
     if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
@@ -285,8 +285,9 @@ class ForwardReader {
     const auto inner = node.find("steps");
     if (!inner || step.carried.empty() || step.first.empty() ||
         step.handed_on.empty()) {
-      reader_.refuse(step.where,
-                     "`repeat` has `carry`, `first`, `handed_on` and `steps`");
+      reader_.refuse(
+          step.where,
+          "`repeat` needs `carry`, `first`, `handed_on` and `steps`");
       return false;
     }
     if (step.as.empty()) step.as = step.what;
@@ -305,7 +306,7 @@ class ForwardReader {
       ForwardCase one;
       if (!reader_.optional(item, "when", one.when)) return false;
       if (!one.when && i + 1 < list.size()) {
-        reader_.refuse(item.span(), "only the last case has no `when`");
+        reader_.refuse(item.span(), "only the last case may have no `when`");
         return false;
       }
       if (const auto of = item.find("steps")) one.steps = steps(*of, depth + 1);
@@ -331,7 +332,7 @@ std::optional<BlockForward> StepReader::forward(const Node& node) {
   optional(node, "gives", result.gives);
   const auto steps = node.find("steps");
   if (result.takes.empty() || result.gives.empty() || !steps) {
-    return refuse(node.span(), "`forward` has `takes`, `gives` and `steps`");
+    return refuse(node.span(), "`forward` needs `takes`, `gives` and `steps`");
   }
   const auto with = node.find("with");
   if (with && !arguments(*with, result.arguments)) return std::nullopt;
@@ -373,7 +374,7 @@ void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {
     input.where = map.key_span(i);
     const auto shape = of.find("shape");
     if (!shape || !shape->is_list()) {
-      refuse(input.where, "an input has a `shape`, a list");
+      refuse(input.where, "an input needs a list `shape`");
       continue;
     }
     for (size_t dim = 0; dim < shape->size(); ++dim) {
@@ -385,7 +386,7 @@ void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {
       input.axes = labels_of(*axes);
     }
     if (!input.axes.empty() && input.axes.size() != shape->size()) {
-      refuse(input.where, "an input has as many `axes` as dimensions");
+      refuse(input.where, "an input needs one entry of `axes` per dimension");
     }
     if (const auto below = of.find("below")) input.below = expression(*below);
     std::erase_if(result, [&](const InputRule& other) {

@@ -33,20 +33,21 @@ Diagnostics::Builder StepReader::refuse(Span where, std::string message) {
 std::optional<Expression> StepReader::expression(const Node& node) {
   if (node.is_list()) return integers(node);
   if (node.is_map() || node.is_null()) {
-    return refuse(node.span(), "an expression must be text or a number, not " +
-                                   std::string(kind_name(node.kind())));
+    return refuse(node.span(),
+                  "an expression must be a string or a number, not " +
+                      std::string(kind_name(node.kind())));
   }
   std::string why;
   auto read = parse_expression(node.text(), node.span(), why);
   if (read) return read;
-  return refuse(node.span(),
-                in_backticks(node.text()) + " is no expression: " + why);
+  return refuse(node.span(), in_backticks(node.text()) +
+                                 " is not a valid expression: " + why);
 }
 
 std::optional<std::string> StepReader::text(const Node& node,
                                             std::string_view what) {
   if (node.is_list() || node.is_map() || node.is_null()) {
-    return refuse(node.span(), std::string(what) + " must be text, not " +
+    return refuse(node.span(), std::string(what) + " must be a string, not " +
                                    std::string(kind_name(node.kind())));
   }
   return std::string(node.text());
@@ -83,7 +84,7 @@ bool StepReader::optional(const Node& map, std::string_view key,
   const auto at = map.find(key);
   if (!at) return true;
   value = find_dtype(at->text());
-  if (!value) refuse(at->span(), in_backticks(at->text()) + " is no dtype");
+  if (!value) refuse(at->span(), in_backticks(at->text()) + " is not a dtype");
   return value.has_value();
 }
 
@@ -108,14 +109,14 @@ bool StepReader::optional(const Node& map, std::string_view key, bool& value) {
   const auto at = map.find(key);
   if (!at) return true;
   const auto read = at->boolean();
-  if (!read) refuse(at->span(), in_backticks(key) + " is true or false");
+  if (!read) refuse(at->span(), in_backticks(key) + " must be true or false");
   value = read.value_or(false);
   return read.has_value();
 }
 
 std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
   if (depth > kMaxNesting) {
-    return refuse(node.span(), "a dimension nests too deep");
+    return refuse(node.span(), "a dimension nests too deeply");
   }
   DimTree result;
   result.where = node.span();
@@ -147,7 +148,7 @@ std::vector<ModuleStep> StepReader::steps(const Node& list,
                                           int depth) {
   std::vector<ModuleStep> result;
   if (depth > kMaxNesting) {
-    refuse(list.span(), "steps nest too deep");
+    refuse(list.span(), "steps nest too deeply");
     return result;
   }
   if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
@@ -166,7 +167,8 @@ std::optional<Expression> StepReader::integers(const Node& list) {
   std::vector<int64_t> numbers;
   for (size_t i = 0; i < list.size(); ++i) {
     const auto number = list.item(i).integer();
-    if (!number) return refuse(list.item(i).span(), "a list has integers only");
+    if (!number)
+      return refuse(list.item(i).span(), "a list may hold only integers");
     numbers.push_back(*number);
   }
   return constant_expression(ConfigValue::of(std::move(numbers)), list.span());
@@ -216,14 +218,13 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
     result.stacked = stored->text() == "stacked";
     if (!result.stacked) {
       return refuse(stored->span(),
-                    "`stored` of `repeat` is `stacked`, or "
-                    "not given");
+                    "`stored` of `repeat` must be `stacked` or absent");
     }
   }
   const bool numbered = contains(result.name, "{" + result.index + "}");
   if (numbered == result.stacked) {
     return refuse(name->span(),
-                  result.stacked ? "a name of what is stacked has no index"
+                  result.stacked ? "the name of a stack must have no index"
                                  : "the name lacks `{" + result.index + "}`");
   }
   const auto steps_node = node.find("steps");
@@ -247,7 +248,7 @@ std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
     ModuleCase one;
     if (!optional(item, "when", one.when)) return std::nullopt;
     if (!one.when && i + 1 < list.size()) {
-      return refuse(item.span(), "only the last case has no `when`");
+      return refuse(item.span(), "only the last case may have no `when`");
     }
     if (const auto of = item.find("steps")) {
       one.steps = steps(*of, one.kept, depth + 1);
@@ -303,7 +304,7 @@ bool StepReader::shape(const Node& node, ModuleStep& result) {
   const auto list = node.find("shape");
   if (!list || !list->is_list()) {
     refuse(list ? list->span() : result.where,
-           in_backticks(result.name) + " has no list `shape`");
+           in_backticks(result.name) + " needs a list `shape`");
     return false;
   }
   for (size_t i = 0; i < list->size(); ++i) {
@@ -318,7 +319,7 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
   if (const auto stored = node.find("stored")) {
     result.inputs_first = stored->text() == "in_out";
     if (!result.inputs_first && stored->text() != "out_in") {
-      refuse(stored->span(), "`stored` is `in_out` or `out_in`");
+      refuse(stored->span(), "`stored` must be `in_out` or `out_in`");
       return false;
     }
   }
@@ -328,7 +329,7 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
         [&](const auto& each) { return each.first == quantised->text(); });
     if (role == std::end(kRoles)) {
       refuse(quantised->span(),
-             "`quantised` is `true`, `false`, `head`, `last`, `gate`, "
+             "`quantised` must be `true`, `false`, `head`, `last`, `gate`, "
              "`router` or `experts`");
       return false;
     }
@@ -362,8 +363,8 @@ std::optional<KeptStep> StepReader::kept_step(const Node& node) {
   if (result.kind == KeptStep::Kind::Nothing) {
     if (result.name == kNothing) return result;
     return refuse(node.item(0).span(),
-                  "`keeps` is `nothing`; what a layer keeps is said by `cache` "
-                  "and `state`");
+                  "`keeps` must be `nothing`; give what a layer keeps in "
+                  "`cache` and `state`");
   }
   if (result.name.empty()) {
     return refuse(result.where, in_backticks(what) + " has no name");
@@ -380,8 +381,8 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
   if (!elements || listed == cache || (listed && elements->size() == 0)) {
     refuse(elements ? elements->span() : result.where,
            in_backticks(result.name) +
-               (cache ? " has no `of`, the elements of a token"
-                      : " has no list `shape`"));
+               (cache ? " needs `of`, the elements per token"
+                      : " needs a list `shape`"));
     return false;
   }
   for (size_t i = 0; i < (cache ? 1 : elements->size()); ++i) {
@@ -392,10 +393,9 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
   const auto window = node.find("window");
   const auto tokens = node.find("tokens");
   if (window && tokens) {
-    refuse(
-        tokens->span(),
-        "`window` is of tokens that are generated, `tokens` of an encoder's: "
-        "one of them says how many are kept");
+    refuse(tokens->span(),
+           "give either `window`, of generated tokens, or `tokens`, of an "
+           "encoder's tokens");
     return false;
   }
   result.source = tokens.has_value();
@@ -403,8 +403,8 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
   const auto every = node.find("every");
   if (every && (window || tokens)) {
     refuse(every->span(),
-           "`every` is of all tokens that are generated: beside it there is "
-           "neither `window` nor `tokens`");
+           "`every` applies to all generated tokens: it cannot be combined "
+           "with `window` or `tokens`");
     return false;
   }
   const bool counted = tokens && tokens->text() != kSource;

@@ -52,7 +52,8 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
   }
   if (const auto given = node.find("given")) {
     if (rule.kind != ValueRule::Kind::Flag || node.size() > 1) {
-      reader.refuse(given->span(), "`given` is of a flag, and stands alone");
+      reader.refuse(given->span(),
+                    "`given` is only for a flag, as its only key");
       return false;
     }
     return true;
@@ -61,8 +62,8 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
   if (const auto entry = node.find("entry")) {
     if (rule.kind != ValueRule::Kind::Table || !rule.otherwise) {
       reader.refuse(entry->span(),
-                    "`entry` is of a table, which says `else` for layers that "
-                    "have none");
+                    "`entry` is only for a table that gives `else` for layers "
+                    "without an entry");
       return false;
     }
   }
@@ -75,7 +76,7 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     if (!at) continue;
     const auto number = at->integer();
     if (!number || *number < 0 || *number > kMaxSize) {
-      reader.refuse(at->span(), in_backticks(key) + " is from 0 to " +
+      reader.refuse(at->span(), in_backticks(key) + " must be 0 to " +
                                     count_text(kMaxSize));
       return false;
     }
@@ -90,9 +91,10 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     }
   }
   if (rule.keys.empty() != rule.is.has_value()) {
-    reader.refuse(rule.where,
-                  in_backticks(rule.name) +
-                      " has either a `key` or `is`, or is a flag with `given`");
+    reader.refuse(
+        rule.where,
+        in_backticks(rule.name) +
+            " needs either `key` or `is`, or must be a flag with `given`");
     return false;
   }
   return true;

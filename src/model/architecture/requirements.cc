@@ -42,14 +42,14 @@ std::vector<std::string> ConfigValues::left_out() const {
   std::vector<std::string> all;
   const auto known = read_keys();
   const Node& map = config_.map();
-  const std::string by = ", which architecture " +
+  const std::string by = " are left out: architecture " +
                          in_backticks(architecture_.name) +
-                         " does not describe, are left out";
+                         " does not describe them";
   for (const std::string_view key : kFurtherLayers) {
     const auto value = map.find(key);
     const auto layers = value ? value->integer() : std::nullopt;
     if (!layers || *layers < 1 || known.contains(key)) continue;
-    all.push_back("layers that predict further tokens (" + config_.shown(key) +
+    all.push_back("multi-token prediction layers (" + config_.shown(key) +
                   " is " + std::to_string(*layers) + ")" + by);
   }
   // Those of the whole are asked for there.
@@ -71,9 +71,10 @@ std::vector<std::string> ConfigValues::remarks() {
   std::vector<std::string> all = left_out();
   if (!taken_.empty()) {
     const std::string part = config_.path();
-    all.push_back("taken from " + class_->title() + ", since " +
-                  (part.empty() ? "the config" : in_backticks(part)) +
-                  " has none: " + joined(taken_, ", "));
+    all.push_back("using defaults of " + class_->title() +
+                  " for keys missing from " +
+                  (part.empty() ? "the config" : in_backticks(part)) + ": " +
+                  joined(taken_, ", "));
   }
   for (const ArchitectureNote& note : architecture_.notes) {
     std::string why;
@@ -121,9 +122,9 @@ void ConfigValues::refuse_unread_activations() {
     config_
         .refuse(map.key(i), config_.shown(map.key(i)) + " is " +
                                 in_backticks(text) +
-                                ", an activation with parameters of its own")
+                                ", an activation with its own parameters")
         .fact("architecture " + in_backticks(architecture_.name) +
-              " does not say where they are")
+              " does not describe these parameters")
         .help(std::string(kUseTensors));
   }
 }
@@ -137,7 +138,8 @@ void ConfigValues::refuse_keys_of_all_models() {
   if (pruned && pruned->is_map() && pruned->size() > 0) {
     config_
         .refuse("pruned_heads",
-                "heads are left out, and which tensors that cuts is not known")
+                "pruned heads are not supported: which tensors they shrink is "
+                "unknown")
         .help(std::string(kUseTensors));
   }
   std::string why;
@@ -147,9 +149,9 @@ void ConfigValues::refuse_keys_of_all_models() {
       (tied == nullptr || tied->integer != 0)) {
     config_
         .refuse("torchscript",
-                "`torchscript` is true, and whether tensors that parts share "
-                "are stored once or for each is not known")
-        .fact("transformers 4 stores them for each, 5 once")
+                "`torchscript` is true: shared tensors may be stored once or "
+                "once per module")
+        .fact("transformers 4 stores one copy per module, 5 stores one in all")
         .help(std::string(kUseTensors));
   }
   constexpr std::string_view kLayers = "per_layer_config";
@@ -165,9 +167,9 @@ void ConfigValues::refuse_keys_of_all_models() {
       if (is_read) continue;
       config_
           .refuse(kLayers, config_.shown(kLayers) + " gives layer " +
-                               in_backticks(layers->key(i)) + " another " +
+                               in_backticks(layers->key(i)) + " a different " +
                                in_backticks(layer.key(k)) +
-                               ", which is not understood")
+                               ", which is not supported")
           .fact("by architecture " + in_backticks(architecture_.name))
           .help(std::string(kUseTensors));
       return;
@@ -197,16 +199,15 @@ void ConfigValues::refuse_unread_keys() {
   }
   if (unread.empty()) return;
   config_
-      .refuse(
-          unread.front(),
-          quoted_names(unread) +
-              (unread.size() == 1 ? " is not understood, and it changes"
-                                  : " are not understood, and they change") +
-              " the tensors of the model")
+      .refuse(unread.front(),
+              quoted_names(unread) +
+                  (unread.size() == 1 ? " is not supported but changes"
+                                      : " are not supported but change") +
+                  " the tensors of the model")
       .fact("by architecture " + in_backticks(architecture_.name))
       .help(
-          "an architecture names every key that changes tensors, or lists it "
-          "in `ignored_keys`")
+          "an architecture file must read every key that changes tensors, or "
+          "list it in `ignored_keys`")
       .help(std::string(kUseTensors));
 }
 
@@ -263,11 +264,11 @@ void ConfigValues::warn_of_unread_keys() {
     const auto unread = unread_keys(part, text);
     if (unread.empty()) continue;
     auto problem = config_.warn(
-        unread.front(), some_names(unread) + " at the top of the config " +
-                            (unread.size() == 1 ? "is" : "are") +
-                            " not read: the text model is what " +
-                            config_.shown(part.key) +
-                            " says, or the defaults of its class");
+        unread.front(),
+        some_names(unread) + " at the top level of the config " +
+            (unread.size() == 1 ? "is" : "are") +
+            " not read: the text model comes from " + config_.shown(part.key) +
+            ", or from the defaults of its class");
     for (const ValueRule& rule : part.architecture->values) {
       std::string why;
       if (rule.kind == ValueRule::Kind::Table || rule.of_forward) continue;
@@ -278,13 +279,12 @@ void ConfigValues::warn_of_unread_keys() {
             entry->value.kind != ConfigValue::Kind::Integer) {
           continue;
         }
-        problem.fact(text->config_.shown(key) + " is taken as " +
+        problem.fact(text->config_.shown(key) + " is read as " +
                      std::to_string(entry->value.integer) + ", not " +
                      std::string(config_.find(key)->text()));
       }
     }
-    problem.help("if they are meant, move them into " +
-                 config_.shown(part.key));
+    problem.help("to apply them, move them into " + config_.shown(part.key));
   }
 }
 
@@ -317,12 +317,10 @@ std::nullopt_t ConfigValues::refuse_spent_work() const {
   if (!work_->report_once()) return std::nullopt;
   if (work_->is_too_deep()) {
     return config_
-        .refuse("",
-                "the model has names and brackets nested within one another "
-                "deeper than " +
-                    count_text(Nested::kMost))
+        .refuse("", "names and brackets of the model nest deeper than " +
+                        count_text(Nested::kMost))
         .fact("by architecture " + in_backticks(architecture_.name))
-        .help("let fewer values refer to one another");
+        .help("make fewer values refer to one another");
   }
   return config_.refuse("", "the model takes too much work to compute")
       .fact(
@@ -374,11 +372,12 @@ std::shared_ptr<const Architecture> section_architecture(
   }
   reader
       .refuse("model_type", reader.shown("model_type") + " is " +
-                                in_backticks(type) + ", which is not known" +
+                                in_backticks(type) +
+                                ", which is not supported" +
                                 (section.by_model_type ? "" : " here"))
-      .fact("known: " + (section.by_model_type
-                             ? joined(known_model_types(), ", ")
-                             : joined(expected, ", ")))
+      .fact("supported: " + (section.by_model_type
+                                 ? joined(known_model_types(), ", ")
+                                 : joined(expected, ", ")))
       .help(std::string(kUseTensors));
   return nullptr;
 }
@@ -417,9 +416,9 @@ ConfigValues* ConfigValues::section(std::string_view name) {
     const auto unread = unread_keys(*of, nullptr);
     if (!unread.empty()) {
       problem
-          .fact(some_names(unread) + " at the top of the config " +
+          .fact(some_names(unread) + " at the top level of the config " +
                 (unread.size() == 1 ? "is" : "are") + " not read")
-          .help("write the keys of the text model in " +
+          .help("put the keys of the text model into " +
                 config_.shown(of->key));
     }
     return nullptr;

@@ -22,8 +22,9 @@ void note_cache(ConfigReader& section, std::string_view key,
                 Quantisation& result) {
   if (section.find(key)) {
     result.remarks.push_back(
-        "the cache is quantised, too: scales of it that the checkpoint may "
-        "have, of one number each, are left out");
+        "the KV cache is also quantised: its per-tensor scales, if the "
+        "checkpoint "
+        "has any, are left out");
   }
 }
 
@@ -67,7 +68,7 @@ bool read_strategy(ConfigReader& args, Args& result) {
     result.group = size;
     if (size > 0) return true;
     args.refuse("group_size",
-                args.shown("group_size") + " must be the size of a group");
+                args.shown("group_size") + " must be a group size");
     return false;
   }
   if (name == "block") {
@@ -84,7 +85,7 @@ bool read_strategy(ConfigReader& args, Args& result) {
     return false;
   }
   args.refuse("strategy",
-              "the strategy " + in_backticks(name) + " is not known");
+              "strategy " + in_backticks(name) + " is not supported");
   return false;
 }
 
@@ -101,15 +102,16 @@ std::optional<Args> read_args(ConfigReader args) {
   result.floats = type && type->text() == "float";
   if (type && !result.floats && type->text() != "int") {
     return args.refuse(
-        "type", "the type " + in_backticks(type->text()) + " is not known");
+        "type", "type " + in_backticks(type->text()) + " is not supported");
   }
   const auto symmetric = args.find("symmetric");
   result.symmetric = !symmetric || symmetric->boolean() == true;
   const auto order = args.find("actorder");
   if (order && order->text() != "weight" && order->text() != "static" &&
       order->boolean() != false) {
-    return args.refuse("actorder", "the order " + in_backticks(order->text()) +
-                                       " of inputs is not known");
+    return args.refuse(
+        "actorder",
+        "the input order " + in_backticks(order->text()) + " is not supported");
   }
   const auto dynamic = args.find("dynamic");
   result.dynamic = dynamic && dynamic->boolean() == true;
@@ -123,7 +125,7 @@ bool is_dtype(ConfigReader args, std::string_view key, std::string_view name) {
   const auto value = args.find(key);
   if (!value || value->text() == name) return true;
   args.refuse(key, args.shown(key) + " other than " + in_backticks(name) +
-                       " is not known");
+                       " is not supported");
   return false;
 }
 
@@ -140,7 +142,7 @@ bool read_inputs(ConfigReader& group, WeightScheme& scheme) {
   if (args->scales != Scales::Tensor || args->per_token || args->local ||
       !args->symmetric) {
     group.refuse("input_activations",
-                 "activations that are quantised so are not known");
+                 "this quantisation of activations is not supported");
     return false;
   }
   scheme.scalars.emplace_back("input_scale", std::nullopt);
@@ -150,7 +152,7 @@ bool read_inputs(ConfigReader& group, WeightScheme& scheme) {
 std::optional<WeightScheme> read_scheme(ConfigReader& group,
                                         const std::string& format) {
   if (!group.find("weights")) {
-    return group.refuse("", "a group without `weights` is not known");
+    return group.refuse("", "a group without `weights` is not supported");
   }
   auto section = group.section("weights");
   if (!section) return std::nullopt;
@@ -166,7 +168,7 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
   scheme.scalar = {1};
   const auto unknown = [&]() -> std::optional<WeightScheme> {
     return group.refuse("weights",
-                        "weights that are quantised so are not known as " +
+                        "this quantisation of weights is not supported as " +
                             in_backticks(format));
   };
   if (args->dynamic || args->local || args->per_token) return unknown();
@@ -203,8 +205,8 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
     scheme.weight_dtype = args->floats ? DType::F8E4M3 : DType::I8;
   } else {
     return group
-        .refuse("format", "the format " + in_backticks(format) +
-                              " of compressed-tensors is not known")
+        .refuse("format", "compressed-tensors format " + in_backticks(format) +
+                              " is not supported")
         .help(std::string(kUseTensors));
   }
   if (!read_inputs(group, scheme)) return std::nullopt;
@@ -221,15 +223,13 @@ std::optional<SchemeGroup> read_group(ConfigReader group, std::string format) {
   if (!scheme) return std::nullopt;
   const auto targets = group.find("targets");
   if (!targets) {
-    return group.refuse("", "a group without `targets` is not known");
+    return group.refuse("", "a group without `targets` is not supported");
   }
   SchemeGroup result{*std::move(scheme), {}};
   result.targets = ModulePatterns::read(group, "targets", *targets);
   if (!result.targets) return std::nullopt;
   if (result.targets->has("Embedding")) {
-    return group.refuse("targets",
-                        "embeddings that are quantised are not "
-                        "known");
+    return group.refuse("targets", "quantised embeddings are not supported");
   }
   return result;
 }
@@ -258,13 +258,14 @@ std::optional<WeightScheme> algorithm(ConfigReader& section,
     if (name == "NVFP4") scheme.scalars.emplace_back("input_scale", DType::F32);
     if (!section.ok()) return std::nullopt;
     if (scheme.group % 2 == 0) return scheme;
-    return section.refuse("group_size", "groups of an odd size are not known");
+    return section.refuse("group_size",
+                          "groups of an odd size are not supported");
   }
   return section
       .refuse(key, name.empty() ? section.shown(key) + " is missing"
-                                : "the algorithm " + in_backticks(name) +
-                                      " of ModelOpt is not known")
-      .fact("known: `FP8`, `NVFP4`, `W4A16_NVFP4`")
+                                : "ModelOpt algorithm " + in_backticks(name) +
+                                      " is not supported")
+      .fact("supported: `FP8`, `NVFP4`, `W4A16_NVFP4`")
       .help(std::string(kUseTensors));
 }
 
@@ -288,7 +289,7 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section) {
     if (!list || (list->is_list() && list->size() == 0)) continue;
     if (result.kept) {
       return section.refuse(key,
-                            "`ignore` and `exclude_modules` are both said");
+                            "`ignore` and `exclude_modules` are both given");
     }
     if (!read_kept(section, key, result)) return std::nullopt;
   }
@@ -312,8 +313,8 @@ bool agrees(ConfigReader& section, const Quantisation& quantisation) {
         weights->bounded("group_size", 0, kMaxGroupSize, {0, 0});
     if (!weights->ok()) return false;
     if (size == scheme.group) continue;
-    weights->refuse("group_size", "groups of " + std::to_string(size) +
-                                      " are not those of the algorithm");
+    weights->refuse("group_size", "group size " + std::to_string(size) +
+                                      " is not the one of the algorithm");
     return false;
   }
   return true;
@@ -341,7 +342,8 @@ std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
     const bool dense =
         sparse->size() == 0 || (format && format->text() == "dense");
     if (!dense) {
-      return section.refuse("sparsity_config", "sparse weights are not known");
+      return section.refuse("sparsity_config",
+                            "sparse weights are not supported");
     }
   }
   Quantisation result;
@@ -456,8 +458,7 @@ bool read_granularity(ConfigReader& form, std::string_view otherwise,
     scheme.group = *size;
     return true;
   }
-  form.refuse("granularity",
-              "which numbers of a weight share a scale is not known");
+  form.refuse("granularity", "this granularity of scales is not supported");
   return false;
 }
 
@@ -482,7 +483,7 @@ std::optional<Quantisation> read_torchao(ConfigReader& section) {
   if (!type || !type->is_map()) {
     return section
         .refuse("quant_type",
-                "`quant_type` is known as a map, as transformers 5 writes it")
+                "`quant_type` must be a map, as transformers 5 writes it")
         .help(std::string(kUseTensors));
   }
   auto all = section.section("quant_type");
@@ -497,8 +498,8 @@ std::optional<Quantisation> read_torchao(ConfigReader& section) {
     return form
         ->refuse("_type", "weights of " +
                               in_backticks(name ? name->text() : "no type") +
-                              " are not known")
-        .fact("their values lie in a layout of the kernel that reads them")
+                              " are not supported")
+        .fact("their layout depends on the kernel that reads them")
         .help(std::string(kUseTensors));
   }
   auto data = form->section("_data");

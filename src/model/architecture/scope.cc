@@ -18,7 +18,7 @@ const ConfigValue* in_layer(const ValueScope& scope, std::string_view name,
                each.second.kind == ConfigValue::Kind::Integer;
       });
   if (own == scope.own.rend()) {
-    why = in_backticks(name) + " is of layers";
+    why = in_backticks(name) + " is defined per layer";
     return nullptr;
   }
   const auto* const table = scope.values->find_table(name, why);
@@ -134,7 +134,7 @@ std::optional<int64_t> ValueScope::integer(const Expression& expression,
       .refuse("", shown(expression, *this) + " is " +
                       std::to_string(found->integer))
       .label(expression.where, "here")
-      .fact("it may be " + count_text(least) + " to " + count_text(most));
+      .fact("it must be " + count_text(least) + " to " + count_text(most));
 }
 
 std::optional<int64_t> ValueScope::size(const DimTree& dim) const {

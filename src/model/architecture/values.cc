@@ -199,7 +199,7 @@ const ConfigValue* ConfigValues::find(std::string_view name, std::string& why) {
   }
   const ValueRule* const rule = architecture_.find_value(name);
   if (rule == nullptr || rule->kind == RuleKind::Table) {
-    why = in_backticks(name) + " is not known here";
+    why = in_backticks(name) + " is not defined here";
     return nullptr;
   }
   Entry* const entry = entry_of(*rule, why);
@@ -293,7 +293,7 @@ bool ConfigValues::is_said_twice(const ValueRule& rule, std::string_view key,
     if (!value || *value == *size) continue;
     config_
         .refuse(key, config_.shown(key) + " and " + config_.shown(name) +
-                         " are names of one value, and differ")
+                         " name the same value but differ")
         .fact(std::to_string(*size) + " and " + std::to_string(*value));
     return true;
   }
@@ -358,7 +358,7 @@ std::optional<ConfigValue> ConfigValues::checked(const ValueRule& rule,
     return config_
         .refuse(key, in_backticks(rule.name) + " is " +
                          std::to_string(value.integer))
-        .fact("it may be 0 to " + count_text(rule.most));
+        .fact("it must be 0 to " + count_text(rule.most));
   }
   return value;
 }
@@ -377,8 +377,8 @@ std::optional<ConfigValue> ConfigValues::word(const ValueRule& rule,
   for (const auto& [text, expression] : rule.words) known.push_back(text);
   auto problem = config_.refuse(key, config_.shown(key) + " is " +
                                          in_backticks(node.text()) +
-                                         ", which is not known");
-  problem.fact("known: " + joined(known, ", "));
+                                         ", which is not supported");
+  problem.fact("supported: " + joined(known, ", "));
   return problem;
 }
 
@@ -396,8 +396,8 @@ std::optional<int64_t> ConfigValues::meaning(const ValueRule& rule,
   if (expression == nullptr) {
     return config_
         .refuse(key, config_.shown(key) + " has " + in_backticks(word) +
-                         ", which is not known")
-        .fact("known: " + joined(known, ", "));
+                         ", which is not supported")
+        .fact("supported: " + joined(known, ", "));
   }
   ValueRule integer = rule;
   integer.kind = RuleKind::Size;
@@ -465,7 +465,7 @@ std::optional<ConfigValue> ConfigValues::from_node(const ValueRule& rule,
       }
       if (node.text().size() > kMaxTextValue) {
         return config_.refuse(key, config_.shown(key) + " is too long")
-            .fact("it may have " + count_text(kMaxTextValue) + " bytes");
+            .fact("the limit is " + count_text(kMaxTextValue) + " bytes");
       }
       return ConfigValue::of(std::string(node.text()));
     default: {
@@ -580,9 +580,9 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
     const auto layer = layer_of(name, *layers);
     if (!layer || !map.item(i).is_map()) {
       config_
-          .refuse(key, config_.shown(key) + " says something of " +
+          .refuse(key, config_.shown(key) + " has an entry " +
                            in_backticks(name) +
-                           ", which is no layer, or no map")
+                           " that is not a layer, or not a map")
           .fact(plural(*layers, "layer"));
       return false;
     }
@@ -593,11 +593,11 @@ bool ConfigValues::read_layer_map(const ValueRule& rule, const std::string& key,
         said.emplace(*layer, *number).second) {
       continue;
     }
-    config_.refuse(key, config_.shown(key) + " says " +
+    config_.refuse(key, config_.shown(key) + " gives " +
                             in_backticks(value->text()) + " as " +
                             in_backticks(rule.entry) + " of layer " +
                             std::to_string(*layer) +
-                            ", which is no size, or is said twice");
+                            ", which is not a size, or is given twice");
     return false;
   }
   for (int64_t layer = 0; layer < *layers; ++layer) {
@@ -642,7 +642,7 @@ bool ConfigValues::read_table(const ValueRule& rule, Entry& entry) {
       } else {
         config_.refuse(key, config_.shown(key) + " has " +
                                 in_backticks(item.text()) +
-                                ", which is not known");
+                                ", which is not supported");
         return false;
       }
     }

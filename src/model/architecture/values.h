@@ -69,8 +69,8 @@ class ConfigValues {
                                              std::string& why);
 
   // What no key said and the configuration classes gave, here and in the
-  // sections: "taken from MistralConfig of transformers 5.23.0, since the
-  // config has none: num_key_value_heads 8"; and the architecture's notes.
+  // sections: "using defaults of MistralConfig of transformers 5.23.0 for
+  // keys missing from the config: num_key_value_heads 8"; and the notes.
   // REQUIRES: read_all() gave true.
   std::vector<std::string> remarks();
 

@@ -65,7 +65,7 @@ class Walk {
       if (!said || !said->is_map() || used_parts_.contains(part.key)) continue;
       remarks_.push_back(config_.shown(part.key) + " is left out: " +
                          in_backticks(model_class.class_name) +
-                         " has no such part");
+                         " does not have that part");
     }
     return true;
   }
@@ -85,7 +85,7 @@ class Walk {
 
   bool within(int64_t tensors) {
     if (tensors <= kMaxTensors) return true;
-    config_.refuse("", "the model would have too many tensors")
+    config_.refuse("", "the model has too many tensors")
         .fact("the limit is " + count_text(kMaxTensors));
     return false;
   }
@@ -350,7 +350,7 @@ class Walk {
 
   bool enter(Span where) {
     if (++depth_ <= kMaxBlockDepth) return true;
-    config_.refuse("", "blocks of the architecture nest too deep")
+    config_.refuse("", "blocks of the architecture nest too deeply")
         .label(where, "here");
     return false;
   }
@@ -539,7 +539,7 @@ class Walk {
   }
 
   bool too_many(int64_t count, const Tensors& each) {
-    config_.refuse("", "the model would have too many tensors")
+    config_.refuse("", "the model has too many tensors")
         .fact(count_text(count) + " layers with up to " +
               count_text(std::ssize(each)) + " tensors each")
         .fact("the limit is " + count_text(kMaxTensors));

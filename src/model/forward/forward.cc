@@ -95,7 +95,7 @@ class ForwardWalk {
     for (const std::string& name : forward.takes) {
       const InputRule* const rule = model_.architecture->find_input(name);
       if (rule == nullptr) {
-        refuse(forward.where, in_backticks(name) + " is no input of a model");
+        refuse(forward.where, in_backticks(name) + " is not a model input");
       } else if (!write_input(*rule, root, out_)) {
         good_ = false;
       }
@@ -140,7 +140,7 @@ class ForwardWalk {
         .fact(!missing.empty() ? "there is no " + in_backticks(missing) +
                                      ", and `tie_word_embeddings` is not true"
               : count < steps.size()
-                  ? "what " + in_backticks(name) + " does with it is not known"
+                  ? "the head of " + in_backticks(name) + " is not supported"
                   : "the config's architecture is " + in_backticks(name));
     return count;
   }
@@ -196,7 +196,7 @@ class ForwardWalk {
              const std::string& prefix, BlockUse use) {
     const BlockForward& forward = *block.forward;
     if (++depth_ > kMaxBlockDepth) {
-      refuse(use.where, "blocks nest too deep");
+      refuse(use.where, "blocks nest too deeply");
       return {};
     }
     Frame frame;
@@ -258,7 +258,7 @@ class ForwardWalk {
     if (good()) {
       refuse(where, "the forward pass of architecture " +
                         in_backticks(model_.architecture->name) +
-                        " has made no " + in_backticks(name) + " yet");
+                        " has not computed " + in_backticks(name) + " yet");
     }
     return name;
   }
@@ -378,7 +378,7 @@ class ForwardWalk {
     Names operands = values(one.in, frame, one.where);
     // Graph files have several results of `split` alone.
     if (one.out.size() != 1) {
-      refuse(one.where, "an operation has one result here");
+      refuse(one.where, "an operation must have exactly one result here");
       return;
     }
     out_.op(one.what, std::move(operands), result(one.out.front(), frame),
@@ -440,7 +440,7 @@ class ForwardWalk {
     const std::string name = joined_name(prefix, step.name);
     if (step.kind != ModuleStep::Kind::Block) {
       if (use.in.size() != 1 || use.out.size() != 1) {
-        refuse(use.where, "a module reads and makes one value");
+        refuse(use.where, "a module reads and returns exactly one value");
         return {};
       }
       const std::string problem =
@@ -460,7 +460,7 @@ class ForwardWalk {
       return apply_module({&block.steps.front(), *scope}, name, std::move(use));
     }
     refuse(use.where,
-           "what block " + in_backticks(step.what) + " computes is not known");
+           "block " + in_backticks(step.what) + " has no forward pass");
     return {};
   }
 
@@ -615,7 +615,8 @@ class ForwardWalk {
       }
     }
     if (modules == nullptr) {
-      refuse(one.where, "the block repeats no " + in_backticks(one.what));
+      refuse(one.where,
+             "the block has no repeated module " + in_backticks(one.what));
       return;
     }
     const auto all =

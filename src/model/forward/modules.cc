@@ -44,11 +44,11 @@ std::optional<std::string> norm_weight(ForwardWriter& out,
 std::string write_norm(ForwardWriter& out, const ValueScope& scope,
                        const ModuleUse& use, const Shape& shape, bool biased) {
   if (use.epsilon == nullptr || !use.epsilon->is_number()) {
-    return "a norm is given no `epsilon`";
+    return "a norm has no `epsilon`";
   }
   const bool is_layer_norm = use.step.kind == ModuleStep::Kind::LayerNorm;
   auto weight = norm_weight(out, scope, use, shape);
-  if (!weight) return "what is added to a norm's weight is no number";
+  if (!weight) return "the offset of a norm's weight is not a number";
   std::vector<std::string> operands = {use.x, *std::move(weight)};
   if (is_layer_norm && biased) {
     operands.push_back(out.parameter(use.name + use.step.bias_name, shape));
@@ -182,7 +182,7 @@ std::string write_module(ForwardWriter& out, const ValueScope& scope,
   const auto shape = module_shape(use.step, scope);
   const auto biased =
       scope.flag(use.step.bias, use.step.kind == ModuleStep::Kind::LayerNorm);
-  if (!shape || !biased) return "a module's shape is not known";
+  if (!shape || !biased) return "a module's shape is unknown";
   switch (use.step.kind) {
     case Kind::Linear:
       write_linear(out, use, *shape, *biased);

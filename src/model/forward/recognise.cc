@@ -25,14 +25,14 @@ namespace {
 // Names that a message shows.
 constexpr size_t kShownNames = 6;
 constexpr const char* kByHand =
-    "any other forward pass is described by an architecture file, "
-    "`--architecture FILE`, or a graph file, `--graph FILE`";
+    "describe any other forward pass in an architecture file, `--architecture "
+    "FILE`, or a graph file, `--graph FILE`";
 
 using Names = std::vector<std::string>;  // sorted
 
 std::string known_text() {
   return std::to_string(computing_architectures().size()) +
-         " kinds of model are known: `shardplan list families`";
+         " model families are supported: `shardplan list families`";
 }
 
 Span head_of(const Node& config) {
@@ -44,7 +44,7 @@ std::nullopt_t report_unknown(const std::string& model_type, Span where,
                               Diagnostics& diags) {
   auto problem = diags.error(
       Code::UnknownFamily, where,
-      "the forward pass of " + in_backticks(model_type) + " is not known");
+      "the forward pass of " + in_backticks(model_type) + " is not supported");
   if (const auto near = nearest(model_type, computing_architectures())) {
     problem.help("did you mean `" + *near + "`?");
   }
@@ -64,8 +64,9 @@ void note_text_model(const std::string& whole, const std::string& part,
   diags
       .report(Code::UnsupportedConfig, Severity::Note, where,
               "only the text model of this " + in_backticks(whole) +
-                  " is run, as a " + in_backticks(part))
-      .fact("its other parts, and what they pass to the text model, are not");
+                  " is simulated, as a " + in_backticks(part))
+      .fact(
+          "its other parts, and their inputs to the text model, are left out");
 }
 
 std::optional<ForwardDefinition> by_config(
@@ -117,8 +118,7 @@ Names select(const Names& names, const Names& wanted, bool there) {
 void report_unrecognised(const Names& names, Diagnostics& diags) {
   auto problem =
       diags.error(Code::UnknownFamily, {},
-                  "the names of this model are those of no architecture whose "
-                  "forward pass is known");
+                  "these parameter names match no known architecture");
   std::string near;
   ArchitectureOutline outline;
   size_t most = 0;
@@ -130,9 +130,10 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
     outline = std::move(own);
     most = found;
   }
-  problem.fact("`" + near + "` is nearest: " + std::to_string(most) + " of " +
-               plural(static_cast<int64_t>(outline.required.size()), "name") +
-               " looked for are there");
+  problem.fact(
+      "`" + near + "` is closest: " + std::to_string(most) + " of " +
+      plural(static_cast<int64_t>(outline.required.size()), "expected name") +
+      " found");
   const Names missing = select(names, outline.required, false);
   for (size_t i = 0; i < missing.size() && i < kShownNames; ++i) {
     problem.fact("not found: `" + missing[i] + "`");
@@ -150,7 +151,8 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   }
   problem.fact("the model has " + own +
                (names.size() > kShownNames ? ", .." : ""));
-  problem.help(known_text() + "; a config.json beside the model names its own")
+  problem
+      .help(known_text() + "; a config.json next to the model names its family")
       .help(kByHand);
 }
 
@@ -250,12 +252,12 @@ std::nullopt_t report_untold(const ForwardDefinition& model,
   auto problem =
       diags.error(Code::MissingFacts, {},
                   "sizes of this " + in_backticks(model.architecture->name) +
-                      " are not known: names and shapes do not determine them");
+                      " are unknown: names and shapes do not determine them");
   for (const std::string& name : missing) {
     problem.fact("missing: " + in_backticks(name));
   }
   problem.help(
-      "put the model's config.json beside it, or give `facts` in the "
+      "put the model's config.json next to it, or give `facts` in the "
       "manifest: `heads`, `kv_heads` and `head_dim`");
   return std::nullopt;
 }
@@ -297,30 +299,30 @@ void note_assumed(const ForwardDefinition& model, Diagnostics& diags) {
     }
   }
   if (assumed.empty() && model.alike.empty()) return;
-  auto note = diags.report(
-      Code::MissingFacts, Severity::Note, {},
-      "the model has no config: it is taken to have what a " +
-          in_backticks(model.architecture->name) + " has by default");
+  auto note =
+      diags.report(Code::MissingFacts, Severity::Note, {},
+                   "the model has no config: assuming the defaults of " +
+                       in_backticks(model.architecture->name));
   for (std::string& what : assumed) note.fact(std::move(what));
   if (!model.alike.empty()) {
-    note.fact("its names are also those of " + joined(model.alike, ", "));
+    note.fact("its names also match " + joined(model.alike, ", "));
   }
-  note.help("put the model's config.json beside it");
+  note.help("put the model's config.json next to it");
 }
 
 std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
                                 const ForwardDefinition& model,
                                 Diagnostics& diags) {
   return diags
-      .error(Code::UnsupportedConfig, model.where(),
-             "this " + in_backticks(model.architecture->name) +
-                 " is quantised, and what its weights stand for is not "
-                 "computed")
+      .error(
+          Code::UnsupportedConfig, model.where(),
+          "this " + in_backticks(model.architecture->name) +
+              " is quantised, and its forward pass needs unquantised weights")
       .fact(in_backticks(manifest.name(weight)) + " is " +
             std::string(dtype_name(manifest.type(weight).dtype)))
       .help(
-          "the same plan can be run over the model as it was before: its "
-          "config without the quantisation");
+          "run the plan on the unquantised model: remove the quantisation from "
+          "its config");
 }
 
 // Adapters other than what a LoRA puts beside a linear layer of the
@@ -355,17 +357,17 @@ bool check_adapters(const Manifest& manifest, const ForwardDefinition& model,
   if (first.empty()) return true;
   Names parts;
   for (const auto& [part, name] : first) parts.push_back(part);
-  auto problem = diags.error(Code::UnknownFamily, model.where(),
-                             "the forward pass of adapters of other kinds than "
-                             "LoRA of a linear layer is not known: " +
-                                 joined(parts, ", "));
+  auto problem = diags.error(
+      Code::UnknownFamily, model.where(),
+      "the forward pass supports only LoRA adapters of linear layers, not " +
+          joined(parts, ", "));
   for (const auto& [part, name] : first) problem.fact(in_backticks(name));
   problem.fact(
-      "known are `lora_A` and `lora_B` beside the weight of a linear layer or "
-      "beside stacks of experts");
+      "supported: `lora_A` and `lora_B` next to the weight of a linear layer "
+      "or to stacked experts");
   problem.help(
-      "`check` and `analyze` count all adapters where `--batch` and `--seq` do "
-      "not ask for activations");
+      "`check` and `analyze` count all adapters when run without `--batch` and "
+      "`--seq`");
   return false;
 }
 
@@ -405,7 +407,7 @@ std::optional<ForwardDefinition> recognise_model(
         .error(Code::InvalidArchitecture, model->where(),
                "architecture " + in_backticks(model->architecture->name) +
                    " has too many steps to be read")
-        .help("use fewer blocks within blocks");
+        .help("use fewer nested blocks");
     return std::nullopt;
   }
   const auto layers = model->given.find("layers");
@@ -428,9 +430,9 @@ std::optional<ForwardDefinition> recognise_model(const Manifest& manifest,
   if (manifest.config_unread) {
     return diags
         .error(Code::MalformedDocument, {},
-               "the config beside the weights cannot be read, so it is not "
-               "known what the model computes")
-        .help("mend it, or move it away: names and shapes tell then");
+               "the config next to the weights cannot be read, so the forward "
+               "pass is unknown")
+        .help("fix it, or move it away to use names and shapes instead");
   }
   return recognise_model(manifest, manifest.config, manifest.architecture,
                          diags);

@@ -62,9 +62,9 @@ class ScalingReader {
         kScalings.end()) {
       section_
           .refuse(kind_key,
-                  "rope scaling " + in_backticks(kind) + " is not known")
+                  "rope scaling " + in_backticks(kind) + " is not supported")
           .fact(
-              "known: default, linear, llama3, dynamic, yarn, longrope, "
+              "supported: default, linear, llama3, dynamic, yarn, longrope, "
               "proportional");
       return;
     }
@@ -132,8 +132,8 @@ class ScalingReader {
     if (section_.find(kKey) && section_.size(kKey) != own) {
       config_.refuse(kKey, config_.shown(kKey) + " and `" + path_ + "." +
                                std::string(kKey) +
-                               "` differ: which of them counts differs "
-                               "between versions of transformers");
+                               "` differ: which one applies depends on the "
+                               "version of transformers");
     }
     return own;
   }
@@ -160,9 +160,10 @@ class ScalingReader {
     rope_.beta_slow = number_or_default("beta_slow", rope_.beta_slow);
     rope_.truncate = section_.flag("truncate", true);
     if (is_of_kind && !rope_.truncate) {
-      section_.refuse("truncate", "`" + path_ +
-                                      ".truncate` is false, which "
-                                      "transformers does not look at there");
+      section_.refuse(
+          "truncate",
+          "`" + path_ +
+              ".truncate` is false, which transformers ignores there");
     }
     const auto scale = [&](double by) {
       return rope_.factor <= 1 ? 1 : 0.1 * by * std::log(rope_.factor) + 1;
@@ -192,7 +193,7 @@ class ScalingReader {
       const auto number = list->item(i).number();
       if (!number || !(*number > 0)) {
         section_.refuse(key, "`" + path_ + "." + std::string(key) +
-                                 "` has other items than numbers above 0");
+                                 "` must hold only numbers above 0");
         return all;
       }
       all.push_back(*number);
@@ -225,9 +226,9 @@ class ScalingReader {
           .report(Code::UnsupportedConfig, Severity::Note,
                   section_.map().span(),
                   "`" + path_ +
-                      ".factor` is used, which is not the ratio of "
-                      "`max_position_embeddings` to those of training")
-          .fact("as in transformers 5; version 4 takes the ratio");
+                      ".factor` is used, though it is not the ratio of "
+                      "`max_position_embeddings` to the training length")
+          .fact("as in transformers 5; version 4 uses the ratio");
     }
   }
 
@@ -344,9 +345,10 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
     const auto scaling = config.find("rope_scaling");
     if (key == "rope_parameters" && scaling && scaling->size() > 0) {
       diags
-          .report(Code::UnsupportedConfig, Severity::Note, value->span(),
-                  "`rope_parameters` is not used: there is a `rope_scaling`")
-          .fact("as in transformers 5, which takes all of it from there");
+          .report(
+              Code::UnsupportedConfig, Severity::Note, value->span(),
+              "`rope_parameters` is not used, since there is a `rope_scaling`")
+          .fact("as in transformers 5, which then reads only `rope_scaling`");
       continue;
     }
     // Families that mix kinds of attention give each kind its own.
@@ -367,9 +369,10 @@ RopeConfig read_rope(ConfigReader& config, std::string_view kind, bool has_part,
       continue;
     }
     if (value->is_map() && is_own(*value)) {
-      config.refuse(key, "`" + std::string(key) +
-                             "` differs between kinds of attention, which is "
-                             "not known");
+      config.refuse(
+          key,
+          "`" + std::string(key) +
+              "` differs between kinds of attention, which is not supported");
       continue;
     }
     if (!has_own_keys) continue;
@@ -398,8 +401,8 @@ std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
   const bool is_long = use.length > rope.original_positions;
   if (is_long && rope.short_amplitude) {
     why =
-        "more tokens than those of training: versions of transformers differ "
-        "in whether `long_factor` goes with `long_mscale`";
+        "more tokens than in training: versions of transformers differ in "
+        "whether `long_factor` goes with `long_mscale`";
     return std::nullopt;
   }
   const double amplitude = rope.short_amplitude.value_or(rope.amplitude);
@@ -411,7 +414,7 @@ std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
                            : static_cast<int64_t>(number(use.head_dim) * part);
   if (rotated < 1) {
     why =
-        "nothing of a head of " + std::to_string(use.head_dim) + " is rotated";
+        "no part of a head of " + std::to_string(use.head_dim) + " is rotated";
     return std::nullopt;
   }
   const bool is_odd = rotated % 2 != 0;
@@ -459,18 +462,18 @@ std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
     }
   } else if (!rope.scaling.empty()) {
     why = "rope scaling " + in_backticks(rope.scaling) + " of " +
-          std::to_string(rotated) + " numbers, an odd number of them";
+          std::to_string(rotated) + " values, an odd number";
     return std::nullopt;
   }
   for (const double each : all) {
     if (std::isfinite(each)) continue;
     why = "rope scaling " + in_backticks(rope.scaling) + " of " +
-          std::to_string(rotated) + " numbers has no frequencies";
+          std::to_string(rotated) + " values has no finite frequencies";
     return std::nullopt;
   }
   if (number(2 * static_cast<int64_t>(all.size())) > number(use.head_dim)) {
     why = "a head of " + std::to_string(use.head_dim) +
-          " cannot be rotated: pairs need an even number";
+          " cannot be rotated: pairs need an even size";
     return std::nullopt;
   }
   attributes.emplace_back("frequencies", std::move(all));

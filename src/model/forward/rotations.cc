@@ -33,12 +33,12 @@ std::optional<GivenAttributes> Rotations::attributes(const ValueScope& scope,
   if (rope == nullptr) return std::nullopt;
   use.theta = number_at("rope_theta");
   if (!rope->theta && use.theta == 0) {
-    why = "positions are rotated by no `rope_theta`";
+    why = "rotary positions need `rope_theta`";
     return std::nullopt;
   }
   const ConfigValue* const head_dim = find("head_dim");
   if (head_dim == nullptr || head_dim->kind != ConfigValue::Kind::Integer) {
-    why = "heads are rotated, and there is no `head_dim`";
+    why = "rotary heads need `head_dim`";
     return std::nullopt;
   }
   use.head_dim = head_dim->integer;

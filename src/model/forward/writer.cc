@@ -120,13 +120,13 @@ std::string ForwardWriter::viewed(DescribedValue stored, std::string_view name,
   std::optional<ViewReading> reading = read_view(view, *stored.shape);
   if (!reading) {
     if (good_) {
-      refuse("names of another program are not known for a smaller model")
-          .fact(in_backticks(stored.name) + " is made of a " +
-                shape_text(view.shape) + ", here it would be of a " +
+      refuse("names of another program are not supported for a reduced model")
+          .fact(in_backticks(stored.name) + " is made from a " +
+                shape_text(view.shape) + "; here it would be made from a " +
                 shape_text(*stored.shape))
           .help(
               "leave out `--scheme`, with rules for the names of the "
-              "checkpoint, or run the whole model (`--full`)");
+              "checkpoint, or run the full model (`--full`)");
     }
     return std::string(name);
   }
@@ -368,8 +368,8 @@ std::string ForwardWriter::activation(std::string_view wanted,
     for (const ActivationName& known : kActivations) {
       names += (names.empty() ? "" : ", ") + std::string(known.name);
     }
-    refuse("activation function " + in_backticks(wanted) + " is not known")
-        .help("known are " + names);
+    refuse("activation function " + in_backticks(wanted) + " is not supported")
+        .help("supported: " + names);
   }
   return x;
 }
@@ -433,8 +433,8 @@ void ForwardWriter::report_missing() {
     problem.help("did you mean " + in_backticks(*near) + "?");
   } else {
     problem.help(
-        "names are those of Hugging Face or Flax; a checkpoint of which a "
-        "shard is missing lacks what is in it");
+        "names must be those of Hugging Face or Flax; a checkpoint with a "
+        "missing shard lacks its tensors");
   }
 }
 
@@ -467,7 +467,7 @@ void ForwardWriter::check_adapters() {
       continue;
     }
     refuse("the adapter " + in_backticks(name) +
-           " is beside nothing that is computed as a linear layer");
+           " does not belong to a linear layer of the forward pass");
     return;
   }
 }

@@ -15,8 +15,8 @@ constexpr int64_t kMostRank = 1 << 20;
 constexpr std::array kDtypes = {DType::F32, DType::F16, DType::BF16};
 constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kHelp =
-    "say `r=16,targets=q_proj+v_proj` or `r=16,targets=all-linear`; "
-    "`,dtype=bf16` for adapters in another dtype than float32";
+    "give `r=16,targets=q_proj+v_proj` or `r=16,targets=all-linear`; add "
+    "`,dtype=bf16` for adapters in a dtype other than float32";
 
 class LoraText {
  public:
@@ -34,7 +34,7 @@ class LoraText {
       const std::string_view value =
           part.substr(std::min(equals + 1, part.size()));
       if ((key == "r" && has_rank) || (key == "targets" && has_targets)) {
-        return refuse("`--lora` says " + in_backticks(key) + " twice");
+        return refuse("`--lora` gives " + in_backticks(key) + " twice");
       }
       if (key == "r") {
         has_rank = true;
@@ -53,8 +53,8 @@ class LoraText {
         return refuse("`--lora` has no setting " + in_backticks(part));
       }
     }
-    if (!has_rank) return refuse("`--lora` lacks a rank");
-    if (!has_targets) return refuse("`--lora` lacks the layers to adapt");
+    if (!has_rank) return refuse("`--lora` needs a rank");
+    if (!has_targets) return refuse("`--lora` needs the layers to adapt");
     return lora_;
   }
 
@@ -70,7 +70,7 @@ class LoraText {
       lora_.rank = *rank;
       return true;
     }
-    refuse("the rank of `--lora` is a number from 1 to " +
+    refuse("the rank of `--lora` must be a number from 1 to " +
            count_text(kMostRank) + ", not " + in_backticks(value));
     return false;
   }
@@ -81,7 +81,8 @@ class LoraText {
       const size_t end = std::min(value.find('+'), value.size());
       const std::string_view target = value.substr(0, end);
       if (target.empty() || target == kAllLinear) {
-        refuse("`--lora` names layers as `q_proj+v_proj`, or `all-linear`");
+        refuse(
+            "give the layers of `--lora` as `q_proj+v_proj`, or `all-linear`");
         return false;
       }
       lora_.targets.emplace_back(target);

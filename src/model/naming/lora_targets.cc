@@ -237,34 +237,32 @@ std::string LoraTargets::linear_text() const {
 }
 
 std::optional<LoraProblem> LoraTargets::problem() const {
-  const std::string others = "name other layers in `targets`, of ";
+  const std::string others = "name other layers in `targets`: ";
   if (!half_.empty()) {
-    return LoraProblem{
-        "",
-        "`--lora` adapts one of gate and up of experts, which are one matrix "
-        "in memory",
-        "PEFT adapts both or none",
-        "name " + in_backticks(half_) + " in `targets`, too"};
+    return LoraProblem{"",
+                       "`--lora` adapts only one of gate and up of experts, "
+                       "which are one matrix in memory",
+                       "PEFT adapts both or none",
+                       "also name " + in_backticks(half_) + " in `targets`"};
   }
   if (any_stack_ && !packed_.empty()) {
-    return LoraProblem{
-        "quantization_config",
-        "`--lora` reaches " + in_backticks(packed_) +
-            ", which is stored quantised, and what PEFT adds to it is not "
-            "known",
-        "transformers makes matrices of MXFP4 for that "
-        "(`Mxfp4Config(dequantize=True)`)",
-        "take the config without its quantisation, or name layers that are not "
-        "of experts"};
+    return LoraProblem{"quantization_config",
+                       "`--lora` matches " + in_backticks(packed_) +
+                           ", which is stored quantised: PEFT adapters for it "
+                           "are not supported",
+                       "transformers dequantises MXFP4 for that "
+                       "(`Mxfp4Config(dequantize=True)`)",
+                       "remove the quantisation from the config, or name "
+                       "layers outside the experts"};
   }
   if (!unknown_.empty()) {
     return LoraProblem{"",
-                       "`--lora` reaches " + in_backticks(unknown_) +
-                           ", and what PEFT adds to it is not known",
-                       "experts are stacks since transformers 5, and their "
-                       "router is mostly no linear layer",
-                       "name layers that are not of experts, e.g. "
-                       "`targets=q_proj+k_proj+v_proj+o_proj`, of " +
+                       "`--lora` matches " + in_backticks(unknown_) +
+                           ": PEFT adapters for it are not supported",
+                       "experts are stacked since transformers 5, and their "
+                       "router is usually not a linear layer",
+                       "name layers outside the experts, e.g. "
+                       "`targets=q_proj+k_proj+v_proj+o_proj`; there are " +
                            linear_text()};
   }
   const auto other =
@@ -274,8 +272,8 @@ std::optional<LoraProblem> LoraTargets::problem() const {
   if (other != lora_->targets.end()) {
     return LoraProblem{"",
                        "`--lora` adapts " + in_backticks(*other) +
-                           ", which is no linear layer: what PEFT adds to it "
-                           "is not known",
+                           ", which is not a linear layer: PEFT adapters for "
+                           "it are not supported",
                        "", others + linear_text()};
   }
   if (!joined_.empty()) {
@@ -293,7 +291,7 @@ std::optional<LoraProblem> LoraTargets::problem() const {
   if (unadaptable_ && has_word(kScans, model_type_)) {
     return LoraProblem{
         "model_type",
-        "PEFT adapts no `out_proj` of a " + in_backticks(model_type_), "",
+        "PEFT does not adapt `out_proj` of a " + in_backticks(model_type_), "",
         others + linear_text()};
   }
   return std::nullopt;
@@ -304,7 +302,7 @@ std::vector<std::string> LoraTargets::remarks() const {
   for (const std::string& target : lora_->targets) {
     if (found_.contains(target)) continue;
     result.push_back("no linear layer is named " + in_backticks(target) +
-                     ", which PEFT passes over; there are " + linear_text());
+                     ", so PEFT ignores it; there are " + linear_text());
   }
   return result;
 }

@@ -50,7 +50,7 @@ class SchemeReader {
     auto result = std::make_shared<NameScheme>();
     result->source = source;
     if (!root->find("scheme")) {
-      reader_.refuse(root->span(), "the file names no `scheme`");
+      reader_.refuse(root->span(), "the file has no `scheme`");
     }
     reader_.optional(*root, "scheme", result->name);
     reader_.optional(*root, "summary", result->summary);
@@ -71,8 +71,7 @@ class SchemeReader {
     }
     const auto map = root->find("architectures");
     if (!map || map->size() == 0) {
-      reader_.refuse(root->span(),
-                     "the file names no `architectures` that it is of");
+      reader_.refuse(root->span(), "the file has no `architectures`");
     }
     return diags_.count(Severity::Error) == errors ? result : nullptr;
   }
@@ -118,7 +117,7 @@ class SchemeReader {
       const auto labels = node.find("axes");
       if (!name || !labels) {
         reader_.refuse(node.span(),
-                       "an entry of " + what + " has `name` and `axes`");
+                       "an entry of " + what + " needs `name` and `axes`");
         continue;
       }
       auto named = reader_.text(*name, "a name");
@@ -195,8 +194,7 @@ class SchemeReader {
           reader_.refuse(at->like_at,
                          other == entries.end()
                              ? "there is no entry " + in_backticks(at->like)
-                             : "entries that are `like` one "
-                               "another have no end");
+                             : "entries refer to each other with `like`");
           return;
         }
         at = &other->second;
@@ -235,7 +233,7 @@ class SchemeReader {
       }
       const auto name = node.find("name");
       if (!name || !node.find("shape")) {
-        reader_.refuse(node.span(), "a tensor has `name` and `shape`");
+        reader_.refuse(node.span(), "a tensor needs `name` and `shape`");
         continue;
       }
       AddedTensor tensor;
@@ -256,7 +254,7 @@ class SchemeReader {
     if (!repeat) return true;
     if (!repeat->is_map() || repeat->size() != 1 || !is_word(repeat->key(0))) {
       reader_.refuse(repeat->span(),
-                     "`repeat` has one number and its count: `{i: layers}`");
+                     "`repeat` needs one number and its count: `{i: layers}`");
       return false;
     }
     tensor.index = std::string(repeat->key(0));
@@ -273,7 +271,7 @@ class SchemeReader {
     NameRule rule;
     rule.where = node.span();
     const auto from = node.find("from");
-    if (!from) return reader_.refuse(node.span(), "a rule has `from`");
+    if (!from) return reader_.refuse(node.span(), "a rule needs `from`");
     if (!read_from(*from, rule) || !read_conditions(node, rule)) {
       return std::nullopt;
     }
@@ -281,8 +279,8 @@ class SchemeReader {
                      static_cast<int>(node.find("drop").has_value()) +
                      static_cast<int>(node.find("refuse").has_value());
     if (ways != 1) {
-      return reader_.refuse(node.span(),
-                            "a rule has one of `to`, `drop` and `refuse`");
+      return reader_.refuse(
+          node.span(), "a rule needs exactly one of `to`, `drop` and `refuse`");
     }
     for (const auto& [key, member] :
          {std::pair{"drop", &NameRule::dropped},
@@ -292,7 +290,7 @@ class SchemeReader {
       reader_.optional(node, key, rule.*member);
       if ((rule.*member).empty()) {
         return reader_.refuse(why->span(),
-                              in_backticks(key) + " says the reason");
+                              in_backticks(key) + " must give the reason");
       }
       return rule;
     }
@@ -315,7 +313,7 @@ class SchemeReader {
       rule.from.push_back(*std::move(one));
     }
     if (rule.from.size() > 1) return true;
-    reader_.refuse(node.span(), "a list of names that are joined has several");
+    reader_.refuse(node.span(), "a list of joined names must have several");
     return false;
   }
 
@@ -327,7 +325,8 @@ class SchemeReader {
         if (of->text() == kind.name) rule.of = kind.kind;
       }
       if (!rule.of) {
-        reader_.refuse(of->span(), "`of` is one of " + joined(known, ", "));
+        reader_.refuse(of->span(),
+                       "`of` must be one of " + joined(known, ", "));
         return false;
       }
     }
@@ -356,7 +355,7 @@ class SchemeReader {
     }
     if (rule.join.has_value() == (rule.from.size() > 1)) return true;
     reader_.refuse(node.span(),
-                   "`join` belongs to a list of names, and a list to `join`");
+                   "`join` needs a list of names, and a list needs `join`");
     return false;
   }
 
@@ -367,7 +366,9 @@ class SchemeReader {
       return piece.kind == PieceKind::Any;
     });
     if (to.is_list() != rule.split.has_value()) {
-      reader_.refuse(to.span(), "`to` is a list where there is a `split`");
+      reader_.refuse(
+          to.span(),
+          "`to` must be a list if there is a `split`, and only then");
       return false;
     }
     if (!to.is_list()) {
@@ -384,7 +385,8 @@ class SchemeReader {
       }
       const auto name = part.find("name");
       if (!name || !part.find("size")) {
-        reader_.refuse(part.span(), "a part of a split has `name` and `size`");
+        reader_.refuse(part.span(),
+                       "a part of a split needs `name` and `size`");
         return false;
       }
       NamedTarget target;
@@ -398,7 +400,7 @@ class SchemeReader {
       rule.to.push_back(std::move(target));
     }
     if (rule.to.size() > 1) return true;
-    reader_.refuse(to.span(), "a split has several parts");
+    reader_.refuse(to.span(), "a split needs several parts");
     return false;
   }
 
@@ -406,8 +408,7 @@ class SchemeReader {
     const std::set<std::string_view> captured = numbers_of(rule.from.front());
     for (const NamePattern& other : rule.from) {
       if (numbers_of(other) == captured) continue;
-      reader_.refuse(other.where,
-                     "names that are joined have the same numbers");
+      reader_.refuse(other.where, "joined names must have the same numbers");
       return false;
     }
     if (const auto stack = node.find("stack")) {
@@ -422,8 +423,9 @@ class SchemeReader {
               return what->mentions(number);
             });
         if (!of_numbers) {
-          reader_.refuse(stack->key_span(i), in_backticks(stack->key(i)) +
-                                                 " is no number of the names");
+          reader_.refuse(
+              stack->key_span(i),
+              in_backticks(stack->key(i)) + " is not a number of the names");
           return false;
         }
         rule.stack.emplace_back(*std::move(what), *at);
@@ -481,10 +483,10 @@ class SchemeReader {
       const char c = (*text)[i];
       if (c == '*') {
         if (any || !may_have_any) {
-          return reader_.refuse(node.span(),
-                                any ? "a name has `*` once"
-                                    : "`*` stands in `to` as it does in "
-                                      "`from`");
+          return reader_.refuse(
+              node.span(),
+              any ? "a name may have only one `*`"
+                  : "`to` must have `*` if `from` does, and only then");
         }
         any = true;
         close();
@@ -509,13 +511,14 @@ class SchemeReader {
       if (!piece) return std::nullopt;
       if (!made && !result.pieces.empty() &&
           result.pieces.back().kind != PieceKind::Text) {
-        return reader_.refuse(node.span(), "two places have nothing between");
+        return reader_.refuse(node.span(),
+                              "two placeholders need text between them");
       }
       for (const NamePiece& other : result.pieces) {
         if (!made && other.kind == PieceKind::Number &&
             other.text == piece->text) {
           return reader_.refuse(node.span(),
-                                in_backticks(inner) + " stands there twice");
+                                in_backticks(inner) + " appears twice");
         }
       }
       result.pieces.push_back(*std::move(piece));
@@ -528,8 +531,8 @@ class SchemeReader {
   std::optional<NamePiece> number_piece(const Node& node,
                                         const std::string& inner) {
     if (is_word(inner)) return NamePiece{PieceKind::Number, inner, {}};
-    return reader_.refuse(node.span(),
-                          in_backticks(inner) + " is no name of a number");
+    return reader_.refuse(
+        node.span(), in_backticks(inner) + " is not a valid name of a number");
   }
 
   std::optional<NamePiece> value_piece(const Node& node,
@@ -537,8 +540,9 @@ class SchemeReader {
     std::string why;
     auto value = parse_expression(inner, node.span(), why);
     if (!value) {
-      return reader_.refuse(node.span(),
-                            in_backticks(inner) + " is no expression: " + why);
+      return reader_.refuse(
+          node.span(),
+          in_backticks(inner) + " is not a valid expression: " + why);
     }
     return NamePiece{PieceKind::Value, inner, std::move(value)};
   }
@@ -550,7 +554,7 @@ class SchemeReader {
     if (!require(*list, NodeKind::List, in_backticks(key), diags_))
       return false;
     if (list->size() == 0 || list->size() > kMaxDims) {
-      reader_.refuse(list->span(), in_backticks(key) + " has from 1 to " +
+      reader_.refuse(list->span(), in_backticks(key) + " needs 1 to " +
                                        std::to_string(kMaxDims) +
                                        " dimensions");
       return false;
@@ -581,8 +585,8 @@ class SchemeReader {
         *seen.rbegin() + 1 == seen.size()) {
       return true;
     }
-    reader_.refuse(list->span(),
-                   in_backticks(key) + " has each dimension once, from 0");
+    reader_.refuse(list->span(), in_backticks(key) +
+                                     " must name each dimension once, from 0");
     return false;
   }
 
@@ -592,14 +596,15 @@ class SchemeReader {
       return static_cast<size_t>(*value);
     }
     return reader_.refuse(node.span(),
-                          "dimensions are from 0 to " + std::to_string(most));
+                          "dimensions are 0 to " + std::to_string(most));
   }
 
   std::optional<DType> dtype(const Node& node) {
     const auto found = find_dtype(node.text());
     if (found) return found;
-    return diags_.error(Code::UnknownDtype, node.span(),
-                        "dtype " + in_backticks(node.text()) + " is not known");
+    return diags_.error(
+        Code::UnknownDtype, node.span(),
+        "dtype " + in_backticks(node.text()) + " is not supported");
   }
 
   bool read_dtype(const Node& map, std::optional<DType>& result) {

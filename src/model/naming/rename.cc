@@ -128,7 +128,7 @@ class Renaming {
     if (!rule.refused.empty()) {
       config_
           .refuse("", "names of " + in_backticks(scheme_.name) +
-                          " are not known: " + rule.refused)
+                          " cannot be used: " + rule.refused)
           .fact("at " + in_backticks(name))
           .label(rule.where, "by this rule");
       return false;
@@ -209,9 +209,9 @@ class Renaming {
     if (!good) return false;
     const auto is = element_count(sizes);
     if (!is || is != element_count(old)) {
-      return misfit(
-          rule, tensor,
-          "the shape " + shape_text(sizes) + " has another count of elements");
+      return misfit(rule, tensor,
+                    "the shape " + shape_text(sizes) +
+                        " has a different number of elements");
     }
     tensor.type.shape = std::move(sizes);
     tensor.kind = std::move(kinds);
@@ -280,7 +280,7 @@ class Renaming {
       }
     }
     return left == 0 ||
-           misfit(rule, whole, "the parts of a split are not all of it");
+           misfit(rule, whole, "the parts of a split do not make up the whole");
   }
 
   std::optional<std::string> made_name(const NamePattern& pattern,
@@ -335,7 +335,7 @@ class Renaming {
     TensorStack& stack = groups_[group->second];
     if (stack.rule != &rule) {
       return misfit(rule, member.tensor,
-                    "two rules make " + in_backticks(group->first));
+                    "two rules produce " + in_backticks(group->first));
     }
     stack.members.push_back(std::move(member));
     return true;
@@ -347,7 +347,7 @@ class Renaming {
     if (std::ssize(results_) <= kMaxTensors) return true;
     config_
         .refuse("", "names of " + in_backticks(scheme_.name) +
-                        " would make too many tensors")
+                        " give too many tensors")
         .fact("the limit is " + count_text(kMaxTensors));
     return false;
   }
@@ -365,7 +365,7 @@ class Renaming {
   bool check_unnamed() {
     if (unnamed_.empty()) return true;
     auto report = config_.refuse(
-        "", "names of " + in_backticks(scheme_.name) + " are not known for " +
+        "", "names of " + in_backticks(scheme_.name) + " are missing for " +
                 plural(std::ssize(unnamed_), "kind") + " of tensors");
     size_t shown = 0;
     for (const auto& [name, count] : unnamed_) {
@@ -475,7 +475,7 @@ class Renaming {
     }
     config_
         .refuse("", "names of " + in_backticks(scheme_.name) +
-                        " do not say the logical axes of " +
+                        " do not give the logical axes of " +
                         in_backticks(tensor.name))
         .fact("it is " + type_text(tensor.type));
     return false;
@@ -483,7 +483,7 @@ class Renaming {
 
   void say() {
     manifest_.remarks.push_back(
-        "names are those of " + in_backticks(scheme_.name) +
+        "using the names of " + in_backticks(scheme_.name) +
         (scheme_.summary.empty() ? "" : " (" + scheme_.summary + ")"));
     for (const auto& [why, what] : dropped_) {
       manifest_.remarks.push_back(
@@ -518,11 +518,11 @@ std::shared_ptr<const Architecture> with_values_of(
   if (!scheme.architectures.contains(all->name)) {
     config
         .refuse("model_type", "names of " + in_backticks(scheme.name) +
-                                  " are not known for architecture " +
+                                  " are not available for architecture " +
                                   in_backticks(all->name))
         .help(
-            "`shardplan list architectures` shows which have which; "
-            "`--scheme FILE` reads names of your own");
+            "`shardplan list architectures` shows the schemes of each; "
+            "`--scheme FILE` reads your own");
     return nullptr;
   }
   auto result = std::make_shared<Architecture>(*all);
@@ -531,7 +531,7 @@ std::shared_ptr<const Architecture> with_values_of(
       config
           .refuse("", "both architecture " + in_backticks(all->name) +
                           " and names of " + in_backticks(scheme.name) +
-                          " have a value " + in_backticks(value.name))
+                          " define a value " + in_backticks(value.name))
           .label(value.where, "here");
       return nullptr;
     }

@@ -50,10 +50,9 @@ class Joining {
     if (found == expected && places.size() == stack_.members.size())
       return true;
     return misfit(stack_.members.front().tensor,
-                  in_backticks(result_.name) +
-                      " is made of several tensors, of which " +
+                  in_backticks(result_.name) + " is made of several tensors: " +
                       (found < expected ? "some are missing"
-                                        : "some stand at the same place"));
+                                        : "some have the same position"));
   }
 
   int64_t distinct(size_t which) const {
@@ -87,7 +86,7 @@ class Joining {
     for (size_t i = 0; i < rule.stack.size(); ++i) {
       const auto& [what, at] = rule.stack[i];
       if (at > result_.type.shape.size()) {
-        return misfit(first, "a dimension is stacked behind the end of " +
+        return misfit(first, "a dimension is stacked past the end of " +
                                  in_backticks(result_.name));
       }
       const int64_t count = distinct(i);
@@ -196,7 +195,7 @@ class Joining {
               : std::nullopt;
       if (!sum) {
         return misfit(part->tensor,
-                      "it does not stand beside " +
+                      "it does not fit next to " +
                           in_backticks(parts.front()->tensor.name) + ", " +
                           type_text(parts.front()->tensor.type));
       }

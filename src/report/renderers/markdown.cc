@@ -246,7 +246,7 @@ void render_within(const Report& report, const Style& style,
   if (tables + left_out > 0) {
     text += "\n" + plural(tables, "more table") + " and " +
             plural(left_out, "more finding") +
-            " have no room here: the report in text has all.\n";
+            " do not fit here; the text report has them all.\n";
   }
   sink(text);
 }

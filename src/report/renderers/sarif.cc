@@ -143,7 +143,7 @@ class SarifRun {
                      // GitHub wants it too (its validator's rule GH2012).
                      {"fullDescription", message(info.summary)},
                      {"help", message("`shardplan explain " + code_id(code) +
-                                      "` says what it means and what to do.")},
+                                      "` explains it and how to fix it.")},
                      {"defaultConfiguration",
                       {{"level", severity_name(info.severity)}}}});
       if (info.severity == Severity::Off) {

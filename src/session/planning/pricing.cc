@@ -644,7 +644,7 @@ std::optional<PlanPricing::Held> PlanPricing::held_by(const PlanPoint& point,
   if (!judged) return std::nullopt;
   if (!judged->step->time) {
     diags.error(Code::Usage, {},
-                "no step has a time: " + judged->step->untimed);
+                "steps cannot be timed: " + judged->step->untimed);
     return std::nullopt;
   }
   for (const BracketRow& row : judged->step->bracket.rows) {

@@ -66,9 +66,9 @@ bool check(const PlannerRequest& request, Diagnostics& diags) {
   if (request.planning.mode == Mode::Train) return true;
   diags
       .error(Code::Usage, {},
-             "`plan` looks for ways to train, and `--mode " +
+             "`plan` searches training plans, but `--mode " +
                  std::string(mode_name(request.planning.mode)) + "` is given")
-      .help("add `--engine vllm` to look for what to serve it with");
+      .help("add `--engine vllm` to search serving plans");
   return false;
 }
 
@@ -93,11 +93,11 @@ void assume(PlannerRequest& request, const Manifest& manifest,
     int64_t batch = std::max<int64_t>(kStepTokens / *memory.seq, 1);
     while (batch * kDevicesPerSequence < *request.planning.devices) batch *= 2;
     memory.batch = batch;
-    assumed.push_back(plural(batch, "sequence") + " a step (`--batch`)");
+    assumed.push_back(plural(batch, "sequence") + " per step (`--batch`)");
   }
   for (const std::string& what : request.offloads) {
     assumed.push_back(what +
-                      " in host memory, since nothing fits without "
+                      " in host memory, since nothing fits otherwise "
                       "(`--offload " +
                       what + "`)");
   }
@@ -268,9 +268,10 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
   auto spec = read_spec_text(text->name(),
                              all.substr(std::min(equals + 1, all.size())));
   if (!spec || equals == 0) {
-    return diags.error(Code::Usage, {}, said + " is no parameter and its spec")
+    return diags
+        .error(Code::Usage, {}, said + " is not of the form PARAMETER=SPEC")
         .help("write it like `" + text->name() +
-              " 'lm_head=P(tp, fsdp)'`, with None for a whole dimension");
+              " 'lm_head=P(tp, fsdp)'`, with None for an unsharded dimension");
   }
   FlaggedSpec flagged;
   flagged.rule.pattern = pattern_of_kind(all.substr(0, equals), manifest);
@@ -299,7 +300,7 @@ std::optional<FlaggedSpec> read_flagged_spec(const SourcePtr& text,
         .error(Code::Usage, {},
                said + " has " +
                    plural(std::ssize(flagged.rule.spec.dims), "entry") +
-                   ", and " + in_backticks(std::string(manifest.name(i))) +
+                   ", but " + in_backticks(std::string(manifest.name(i))) +
                    " has " + plural(std::ssize(shape), "dimension"))
         .help("give one entry for each dimension");
   }
@@ -319,10 +320,8 @@ bool check_devices(const PlanRequest& planning, const MemoryRequest& memory,
     return false;
   }
   if (planning.slices.value_or(1) == 1) return true;
-  diags
-      .error(Code::Usage, {},
-             "`plan` does not know how axes cross several slices")
-      .help("`sweep --mesh` compares meshes whose slices are written");
+  diags.error(Code::Usage, {}, "`plan` does not support several slices")
+      .help("`sweep --mesh` compares meshes with explicit slices");
   return false;
 }
 
@@ -336,8 +335,8 @@ std::optional<Mesh> mesh_of_all(const SourcePtr& text,
   return diags
       .error(Code::Usage, {},
              in_backticks(text->name() + " " + std::string(text->text())) +
-                 " is of " + plural(devices, "device") +
-                 ", and the plan is for " + count_text(*planning.devices))
+                 " has " + plural(devices, "device") +
+                 ", but the plan is for " + count_text(*planning.devices))
       .help("give sizes whose product is " + std::to_string(*planning.devices));
 }
 
@@ -370,9 +369,11 @@ std::optional<PlanPoint> point_of(const SourcePtr& text,
   if (sorted != order) {
     return diags
         .error(Code::Usage, {},
-               "`plan` does not try the order of axes of " +
+               "`plan` does not try the axis order of " +
                    in_backticks(std::string(text->text())))
-        .fact("it has them as pp, dp, fsdp, sp, tp, or with one of them last")
+        .fact(
+            "it tries pp, dp, fsdp, sp, tp, and this order with one of them "
+            "moved last")
         .help("`analyze --mesh` takes any order");
   }
   return point;

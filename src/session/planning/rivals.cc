@@ -41,7 +41,7 @@ void take_nearest(const PlanAnswer& own, RivalPlan& rival) {
   const auto commonest = std::ranges::max_element(
       own.rejected, {}, [](const RejectedPlans& each) { return each.count; });
   if (commonest == own.rejected.end()) {
-    rival.reason = "there is no way to train like that";
+    rival.reason = "no such plan is possible";
     return;
   }
   rival.verdict = commonest->verdict;
@@ -70,7 +70,7 @@ std::optional<RivalPlan> on_mesh(const SourcePtr& text,
     if (only.fixed->of(axis) == 1 || contains(only.over, axis)) continue;
     rival.reason =
         "axis " + in_backticks(kPlanAxisNames[i]) +
-        " is none of those that are considered: " +
+        " is not among those considered: " +
         joined_of(only.over, ", ", [](PlanAxis each) {
           return in_backticks(kPlanAxisNames[static_cast<size_t>(each)]);
         });
@@ -94,7 +94,7 @@ std::optional<RivalPlan> with_spec(const SourcePtr& text,
   if (answer.best.empty()) {
     return diags
         .error(Code::Usage, {},
-               "there is no plan to try " +
+               "no plan was found to try " +
                    in_backticks(std::string(text->text())) + " in")
         .help("ask about a mesh, `--why-not fsdp=8,tp=2`");
   }

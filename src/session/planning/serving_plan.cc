@@ -33,13 +33,13 @@ bool check(const ServingPlanRequest& request, Diagnostics& diags) {
     diags
         .error(Code::Usage, {},
                "`plan --mode " + std::string(mode_name(request.planning.mode)) +
-                   "` needs the engine that serves the model")
+                   "` needs an engine")
         .help("add `--engine vllm` or `--engine sglang`");
     return false;
   }
   if (request.planning.mode != Mode::Decode) {
-    diags.error(Code::Usage, {}, "`plan` with an engine is for `--mode decode`")
-        .help("its times are of both, a prompt and every token after it");
+    diags.error(Code::Usage, {}, "`plan` with an engine needs `--mode decode`")
+        .help("its times cover both the prompt and every token after it");
     return false;
   }
   return true;
@@ -54,7 +54,7 @@ void assume(ServingPlanRequest& request, const Manifest& manifest,
     if (!engine.output_tokens) {
       engine.output_tokens =
           std::min(kOutputTokens, std::max<int64_t>(most / 2, 1));
-      assumed.push_back("answers of " + count_text(*engine.output_tokens) +
+      assumed.push_back("outputs of " + count_text(*engine.output_tokens) +
                         " tokens (`--output-tokens`)");
     }
     if (!engine.input_tokens) {
@@ -103,7 +103,7 @@ class ServingPlanner {
     planner->passes_ = inference_passes(inputs.model, diags);
     if (!planner->passes_.untimed.empty()) {
       diags.error(Code::Usage, {},
-                  "no request has a time: " + planner->passes_.untimed);
+                  "requests cannot be timed: " + planner->passes_.untimed);
       return nullptr;
     }
     return planner;
@@ -181,7 +181,7 @@ class ServingPlanner {
     const auto times = judge->inference(candidate, &serving, quiet);
     if (!times || !times->first_token || !times->next_token) {
       plan.verdict = PlanVerdict::Illegal;
-      plan.reason = times ? times->untimed : "it has no time";
+      plan.reason = times ? times->untimed : "it cannot be timed";
       return plan;
     }
     plan.first_token = times->first_token->total;
@@ -248,7 +248,7 @@ class ServingPlanner {
     for (const Diagnostic& each : diags.all()) {
       if (each.severity == Severity::Error) return each.message;
     }
-    return "it is refused";
+    return "it is rejected";
   }
   static bool exceeds(const Seconds& time, const std::optional<double>& most) {
     return most && time.estimate > *most;

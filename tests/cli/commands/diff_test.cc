@@ -109,7 +109,7 @@ TEST_CASE("people see equal changes folded and the counts last") {
                   spec        –            →  P()
                   per device  –            →  32 B
 
-2 changed, 1 added, 1 removed, 1 the same. Per device 320 B → 192 B (-40.0 %).
+2 changed, 1 added, 1 removed, 1 unchanged. Per device 320 B → 192 B (-40.0 %).
 )");
   host.out.clear();
   CHECK(run({"diff", "a.plan.json", "b.plan.json", "--expand"}, host) == 0);
@@ -160,8 +160,8 @@ TEST_CASE("equal plans differ in nothing") {
   MemoryHost host = two_plans();
   CHECK(run({"diff", "a.plan.json", "a.plan.json"}, host) == 0);
   CHECK(host.out ==
-        "mesh fsdp=4,tp=2 (8 devices)\n\n0 changed, 0 added, 0 removed, "
-        "4 the same. Per device 320 B → 320 B (+0.0 %).\n");
+        "mesh fsdp=4,tp=2 (8 devices)\n\n0 changed, 0 added, 0 removed, 4 "
+        "unchanged. Per device 320 B → 320 B (+0.0 %).\n");
 }
 
 TEST_CASE("what is not a plan is no answer") {

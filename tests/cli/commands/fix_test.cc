@@ -77,8 +77,7 @@ TEST_CASE("--fix mends the rules, and a second run has nothing to do") {
   CHECK(check(host, {"--fix"}) == 0);
   CHECK(host.files["rules.yaml"] == fixed);
   CHECK(host.written.size() == 1);
-  CHECK(host.out.find("No fix is an edit of a rules file.") !=
-        std::string::npos);
+  CHECK(host.out.find("No fix edits a rules file.") != std::string::npos);
 }
 
 // `--fix` gave rules of another user to the one who ran it.
@@ -215,12 +214,12 @@ TEST_CASE("shipped sets and standard input are left alone, and that is said") {
   host.input = host.files["rules.yaml"];
   CHECK(check(host, {"--fix"}, "-") == 1);
   CHECK(host.written.empty());
-  CHECK(host.out.find("Rules from standard input are not edited.") !=
+  CHECK(host.out.find("Rules from standard input cannot be edited.") !=
         std::string::npos);
   host.out.clear();
   CHECK(check(host, {"--fix"}, "@llama") == 1);
   CHECK(host.written.empty());
-  CHECK(host.out.find("`@llama` is a shipped set, which is not edited.") !=
+  CHECK(host.out.find("`@llama` is a shipped set and cannot be edited.") !=
         std::string::npos);
 }
 

@@ -213,7 +213,7 @@ TEST_CASE("what cannot be said is not written") {
   CHECK(host.out.empty());
   CHECK(host.written.empty());
   CHECK(host.err.starts_with(
-      "error[SP014]: `jax` cannot say how `--on-indivisible pad` cuts "
+      "error[SP014]: `jax` cannot express the `--on-indivisible pad` split of "
       "`embed/embedding`\n"));
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("flags that rules have no words for make it a table") {
   MemoryHost host = planning_host();
   run_on(host, {"export", "--to", "yaml", "--min-size", "300"}, "fsdp=2,tp=2");
   CHECK(host.out.find("# flags: --min-size 300\n") != std::string::npos);
-  CHECK(host.out.find("# flags had a part in this plan") != std::string::npos);
+  CHECK(host.out.find("# this plan depends on flags") != std::string::npos);
   CHECK(
       host.out.find("  - [\"^layers/[0-9]+/self_attn/k_proj/kernel$\", []]") !=
       std::string::npos);
@@ -287,9 +287,9 @@ TEST_CASE("a target is needed, and has to exist") {
   host.err.clear();
   CHECK(run_on(host, {"export", "--to", "yaml", "-o", "x.plan.json"}, "tp=2") ==
         2);
-  CHECK(host.err.starts_with(
-      "error[SP010]: `export` writes no plan, and `x.plan.json` is the name of "
-      "one\n"));
+  CHECK(
+      host.err.starts_with("error[SP010]: `export` does not write plans, but "
+                           "`x.plan.json` is a plan file name\n"));
 }
 
 // Two equal layers, one other tensor, one buffer, facts.
@@ -381,9 +381,9 @@ TEST_CASE("facts say where they come from") {
 TEST_CASE("people see layers folded, or all of them with --expand") {
   MemoryHost host = sample();
   CHECK(run({"inspect", "m.json"}, host) == 0);
-  CHECK(host.out.starts_with(
-      "m.json: 3 parameters, 1,056 elements, 3.62 KiB (native); "
-      "1 buffer of 16 B beside them\n"));
+  CHECK(
+      host.out.starts_with("m.json: 3 parameters, 1,056 elements, 3.62 KiB "
+                           "(native); plus 1 buffer of 16 B\n"));
   CHECK(host.out.find("layers/*/w  ×2") != std::string::npos);
   CHECK(host.out.find("layers/1/w") == std::string::npos);
   host.out.clear();

@@ -284,8 +284,8 @@ TEST_CASE("plan: run on a smaller model") {
                     "--seq", "512", "--hardware", "h100-sxm", "--fix-mesh",
                     "fsdp=2,tp=2", "--verify"},
                    host) == 0);
-  CHECK(host.out.find("run with smaller sizes on fsdp=2,tp=2: ok: sharded and "
-                      "unsharded agree") != std::string::npos);
+  CHECK(host.out.find("simulated with smaller sizes on fsdp=2,tp=2: ok: "
+                      "sharded and unsharded agree") != std::string::npos);
 }
 
 TEST_CASE("plan: what it is not asked in the right way") {

@@ -117,9 +117,9 @@ TEST_CASE("bash completes commands, flags, choices and words") {
 TEST_CASE("an unknown shell is refused with those that are known") {
   MemoryHost host;
   CHECK(run({"completion", "csh"}, host) == 2);
-  CHECK(host.err ==
-        "error[SP010]: unknown shell `csh`\n"
-        "help: `bash`, `zsh` and `fish` are known\n");
+  CHECK(
+      host.err ==
+      "error[SP010]: unknown shell `csh`\nhelp: use `bash`, `zsh` or `fish`\n");
 }
 
 TEST_CASE("every code is explained by number, in any case, and by name") {
@@ -222,7 +222,7 @@ TEST_CASE("operations are listed with what may be sharded of them") {
   CHECK(einsum.at("name") == "einsum");
   CHECK(einsum.at("operands") == "2");
   CHECK(einsum.at("factors") ==
-        "every letter; those that are summed give partial sums");
+        "every letter; summed letters give partial sums");
   CHECK(tables.at("attributes").at(0).at("need") == "required");
   bool concatenate = false;
   for (const auto& row : tables.at("ops")) {

@@ -90,7 +90,7 @@ TEST_CASE("a model on standard input beside rules there is too much") {
   host.input = host.files["old.yaml"];
   CHECK(run({"diff", "-", "new.yaml", "--names", "-"}, host) == 2);
   CHECK(host.err.starts_with(
-      "error[SP010]: standard input can be read once only\n"));
+      "error[SP010]: standard input can be read only once\n"));
 }
 
 TEST_CASE("the same rules in another dialect are the same rules") {
@@ -143,7 +143,7 @@ TEST_CASE("without Unicode the lines are ASCII, and fit where they can") {
         "`w` loses `tp`  old.yaml:3 -> new.yaml:3\n"
         "    P(tp) -> P(); matters where `tp` > 1\n"
         "\n"
-        "Changes: 1 of rules; 1 loses axes.\n");
+        "Changes: 1 rule; 1 loses axes.\n");
 }
 
 }  // namespace

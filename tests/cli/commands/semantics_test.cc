@@ -29,21 +29,21 @@ TEST_CASE("programs get one row per parameter that is read differently") {
   const json report = compared_semantics("eformer,flax");
   const json rows = report.at("tables").at("disagreements");
   REQUIRE(rows.size() == 1);
-  const json embedding = {
-      {"parameter", "embed/embedding"},
-      {"dtype", "bf16"},
-      {"shape", {33, 16}},
-      {"rule", 1},
-      {"requested", {"tp", "fsdp"}},
-      {"outcome_a", "placed"},
-      {"spec_a", {nullptr, "fsdp"}},
-      {"bytes_per_device_a", 33 * 8 * 2},
-      {"outcome_b", "refused"},
-      {"spec_b", nullptr},
-      {"bytes_per_device_b", nullptr},
-      {"why",
-       "eformer: dimension 0 stays whole: 33 is not divisible by tp=2; flax: "
-       "dimension 0: 33 is not divisible by tp=2"}};
+  const json embedding = {{"parameter", "embed/embedding"},
+                          {"dtype", "bf16"},
+                          {"shape", {33, 16}},
+                          {"rule", 1},
+                          {"requested", {"tp", "fsdp"}},
+                          {"outcome_a", "placed"},
+                          {"spec_a", {nullptr, "fsdp"}},
+                          {"bytes_per_device_a", 33 * 8 * 2},
+                          {"outcome_b", "refused"},
+                          {"spec_b", nullptr},
+                          {"bytes_per_device_b", nullptr},
+                          {"why",
+                           "eformer: dimension 0 is not sharded: 33 is not "
+                           "divisible by tp=2; flax: "
+                           "dimension 0: 33 is not divisible by tp=2"}};
   CHECK(rows[0] == embedding);
 }
 
@@ -91,9 +91,8 @@ TEST_CASE("one model is wanted, and two readings that exist") {
        "help: usage: `shardplan diff --semantics .. MODEL`\n"},
       {{"diff", "a.plan.json", "b.plan.json", "--rules", "r"},
        "error[SP010]: `--rules` does not apply to `diff` without "
-       "`--semantics`\n"
-       "help: saved plans hold their own mesh, rules and placements, and two "
-       "files of rules need no more\n"},
+       "`--semantics`\nhelp: saved plans contain their own mesh, rules and "
+       "placements; two rules files need nothing else\n"},
   };
   for (const auto& row : rows) {
     MemoryHost host;
@@ -115,10 +114,9 @@ TEST_CASE("a reading that knows none of the words says so") {
   host.files["rules.yaml"] = "rules:\n  - [\"\", [HEAD]]\n";
   host.files["model.json"] = R"({"w": {"shape": [8], "dtype": "f32"}})";
   CHECK(run_on(host, {"diff", "--semantics", "easylm,dtensor"}, "tp=2") == 2);
-  CHECK(host.err.find("error[SP014]: `easylm` reads none of these rules\n"
-                      "  = `w`: `HEAD` is a semantic axis, which is not known "
-                      "here\n"
-                      "help: readings that know them: `eformer`\n") !=
+  CHECK(host.err.find("error[SP014]: `easylm` reads none of these rules\n  = "
+                      "`w`: `HEAD` is a semantic axis, which is not supported "
+                      "here\nhelp: readings that support them: `eformer`\n") !=
         std::string::npos);
 }
 

@@ -60,7 +60,7 @@ TEST_CASE("what makes no mesh is reported with help") {
   CHECK(problem(none) == "no mesh was given");
   Given over;
   over.options.sweep.over = {"tp"};
-  CHECK(problem(over) == "`--over` needs numbers of devices to cut");
+  CHECK(problem(over) == "`--over` needs device counts to split");
   over.options.sweep.devices = {8};
   over.options.sweep.over = {"tp", "tp"};
   CHECK(problem(over) == "`--over` names axis `tp` twice");
@@ -70,7 +70,7 @@ TEST_CASE("what makes no mesh is reported with help") {
   Given many;
   many.options.sweep.over = {"a", "b", "c", "d", "e", "f"};
   many.options.sweep.devices = {int64_t{1} << 40};
-  CHECK(problem(many) == "`--over` makes more than 10,000 meshes");
+  CHECK(problem(many) == "`--over` expands to more than 10,000 meshes");
 }
 
 TEST_CASE("workloads are all pairs of batch and context") {

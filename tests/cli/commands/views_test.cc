@@ -145,7 +145,7 @@ TEST_CASE("a sweep whose views fit no mesh says why") {
   CHECK(run({"sweep", "m.json", "-r", "r.yaml", "-m", "dp=2,4,tp=4", "--view",
              "experts:ep=3,etp=2"},
             host) == 2);
-  CHECK(has_text(host.err, "view `experts` has 6 devices and the mesh has 8"));
+  CHECK(has_text(host.err, "view `experts` has 6 devices, but the mesh has 8"));
   CHECK(has_text(host.err, "all 2 combinations of mesh and views"));
   MemoryHost other = host_of_views();
   CHECK(run({"sweep", "m.json", "-r", "r.yaml", "-m", "dp=2,tp=4", "--view",
@@ -307,7 +307,7 @@ TEST_CASE("sweeps leave out meshes whose degrees a framework refuses") {
   const ViewsJson report = ViewsJson::parse(swept.second);
   CHECK(report.at("tables").at("points").size() == 2);
   CHECK(has_text(swept.second,
-                 "on mesh fsdp=3,tp=2 torchtitan refuses "
+                 "on mesh fsdp=3,tp=2 torchtitan rejects "
                  "`--expert-parallel-degree 4`: 6 devices along dp_shard x cp "
                  "x tp are not divisible by 4"));
 }
@@ -436,18 +436,19 @@ TEST_CASE("what an engine does not do with experts is refused") {
   };
   const Row rows[] = {
       {{"--view", "experts:ep=4,edp=2"},
-       {"vLLM does not lay out a model as view `experts:ep=4,edp=2`",
-        "on dp=2,tp=4 each expert is cut: `experts:etp=8`",
-        "dealt out whole: `experts:ep=8`", "give `--expert-parallel`"}},
+       {"vLLM does not shard a model as view `experts:ep=4,edp=2`",
+        "on dp=2,tp=4 each expert is sharded: `experts:etp=8`",
+        "each rank holds whole experts: `experts:ep=8`",
+        "use `--expert-parallel` instead"}},
       {{"--view", "experts:etp=8", "--expert-parallel"},
        {"as view `experts:etp=8`", "write `--view experts:ep=8`"}},
       {{"--view", "other:x=8"},
        {"as view `other:x=8`", "leave out the view `other`"}},
       {{"--expert-model-parallel-size", "2"},
-       {"flags of Megatron, and vLLM serves the model",
-        "give `--expert-parallel`"}},
+       {"flags of Megatron, but vLLM serves the model",
+        "use `--expert-parallel` instead"}},
       {{"--expert-tensor-parallel-size", "1"},
-       {"flags of Megatron, and vLLM serves the model"}},
+       {"flags of Megatron, but vLLM serves the model"}},
   };
   for (const Row& row : rows) {
     CAPTURE(row.says.front());

@@ -136,15 +136,15 @@ TEST_CASE("what has no names is listed whole, and shipped rules are printed") {
   MemoryHost host;
   CHECK(run({"list", "codes", "SP203"}, host) == 2);
   CHECK(host.err ==
-        "error[SP010]: unexpected argument `SP203`\n"
-        "help: `shardplan list` takes a name of `hardware` and `topologies`, "
-        "and of `rules`, `graphs`, `architectures` and `schemes` in text\n");
+        "error[SP010]: unexpected argument `SP203`\nhelp: `shardplan list` "
+        "takes a name for `hardware` and `topologies`, and in text format for "
+        "`rules`, `graphs`, `architectures` and `schemes`\n");
   MemoryHost other;
   CHECK(run({"list", "hardware", "h1"}, other) == 2);
   CHECK(other.out.empty());
   CHECK(other.err ==
         "error[SP001]: no hardware profile named `h1`\n"
-        "help: names that start so: `h100-nvl`, `h100-sxm`\n"
+        "help: names with this prefix: `h100-nvl`, `h100-sxm`\n"
         "help: `shardplan list hardware` shows all\n");
 }
 

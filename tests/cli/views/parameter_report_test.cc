@@ -41,7 +41,7 @@ TEST_CASE("what is not a parameter gets a name that is near") {
     const char* fact;
     const char* help;
   } rows[] = {{"layers", "as a pattern it matches 2 names",
-               "a parameter of that name's kind exists: `layers.0.q`"},
+               "there is a similar parameter: `layers.0.q`"},
               {"haed", nullptr, "did you mean `head`?"},
               {"q(", nullptr, nullptr}};
   for (const auto& row : rows) {

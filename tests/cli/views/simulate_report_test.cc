@@ -52,7 +52,7 @@ TEST_CASE("collectives alike are one row, with their bytes together") {
   for (const MovedBytes& moved : r.outcome.collectives) total += moved.moved;
   CHECK(report.at("summary").at("bytes_moved") == total);
   const std::string text = r.text("text");
-  CHECK(text.find("matches the predicted traffic") != std::string::npos);
+  CHECK(text.find(", as predicted") != std::string::npos);
   CHECK(text.find("ok: sharded and unsharded agree to 12 digits") !=
         std::string::npos);
 }
@@ -71,7 +71,7 @@ TEST_CASE("a mismatch is in the summary and the last line") {
         r.of->input->graph.values[ValueId(3)].name);
   CHECK(summary.at("first_mismatch_device") == 2);
   const std::string text = r.text("text");
-  CHECK(text.find("mismatch: the sharded run computes something else") !=
+  CHECK(text.find("mismatch: the sharded run computes a different result") !=
         std::string::npos);
   CHECK(text.find("inf") == std::string::npos);
 }
@@ -87,8 +87,7 @@ TEST_CASE("bytes that were not priced as moved are no report") {
   r.outcome.bytes_priced = 20;
   CHECK_THROWS_AS(r.text("text"), InternalError);
   r.outcome.bytes_priced = 10;
-  CHECK(r.text("text").find("send 10 B, matches the predicted traffic") !=
-        std::string::npos);
+  CHECK(r.text("text").find("send 10 B, as predicted") != std::string::npos);
 }
 
 using nlohmann::json;
@@ -254,8 +253,8 @@ TEST_CASE("precision_report: a plot names layers and what varies") {
   variants[1].reduce = Storage::F32;
   plot = error_plot(graph, variants);
   REQUIRE(plot.series.size() == 4);
-  CHECK(plot.series[1].name == "unsharded, kept in f32");
-  CHECK(plot.series[3].name == "kept in f32, summed in f32");
+  CHECK(plot.series[1].name == "unsharded, stored in f32");
+  CHECK(plot.series[3].name == "stored in f32, summed in f32");
   CHECK(error_plot(graph, std::span(variants).first(1)).series[1].name ==
         "sharded");
 }

@@ -107,8 +107,9 @@ TEST_CASE("a declaration is said to apply, or not to") {
          "fsdp=2,tp=4");
   CHECK(host.out.find("2 dimensions stored by replicate-kv-heads: one of 2 KV "
                       "heads on each of 4 shards") != std::string::npos);
-  CHECK(host.out.find("`interleave-qkv` was declared, but changes no "
-                      "dimension here") != std::string::npos);
+  CHECK(host.out.find(
+            "`interleave-qkv` was declared but changes no dimension here") !=
+        std::string::npos);
 }
 
 TEST_CASE("the tables hold the identity of bytes, and add up") {
@@ -179,7 +180,7 @@ TEST_CASE("what is left out is noted") {
   host = testing::planning_host();
   testing::run_on(host, {"analyze", "--mode", "decode", "--exit-zero"},
                   "fsdp=1");
-  CHECK(host.out.find("no KV cache is counted") != std::string::npos);
+  CHECK(host.out.find("the KV cache is not counted") != std::string::npos);
 }
 
 using testing::mesh;
@@ -252,10 +253,10 @@ TEST_CASE("notes say over what the cache is cut, and why") {
   CHECK(kv_notes(m, {kFull}, cut, {.block = 16}) ==
         std::vector<std::string>{
             "KV cache in bf16, pages of 16 tokens: heads over tp=4 (as told), "
-            "batch over dp=2, context whole"});
+            "batch over dp=2, context unsharded"});
   const auto whole = kv_notes(m, {kFull}, {{}, {}, {"dp"}, "as told"}, {});
   REQUIRE(whole.size() == 2);
-  CHECK(whole[0].ends_with("batch whole, context over dp=2"));
+  CHECK(whole[0].ends_with("batch unsharded, context over dp=2"));
   CHECK(whole[1].find("--kv-axes") != std::string::npos);
   const auto latent = kv_notes(m, {{0, 0, 8, 0}}, {}, {});
   REQUIRE(latent.size() == 2);

@@ -250,25 +250,25 @@ TEST_CASE("a rope that cannot be is SP015") {
   CHECK(inferred("rope", {{2, 4, 6}}, {{"dim", 3.0}}) ==
         "SP015 [2, 4, 6] has no dimension 3");
   CHECK(inferred("rope", {{2, 4, 5}}, {}) ==
-        "SP015 cannot turn 5 numbers of a head of [2, 4, 5]");
+        "SP015 cannot rotate 5 values of a head of [2, 4, 5]");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"rotary_dim", 8.0}}) ==
-        "SP015 cannot turn 8 numbers of a head of [2, 4, 6]");
+        "SP015 cannot rotate 8 values of a head of [2, 4, 6]");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"rotary_dim", 2.5}}) ==
         "SP015 `rotary_dim` is not an integer");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"offset", -1.0}}) ==
         "SP015 `offset` is -1");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"scaling", std::string("yarn")}}) ==
-        "SP015 there is no scaling `yarn`");
+        "SP015 unknown scaling `yarn`");
   const std::vector<double> three = {1, 2, 3};
   CHECK(inferred("rope", {{2, 4, 6}}, {{"frequencies", three}}) == "[2, 4, 6]");
   CHECK(inferred("rope", {{2, 4, 4}}, {{"frequencies", three}}) ==
-        "SP015 cannot turn 6 numbers of a head of [2, 4, 4]");
+        "SP015 cannot rotate 6 values of a head of [2, 4, 4]");
   CHECK(inferred("rope", {{2, 4, 6}},
                  {{"frequencies", three}, {"rotary_dim", 4.0}}) ==
         "SP015 3 frequencies for 4 numbers");
   CHECK(inferred("rope", {{2, 4, 6}},
                  {{"frequencies", three}, {"theta", 100.0}}) ==
-        "SP015 `frequencies` are given, and how they follow from `theta`");
+        "SP015 `frequencies` cannot be combined with `theta` or `scaling`");
   CHECK(
       inferred("rope", {{2, 4, 6}}, {{"frequencies", std::vector<double>{}}}) ==
       "SP015 0 frequencies for 6 numbers");
@@ -276,10 +276,10 @@ TEST_CASE("a rope that cannot be is SP015") {
             "rope", {{2, 4, 2}},
             {{"frequencies",
               std::vector<double>{std::numeric_limits<double>::infinity()}}}) ==
-        "SP015 a frequency is no finite number");
+        "SP015 a frequency is not finite");
   CHECK(inferred("rope", {{2, 4, 2}},
                  {{"amplitude", std::numeric_limits<double>::infinity()}}) ==
-        "SP015 `amplitude` is no number");
+        "SP015 `amplitude` is not finite");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"theta", 0.0}}) ==
         "SP015 `theta` and `factor` must be above 0");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"scaling", std::string("llama3")}}) ==

@@ -32,7 +32,7 @@ TEST_CASE("equations print as they are read, without blanks") {
 TEST_CASE("what is not an equation is SP015") {
   CHECK(read("ab,bc") == "SP015 equation `ab,bc` has no `->`");
   CHECK(read("") == "SP015 equation `` has no `->`");
-  CHECK(read("ab->ba") == "SP015 equation `ab->ba` has one operand");
+  CHECK(read("ab->ba") == "SP015 equation `ab->ba` has only one operand");
   CHECK(read("a,b,c->a") ==
         "SP015 equation `a,b,c->a` has `,` where a letter belongs");
   CHECK(read("...a,a->a") ==
@@ -45,8 +45,7 @@ TEST_CASE("what is not an equation is SP015") {
         "SP015 equation `a,b->a->b` has `-` where a letter belongs");
   CHECK(read("aba,b->a") == "SP015 equation `aba,b->a` has `a` twice in `aba`");
   CHECK(read("a,b->aa") == "SP015 equation `a,b->aa` has `a` twice in `aa`");
-  CHECK(read("a,b->c") ==
-        "SP015 equation `a,b->c` has `c` in the result alone");
+  CHECK(read("a,b->c") == "SP015 equation `a,b->c` has `c` only in the result");
 }
 
 TEST_CASE("letters of the result come first") {
@@ -295,7 +294,7 @@ TEST_CASE("operands that do not fit the equation are SP015") {
         "and 4");
   CHECK(inferred("einsum", {{2, 3, 4}, {4, 5}}, equation("ab,bc->ac")) ==
         "SP015 equation `ab,bc->ac` does not fit [2, 3, 4] and [4, 5]: `ab` "
-        "has another rank than [2, 3, 4]");
+        "has a different rank than [2, 3, 4]");
   CHECK(inferred("einsum", {{2}, {2}}, equation("a")) ==
         "SP015 equation `a` has no `->`");
   constexpr int64_t kLong = int64_t{1} << 40;

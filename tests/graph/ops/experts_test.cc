@@ -136,7 +136,7 @@ TEST_CASE("shares of experts chosen one after the other") {
   CHECK(shares(5)[1] ==
         doctest::Approx(1 / (1 + std::exp(-3.9) + std::exp(-0.4))));
   CHECK(inferred("mixer_shares", {{2, 4}, {2, 5}}, {{"jitter", 0.1}})
-            .starts_with("SP015 cannot share out "));
+            .starts_with("SP015 cannot compute shares of "));
 }
 
 TEST_CASE("dispatch brings tokens to the experts that they chose") {
@@ -241,9 +241,9 @@ TEST_CASE("groups of a sequence have places of their own") {
   CHECK(out.rule.result == std::vector<DimFactors>{{0}, {1}, {2, 5}, {6}});
   CHECK(inferred("dispatch", {{2, 6, 4}, {2, 6, 3}},
                  {{"experts", 8.0}, {"groups", 4.0}}) ==
-        "SP015 4 groups of 6 tokens with 6 places");
+        "SP015 4 groups do not divide 6 tokens and a capacity of 6");
   CHECK(inferred("combine", {{8, 2, 6, 4}, {2, 6, 3}}, {{"groups", 4.0}}) ==
-        "SP015 4 groups of 6 tokens with 6 places");
+        "SP015 4 groups do not divide 6 tokens and a capacity of 6");
 }
 
 TEST_CASE("no capacity and no tokens have results") {

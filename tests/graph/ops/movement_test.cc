@@ -54,7 +54,8 @@ TEST_CASE("a transposed tensor has its elements at permuted indices") {
 }
 
 TEST_CASE("an order names every dimension once") {
-  const std::string no_order = " is not an order of the dimensions of [2, 3]";
+  const std::string no_order =
+      " is not a permutation of the dimensions of [2, 3]";
   CHECK(inferred("transpose", {{2, 3}}, order({1, 0})) == "[3, 2]");
   CHECK(inferred("transpose", {{2, 3}}, order({0, 0})) ==
         "SP015 `order` [0, 0]" + no_order);
@@ -100,11 +101,11 @@ TEST_CASE("what is sliced or concatenated is whole") {
 TEST_CASE("slices lie within their dimension") {
   CHECK(inferred("slice", {{2, 5}}, part(1, 2, 5)) == "[2, 3]");
   CHECK(inferred("slice", {{2, 5}}, part(1, 2, 6)) ==
-        "SP015 [2, 6) is not a part of dimension 1 of [2, 5]");
+        "SP015 [2, 6) is not a range of dimension 1 of [2, 5]");
   CHECK(inferred("slice", {{2, 5}}, part(1, -1, 3)) ==
-        "SP015 [-1, 3) is not a part of dimension 1 of [2, 5]");
+        "SP015 [-1, 3) is not a range of dimension 1 of [2, 5]");
   CHECK(inferred("slice", {{2, 5}}, part(1, 3, 2)) ==
-        "SP015 [3, 2) is not a part of dimension 1 of [2, 5]");
+        "SP015 [3, 2) is not a range of dimension 1 of [2, 5]");
   CHECK(inferred("slice", {{2, 5}}, part(2, 0, 1)) ==
         "SP015 [2, 5] has no dimension 2");
   CHECK(inferred("slice", {{}}, part(0, 0, 1)) ==
@@ -226,7 +227,7 @@ TEST_CASE("one id, no ids and a table without rows have results") {
 
 TEST_CASE("a table that is not a matrix is SP015") {
   CHECK(inferred("embedding", {{4}, {2}}, {}) ==
-        "SP015 the table [4] of an embedding is not a matrix");
+        "SP015 embedding table [4] is not a matrix");
 }
 
 TEST_CASE("take gives the numbers of a row that its indices name") {

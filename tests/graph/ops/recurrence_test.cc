@@ -213,7 +213,7 @@ TEST_CASE("a decaying maximum runs from 0") {
                       Arithmetic::F64)) ==
         std::vector<double>{0, 0, -0.5, 4, 1, 3});
   CHECK(inferred("decaying_maximum", {{2, 3}, {2, 4}}, {}) ==
-        "SP015 numbers and decays [2, 3] and [2, 4] do not fit");
+        "SP015 values and decays [2, 3] and [2, 4] do not fit");
   CHECK(inferred("decaying_maximum", {{2}, {2}}, {}).starts_with("SP015"));
 }
 

@@ -100,8 +100,8 @@ TEST_CASE("git: no git, no repository, no checkout, no trust") {
   testing::MemoryHost memory;
   CHECK(refusal_of_find(memory) ==
         "SP001 `git` cannot be started: no programs here\n"
-        "fact: revisions are read with the git that is installed\n"
-        "help: install git, or name two folders instead of revisions");
+        "fact: revisions are read with the installed git\n"
+        "help: install git, or give two folders instead of revisions");
 
   const Folder folder;
   HostAt host(real_host(), std::filesystem::canonical(folder.path()));
@@ -124,11 +124,11 @@ TEST_CASE("git: no git, no repository, no checkout, no trust") {
 
   const GitFolder git;
   HostAt inside(real_host(), git.path() + "/.git");
-  has(refusal_of_find(inside), "is not in the checkout of a repository");
+  has(refusal_of_find(inside), "is not in a repository checkout");
   const GitFolder bare("--bare");
   HostAt at_bare(real_host(), bare.path());
   text = refusal_of_find(at_bare);
-  has(text, "SP010 `" + bare.path() + "` is not in the checkout");
+  has(text, "SP010 `" + bare.path() + "` is not in a repository checkout");
 
   HostAt others(real_host(), git.path());
   others.variables.emplace_back("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
@@ -137,8 +137,8 @@ TEST_CASE("git: no git, no repository, no checkout, no trust") {
     has(text, "SP001 git does not trust the repository of `" + git.path() +
                   "`, which belongs to another user");
     has(text, "fact: git says: detected dubious ownership");
-    has(text, "help: `git config --global --add safe.directory " + git.path() +
-                  "` lets git read it");
+    has(text, "help: run `git config --global --add safe.directory " +
+                  git.path() + "` to let git read it");
   }
 }
 
@@ -181,26 +181,26 @@ TEST_CASE("git: a revision that is none, with one of a similar name") {
       "git branch release-2; git tag v1.0; "
       "git update-ref refs/remotes/origin/topic HEAD");
   CHECK(refusal_of("relaese-2", host) ==
-        "SP010 `relaese-2` is not a commit of this repository\n"
+        "SP010 `relaese-2` is not a commit in this repository\n"
         "fact: git says: Needed a single revision\n"
         "help: did you mean `release-2`?\n"
-        "help: `git fetch` brings new branches and tags");
+        "help: run `git fetch` to get new branches and tags");
   has(refusal_of("v1.1", host), "did you mean `v1.0`?");
   has(refusal_of("topic", host), "did you mean `origin/topic`?");
   has(refusal_of("main..HEAD", host), "SP010 `main..HEAD` is not a commit");
   has(refusal_of("HEAD@{99}", host), "git says: log for 'HEAD' only has");
   for (const std::string none : {"", "^main", "-x", "--all", "--git-dir", "-h",
                                  "--output=pwned", "--verify"}) {
-    has(refusal_of(none, host),
-        "SP010 `" + none + "` is not a name of a commit\n");
+    has(refusal_of(none, host), "SP010 `" + none + "` cannot name a commit\n");
   }
   CHECK_FALSE(std::filesystem::exists(git.path() + "/pwned"));
-  has(refusal_of("HEAD:f", host), "SP010 `HEAD:f` is a blob of git, not a");
-  has(refusal_of("HEAD^{tree}", host), "is a tree of git, not a commit");
+  has(refusal_of("HEAD:f", host), "SP010 `HEAD:f` is a blob object, not a");
+  has(refusal_of("HEAD^{tree}", host), "is a tree object, not a commit");
   const std::string missing(40, '1');
   const std::string text = refusal_of(missing, host);
   has(text, "SP001 this clone does not have the commit `" + missing + "`");
-  has(text, "help: `git fetch origin " + missing + "` brings it");
+  has(text,
+      "help: run `git fetch origin " + missing + "` if the remote has it");
 }
 
 TEST_CASE("git: a name that two commits have is refused") {
@@ -211,16 +211,16 @@ TEST_CASE("git: a name that two commits have is refused") {
   git.run("git tag v1 " + first + "; git branch v1 " + second);
   HostAt host(real_host(), git.path());
   CHECK(refusal_of("v1", host) ==
-        "SP010 `v1` may be more than one commit\n"
+        "SP010 `v1` may name more than one commit\n"
         "fact: git says: refname 'v1' is ambiguous.\n"
-        "help: `refs/heads/v1` is the branch, `refs/tags/v1` the tag; an id is "
-        "never in doubt");
+        "help: write `refs/heads/v1` for the branch, `refs/tags/v1` for the "
+        "tag, or a commit id");
   CHECK(id_of("refs/heads/v1", host) == second);
   CHECK(id_of("refs/tags/v1", host) == first);
   has(refusal_of("main@{2001-01-01}", host), "only goes back to");
   // Though a user has turned the warning off.
   git.run("git config core.warnAmbiguousRefs false");
-  has(refusal_of("v1", host), "may be more than one commit");
+  has(refusal_of("v1", host), "may name more than one commit");
 }
 
 TEST_CASE("the merge base is where two histories part") {
@@ -247,7 +247,7 @@ TEST_CASE("the merge base is where two histories part") {
   CHECK_FALSE(merge_base(commit("main"), commit("alone"), {}, host, diags));
   CHECK(in_full(diags) ==
         "SP010 `main` and `alone` have no common ancestor\n"
-        "help: `main..alone` compares them as they are");
+        "help: `main..alone` compares them directly");
 }
 
 TEST_CASE("git: a shallow clone says how to get what it lacks") {
@@ -268,14 +268,14 @@ TEST_CASE("git: a shallow clone says how to get what it lacks") {
   const auto explained = [](const std::string& text) {
     has(text, "fact: this clone is shallow: it has only the latest commits");
     has(text,
-        "help: `git fetch --unshallow` brings the others; in a "
-        "workflow, `fetch-depth: 0` of actions/checkout");
+        "help: run `git fetch --unshallow`; in a workflow, set `fetch-depth: "
+        "0` for actions/checkout");
   };
   std::string text = refusal_of(first, host);
   has(text, "SP001 this clone does not have the commit `" + first + "`");
   explained(text);
   text = refusal_of("HEAD~1", host);
-  has(text, "SP010 `HEAD~1` is not a commit of this repository");
+  has(text, "SP010 `HEAD~1` is not a commit in this repository");
   explained(text);
   Diagnostics diags;
   const GitCommit main{"main", id_of("main", host)};
@@ -330,7 +330,7 @@ TEST_CASE("git: a program of that name that is none is not a crash") {
   Diagnostics diags;
   CHECK_FALSE(merge_base({"a", "1"}, {"b", "2"}, {}, host, diags));
   code = 77;
-  has(refusal_of_find(host), "git ended with exit code 77 and printed nothing");
+  has(refusal_of_find(host), "git exited with code 77 and printed nothing");
 }
 
 TEST_CASE("words of git, ids and words of a shell") {

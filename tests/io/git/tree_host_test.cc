@@ -64,7 +64,7 @@ struct Checkout {
 };
 
 constexpr const char* kOutside =
-    "! it is not in the repository, and a revision holds nothing else";
+    "! it is outside the repository, so no revision contains it";
 
 TEST_CASE("files of a commit are those that it recorded") {
   const GitFolder git;
@@ -158,7 +158,7 @@ TEST_CASE("what is outside of the repository is not there") {
   CHECK(head.text("../" + name + "/f") == "x");
   // It looks like the root of a repository, in which nothing can be read.
   CHECK(head.host->file_info(git.path() + "/.git")->directory);
-  CHECK(head.text(".git/config") == "! a revision holds nothing of `.git`");
+  CHECK(head.text(".git/config") == "! a revision does not contain `.git`");
   CHECK_FALSE(head.host->file_info(".git/config"));
   CHECK(head.host->list_directory(".git").empty());
   CHECK_FALSE(head.host->file_info("sub/.git"));
@@ -294,10 +294,9 @@ TEST_CASE("of a file larger than memory the beginning is read") {
   CHECK(head->view() == std::string(300, 'x'));
   CHECK(objects.file(id, kWholeFile, why) == nullptr);
   CHECK(why ==
-        "it has 93.1 GiB, and of a revision no more than 4.00 GiB are read at "
-        "once");
+        "it is 93.1 GiB; at most 4.00 GiB are read from a revision at once");
   CHECK(objects.file(id, 2000, why) == nullptr);
-  CHECK(why == "git ended with exit code 128: enough");
+  CHECK(why == "git exited with code 128: enough");
 }
 
 TEST_CASE("git: answers that are not understood are told") {
@@ -316,7 +315,7 @@ TEST_CASE("git: answers that are not understood are told") {
   };
   const std::string size = id + " blob 3\n";
   CHECK(answer(size, size + "abc\n") == "abc");
-  const std::string ended = "! git ended with exit code 128: enough";
+  const std::string ended = "! git exited with code 128: enough";
   for (const std::string& text :
        {std::string(), size, size + "ab\n", size + "abc", size + "abcd\n",
         std::string(5000, 'x') + "\n"}) {
@@ -334,18 +333,16 @@ TEST_CASE("git: answers that are not understood are told") {
       id + " blob 99999999999999999999\n"};
   for (const std::string& text : nonsense) {
     const std::string line = text.substr(0, text.size() - 1);
-    const std::string said =
-        "! git gives an answer that is not understood: " + line;
+    const std::string said = "! git gave an unexpected answer: " + line;
     CHECK(answer(text, "") == said);
     CHECK(answer(size, text) == said);
   }
   CHECK(answer(id + " tree 3\n", "") ==
-        "! git's record of it is a tree, not a file");
+        "! git stores it as a tree, not a file");
   CHECK(answer(size, id + " tree 3\nabc\n") ==
-        "! git's record of it is a tree, not a blob");
+        "! git stores it as a tree, not a blob");
   CHECK(answer(size, id + " blob 99999999999\n") ==
-        "! it has 93.1 GiB, and of a revision no more than 4.00 GiB are read "
-        "at once");
+        "! it is 93.1 GiB; at most 4.00 GiB are read from a revision at once");
 }
 
 TEST_CASE("nothing that a repository configures is run") {
@@ -422,8 +419,8 @@ TEST_CASE("nothing is fetched into a partial clone") {
       head.below.variables.emplace_back("GIT_NO_LAZY_FETCH", "0");
     const std::string text = head.text("d/f");
     CHECK(text ==
-          "! this clone is partial and does not have its contents; `git fetch "
-          "--refetch --no-filter up` brings them");
+          "! this partial clone does not have its contents; fetch them with "
+          "`git fetch --refetch --no-filter up`");
     CHECK(head.text("d/f") == text);
     CHECK(head.text("g") == text);
     CHECK(head.text("d/f", 3) == text);
@@ -441,9 +438,8 @@ TEST_CASE("nothing is fetched into a partial clone") {
   const std::string path = clone(folder, "--filter=tree:0");
   Checkout head(path);
   CHECK_FALSE(head.host->file_info("d/f"));
-  CHECK(head.text("d/f").find("! this clone is partial") == 0);
-  CHECK(head.host->problem().find("this clone is partial") !=
-        std::string::npos);
+  CHECK(head.text("d/f").find("! this partial clone") == 0);
+  CHECK(head.host->problem().find("this partial clone") != std::string::npos);
 }
 
 TEST_CASE("an object that is damaged or gone is told, and the others read") {
@@ -463,13 +459,13 @@ TEST_CASE("an object that is damaged or gone is told, and the others read") {
   git.run("chmod u+w '" + bad + "'; echo nonsense > '" + bad + "'");
   Checkout head(git.path());
   CHECK(head.text("gone") ==
-        "! git does not have its contents; `git fsck` tells what is damaged");
+        "! git does not have its contents; `git fsck` shows what is damaged");
   CHECK(head.text("bad").find("! git ") == 0);
   CHECK(head.text("good") == "good");
   CHECK(head.host->problem() == "");
   CHECK(head.text("d/f").find("! git does not have") == 0);
   CHECK(head.host->problem() ==
-        "the folder `d`: git does not have its contents; `git fsck` tells what "
+        "the folder `d`: git does not have its contents; `git fsck` shows what "
         "is damaged");
   CHECK(head.text("good") == "good");
 }
@@ -490,10 +486,11 @@ TEST_CASE("git: records of folders that git would not make are refused") {
   for (const std::string name : {"..", ".", ".git", "a/b", "", "/"}) {
     CHECK(tree({"100644 " + name}) ==
           "git's record of the folder has an entry `" + name +
-              "`, which no file can be");
+              "`, which is not a valid file name");
   }
   CHECK(tree({"777 a"}) ==
-        "git's record of the folder has an entry `a`, which no file can be");
+        "git's record of the folder has an entry `a`, which is not a valid "
+        "file name");
   CHECK(tree({"100644 a", "40000 a"}) ==
         "git's record of the folder has two entries `a`");
   std::string why;
@@ -534,8 +531,9 @@ TEST_CASE("git: records of folders that git would not make are refused") {
   const std::string commit = git.run(
       "git commit-tree -m x $(git hash-object -t tree -w --literally t)");
   Checkout head(git.path(), commit);
-  CHECK(head.text("f").find("which no file can be") != std::string::npos);
-  CHECK(head.host->problem().find("its first folder: ") == 0);
+  CHECK(head.text("f").find("which is not a valid file name") !=
+        std::string::npos);
+  CHECK(head.host->problem().find("its root folder: ") == 0);
 }
 
 TEST_CASE("many threads read one commit") {

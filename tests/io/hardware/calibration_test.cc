@@ -296,28 +296,28 @@ TEST_CASE("what cannot be right is refused, at its place") {
     int64_t column;
   };
   const std::vector<Case> cases = {
-      {"a,b\n1,2\n", "nothing that was measured", 1, 1},
-      {csv + "product,bf16,1,2\n", "a row of 4 fields, not 7", 2, 1},
+      {"a,b\n1,2\n", "not a file of measurements", 1, 1},
+      {csv + "product,bf16,1,2\n", "a row has 4 fields, not 7", 2, 1},
       {csv + "product,bf15,1,2,3,,1\n", "unknown dtype `bf15`", 2, 9},
       {csv + "product,bf16,0,2,3,,1\n", "`m` is `0`", 2, 14},
       {csv + "product,bf16,1,-2,3,,1\n", "`n` is `-2`", 2, 16},
       {csv + "product,bf16,1,2,9999999999999,,1\n", "`k` is", 2, 18},
       {csv + "product,bf16,1,2,3,,nan\n", "`seconds` is `nan`", 2, 21},
       {csv + "product,bf16,1,2,3,,-1\n", "`seconds` is `-1`", 2, 21},
-      {csv + "product,bf16,1,2,3,4,1\n", "a row of `product` has no `bytes`", 2,
-       20},
+      {csv + "product,bf16,1,2,3,4,1\n",
+       "a row of `product` must leave `bytes` empty", 2, 20},
       {csv + "copy,,,,,,1\n", "`bytes` is ``", 2, 10},
       {csv + "copies,,,,,1,1\n", "unknown kind `copies`", 2, 1},
       {csv + "product,bf16,4096,4096,4096,,1e-7\n",
-       "faster than `flops_per_second.bf16`", 2, 30},
-      {csv + "copy,,,,,1000000000,1e-5\n", "faster than `hbm_bytes_per_second`",
-       2, 21},
+       "exceeds `flops_per_second.bf16`", 2, 30},
+      {csv + "copy,,,,,1000000000,1e-5\n", "exceeds `hbm_bytes_per_second`", 2,
+       21},
       {csv + "product,bf16,1,2,3,,1\nproduct,bf16,2,3,4,,1\n",
-       "the products in bf16 are no grid", 2, 21},
-      {nccl_run("all_reduce", 2, 1, {}), "no row of nccl-tests", 1, 1},
-      {twice, "rank 0 is there twice", 7, 10},
-      {wrong, "values of this run were wrong", 11, 0},
-      {nobody, "nothing says how many ranks", 9, 0},
+       "the products in bf16 do not form a grid", 2, 21},
+      {nccl_run("all_reduce", 2, 1, {}), "no nccl-tests measurement", 1, 1},
+      {twice, "rank 0 appears twice", 7, 10},
+      {wrong, "wrong values in this run", 11, 0},
+      {nobody, "the number of ranks", 9, 0},
       {nccl_run("all_reduce", 2, 1, {{1024, 8}}) +
            nccl_run("all_reduce", 4, 1, {{4096, 8}}),
        "no sizes in common", 11, 0},
@@ -352,9 +352,9 @@ TEST_CASE("what is of no use is said") {
         testing::messages(result.diags).find(wanted) != std::string::npos,
         testing::messages(result.diags));
   };
-  remark(nccl_run("all_reduce", 1, 1, {{1024, 8}}), "h100-sxm", "of one rank");
+  remark(nccl_run("all_reduce", 1, 1, {{1024, 8}}), "h100-sxm", "on one rank");
   remark(nccl_run("all_reduce", 16, 2, {{1024, 8}}), "h100-sxm",
-         "say nothing of the rate of the network");
+         "do not show the network rate");
   remark(nccl_run("all_reduce", 16, 2, {{int64_t{1} << 30, 80000}}), "l40s",
          "has no link between machines");
   remark(std::string(kHeader) + "product,f4,64,64,64,,1\n", "tpu-v4",

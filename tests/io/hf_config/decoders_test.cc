@@ -57,8 +57,8 @@ TEST_CASE("sizes that contradict one another are refused") {
   CHECK(heads("llama", {{"num_key_value_heads", 4}}) == multiple);
   CHECK(heads("gemma2", Json::object()) == multiple);
   CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", "absent"}}) ==
-        "SP009 `head_dim` is missing, and `hidden / heads` has no value: "
-        "50 / 6 leaves a rest");
+        "SP009 `head_dim` is missing, and `hidden / heads` has no value: 50 / "
+        "6 leaves a remainder");
   CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 8}}) == "48 48");
   CHECK(heads("gemma2", {{"num_key_value_heads", 2}, {"head_dim", nullptr}}) ==
         "SP009 `head_dim` is null");
@@ -164,8 +164,9 @@ TEST_CASE("what a config leaves out is that of its class, and is said") {
   const auto two =
       synthesize(without(small_config("gemma2"), "num_attention_heads"));
   CHECK(two->good().remarks.back() ==
-        "taken from Gemma2Config of transformers 5.23.0, since the config has "
-        "none: num_attention_heads 8, num_key_value_heads 4, head_dim 256");
+        "using defaults of Gemma2Config of transformers 5.23.0 for keys "
+        "missing from the config: num_attention_heads 8, num_key_value_heads "
+        "4, head_dim 256");
 }
 
 TEST_CASE("gemma3 with vision names both towers as the Hub does") {
@@ -253,7 +254,7 @@ TEST_CASE("a quantisation that the config does not settle is refused") {
   kept["quantization_config"]["modules_to_not_convert"] = {
       "lm_head", "model.layers.0.mlp.experts"};
   CHECK(synthesize(kept)->problem() ==
-        "SP009 experts that are kept from MXFP4 are not known");
+        "SP009 experts excluded from MXFP4 are not supported");
   CHECK(synthesize(changed(config, {{"intermediate_size", 48}}))->problem() ==
         "SP009 the weight of `model.layers.0.mlp.experts.down_proj` does not "
         "consist of whole MXFP4 blocks of 32");
@@ -299,7 +300,7 @@ TEST_CASE("more experts than any model has are refused without making them") {
   const auto result = synthesize(changed(
       sample_config("mixtral-8x7b"),
       {{"num_local_experts", 100'000}, {"num_hidden_layers", 100'000}}));
-  CHECK(result->problem() == "SP009 the model would have too many tensors");
+  CHECK(result->problem() == "SP009 the model has too many tensors");
 }
 
 std::string kinds(const Json& changes) {
@@ -399,11 +400,10 @@ TEST_CASE("a gpt2 whose names are uncertain is refused") {
   const Json config = sample_config("gpt2");
   CHECK(synthesize(changed(config, {{"tie_word_embeddings", false}}))
             ->problem() ==
-        "SP009 names of a `gpt2` whose head is not its embedding are not "
-        "known");
+        "SP009 a `gpt2` with an untied head is not supported");
   CHECK(
       synthesize(changed(config, {{"add_cross_attention", true}}))->problem() ==
-      "SP009 cross attention is not known");
+      "SP009 cross attention is not supported");
   CHECK(synthesize(changed(config, {{"n_embd", nullptr}}))->problem() ==
         "SP009 `n_embd` is null");
 }
@@ -436,8 +436,8 @@ TEST_CASE("a class of another type, and what nobody described, are told so") {
   const std::string other =
       facts({{"model_type", "qwen3_5_moe_text"},
              {"architectures", {"Qwen3_5MoeForConditionalGeneration"}}});
-  CHECK(other.find("it is a class of `qwen3_5_moe`, whose tensors have other "
-                   "names") != other.npos);
+  CHECK(other.find("it is a class of `qwen3_5_moe`, whose tensors have "
+                   "different names") != other.npos);
   CHECK(facts({{"model_type", "deepseek_ref"}}).find("SGLang") !=
         std::string::npos);
   CHECK(facts({{"model_type", "step3p7"},
@@ -483,7 +483,7 @@ TEST_CASE("LocateAnything is Qwen 2 beside MoonViT, as its own code has it") {
       has_tensor(manifest, "language_model.model.layers.1.mlp.up_proj.weight"));
   CHECK_FALSE(has_tensor(manifest, "language_model.lm_head.weight"));
   CHECK(synthesize(changed(config, {{"use_llm_lora", 8}}))->problem() ==
-        "SP009 adapters of low rank are not known here");
+        "SP009 LoRA adapters are not supported here");
 }
 
 TEST_CASE(
@@ -537,7 +537,7 @@ TEST_CASE(
       has_tensor(manifest, siglip + "encoder.layers.26.mlp.fc1.weight"));
   CHECK_FALSE(has_tensor(manifest, siglip + "head.probe"));
   CHECK(synthesize(changed(config, {{"mm_hidden_size", 4225}}))->problem() ==
-        "SP009 it must be as wide as what both encoders give");
+        "SP009 it must be the sum of both encoders' output widths");
 }
 
 TEST_CASE(
@@ -616,12 +616,11 @@ TEST_CASE("what a bert cannot be is refused") {
     return synthesize(changed(small_config("bert"), changes))->problem();
   };
   CHECK(problem({{"architectures", {"BertForImageClassification"}}}) ==
-        "SP009 architecture `BertForImageClassification` is not known");
+        "SP009 architecture `BertForImageClassification` is not supported");
   CHECK(problem({{"tie_word_embeddings", false}}) ==
-        "SP009 names of a `bert` whose head is not its embedding are not "
-        "known");
+        "SP009 a `bert` with an untied head is not supported");
   CHECK(problem({{"add_cross_attention", true}}) ==
-        "SP009 cross attention is not known");
+        "SP009 cross attention is not supported");
 }
 
 }  // namespace

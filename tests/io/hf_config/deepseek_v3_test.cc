@@ -119,7 +119,7 @@ TEST_CASE("FP8 that the config does not settle is refused") {
     const char* problem;
   };
   const Row rows[] = {
-      {"fmt", "e5m2", "SP009 an FP8 format other than `e4m3` is not known"},
+      {"fmt", "e5m2", "SP009 only the FP8 format `e4m3` is supported"},
       {"modules_to_not_convert", "lm_head",
        "SP002 `quantization_config.modules_to_not_convert` must be a list, not "
        "text"},

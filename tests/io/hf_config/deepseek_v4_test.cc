@@ -253,17 +253,17 @@ TEST_CASE("DeepSeek V4: ModelOpt rewrites the experts that it names") {
 TEST_CASE("DeepSeek V4: what no public checkpoint has is refused") {
   const Json nvfp4 = {{"quant_algo", "NVFP4"}, {"group_size", 16}};
   CHECK(v4_problem(small_v4({{"transformers_version", "5.23.0"}})) ==
-        "SP009 experts of another type than FP8 are not known");
+        "SP009 experts of a type other than FP8 are not supported");
   CHECK(v4_problem(small_v4({}, {{"scale_fmt", "float"}})) ==
-        "SP009 experts of another type than FP8 are not known");
+        "SP009 experts of a type other than FP8 are not supported");
   CHECK(v4_problem(rewritten_experts({{"layers.0.attn.wkv", nvfp4}})) ==
-        "SP009 `layers.0.attn.wkv` is no experts'");
+        "SP009 `layers.0.attn.wkv` is not a module of experts");
   CHECK(v4_problem(rewritten_experts({{"mtp.0.ffn.experts", nvfp4}})) ==
-        "SP009 `mtp.0.ffn.experts` is in `ignore` as well");
+        "SP009 `mtp.0.ffn.experts` is also in `ignore`");
   CHECK(v4_problem(small_v4({}, {{"moe_quant_algo", "FP8"},
                                  {"quant_algo", "MIXED_PRECISION"}})) ==
-        "SP009 experts beside FP8 layers are known as `NVFP4` of "
-        "`MIXED_PRECISION` alone");
+        "SP009 experts beside FP8 layers are supported only as `NVFP4` of "
+        "`MIXED_PRECISION`");
   // FP8 alone: the name is that of the checkpoints, the scales are f32.
   const auto plain =
       synthesize(small_v4({{"expert_dtype", "fp8"}}, {{"scale_fmt", nullptr}}));

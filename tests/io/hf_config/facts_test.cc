@@ -204,8 +204,8 @@ TEST_CASE("the config of a model is itself or stands beside the weights") {
   CHECK(hidden("@mlp") == "none");
   host.files["m/config.json"] = "[]";
   CHECK(
-      hidden("m").starts_with("SP002 warning m/config.json:1:1 the config "
-                              "beside the weights is not used"));
+      hidden("m").starts_with("SP002 warning m/config.json:1:1 the config next "
+                              "to the weights is ignored"));
 }
 
 }  // namespace

@@ -194,7 +194,8 @@ TEST_CASE("the family follows from architectures where model_type is absent") {
   CHECK(synthesize(config)->good().total_elements() == 8'190'735'360);
   const auto neither = synthesize(without(config, "architectures"));
   CHECK(neither->problem() ==
-        "SP009 neither `model_type` nor `architectures` names a known family");
+        "SP009 neither `model_type` nor `architectures` names a supported "
+        "family");
 }
 
 TEST_CASE("configs that say nothing certain are refused with the reason") {
@@ -205,26 +206,27 @@ TEST_CASE("configs that say nothing certain are refused with the reason") {
     const char* problem;
   };
   const Row rows[] = {
-      {{{"model_type", "lama"}}, "SP009 model type `lama` is not known"},
+      {{{"model_type", "lama"}}, "SP009 model type `lama` is not supported"},
       {{{"architectures", {"LlamaForNothing"}}},
-       "SP009 architecture `LlamaForNothing` is not known"},
+       "SP009 architecture `LlamaForNothing` is not supported"},
       {{{"quantization_config", awq}},
        "SP009 `quantization_config.group_size` is missing"},
       {{{"quantization_config", {{"quant_method", "mxfp4"}}}},
-       "SP009 the config is quantised with `mxfp4`, and no layer of the model "
+       "SP009 the config is quantised with `mxfp4`, but no layer of the model "
        "is"},
       {{{"quantization_config", {{"bits", 4}}}},
-       "SP009 `quantization_config` names no `quant_method`"},
+       "SP009 `quantization_config` has no `quant_method`"},
       {{{"quantization_config", "awq"}},
-       "SP009 `quantization_config` names no `quant_method`"},
+       "SP009 `quantization_config` has no `quant_method`"},
       {{{"compression_config", {{"quant_method", "sparseml"}}}},
        "SP009 the config is quantised with `sparseml`"},
-      {{{"torch_dtype", "bfloat61"}}, "SP005 dtype `bfloat61` is not known"},
+      {{{"torch_dtype", "bfloat61"}},
+       "SP005 dtype `bfloat61` is not supported"},
       {{{"torch_dtype", "int8"}},
-       "SP009 weights of dtype `int8` do not follow from a config"},
+       "SP009 weights of dtype `int8` cannot be derived from a config"},
       {{{"hidden_size", nullptr}}, "SP009 `hidden_size` is null"},
       {{{"hidden_size", "big"}},
-       "SP002 `hidden_size` must be an integer, not text"},
+       "SP002 `hidden_size` must be an integer, not a string"},
       {{{"vocab_size", -1}}, "SP009 `vocab_size` is -1"},
       {{{"num_hidden_layers", 100'001}}, "SP009 `num_hidden_layers` is 100001"},
   };
@@ -309,7 +311,7 @@ TEST_CASE("no quantisation that is not known is read as plain numbers") {
         Json{{"quantization", mlx}, {"quantization_config", mlx}}}) {
     const auto result = synthesize(changed(small_config("qwen3"), changes));
     CHECK_FALSE(result->manifest);
-    CHECK(result->problem() == "SP009 MLX has no 7 bits");
+    CHECK(result->problem() == "SP009 MLX does not support 7 bits");
   }
   CHECK(synthesize(changed(small_config("llama"), {{"quantization", "int8"}}))
             ->problem() == "SP009 the config is quantised with `quantization`");
@@ -339,15 +341,15 @@ TEST_CASE("a quantisation may be said by a file beside the config") {
 {"quant_algo": ")" + std::string(algorithm) +
                        R"(", "group_size": 16}})",
                    path) ==
-            "SP009 m/hf_quant_config.json:2:16 the algorithm `" +
-                std::string(algorithm) + "` of ModelOpt is not known");
+            "SP009 m/hf_quant_config.json:2:16 ModelOpt algorithm `" +
+                std::string(algorithm) + "` is not supported");
     }
     CHECK(loaded("hf_quant_config.json",
                  R"({"quantization": {"quant_algo": "FP8"}})", path) == "read");
     CHECK(loaded("quantize_config.json", R"({"bits": 4, "group_size": 128})",
                  path) ==
-          "SP009 m/quantize_config.json:1:1 the model is quantised, as "
-          "`quantize_config.json` beside its config says");
+          "SP009 m/quantize_config.json:1:1 the model is quantised, according "
+          "to `quantize_config.json` next to its config");
     CHECK(loaded("quant_config.json", R"({"w_bit": 4})", path)
               .starts_with("SP009"));
     CHECK(loaded("hf_quant_config.json", "{", path).starts_with("SP002"));
@@ -367,7 +369,7 @@ TEST_CASE("an unknown model type names the nearest and all known families") {
   const Diagnostic& diagnostic = result->diags.all()[0];
   CHECK(diagnostic.labels[0].where.text() == "\"quen3\"");
   REQUIRE(diagnostic.help.size() == 3);
-  CHECK(diagnostic.help[0] == "the nearest known one is `qwen3`");
+  CHECK(diagnostic.help[0] == "the nearest supported one is `qwen3`");
 }
 
 TEST_CASE("a config is not a map: one diagnostic") {

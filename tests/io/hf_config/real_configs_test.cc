@@ -30,7 +30,8 @@ TEST_CASE("real configs: all are read but those whose tensors are not known") {
   // one type in a config of another, whose tensors have two sets of names.
   const std::set<std::string> unknown = {"deepseek_ref", "step3p7"};
   const std::set<std::string> problems = {
-      "SP009 architecture `Qwen3_5MoeForConditionalGeneration` is not known"};
+      "SP009 architecture `Qwen3_5MoeForConditionalGeneration` is not "
+      "supported"};
   // In billions, of the model cards; of experts all.
   const std::map<std::string, double> published = {{"RefinedWeb", 41.3},
                                                    {"qwen", 7.72},

@@ -115,13 +115,13 @@ TEST_CASE("what a config includes is read where it is the trainer") {
       "data: !include data/text.yaml\ntrainer:\n  fsdp_axis: hidden\n";
   CHECK(testing::loaded_rules(host, "c/run.yaml")->rules.has_value());
   host.files["c/run.yaml"] = "trainer: !include gone.yaml\n";
-  CHECK(testing::messages(testing::loaded_rules(host, "c/run.yaml")->diags) ==
-        "SP001 c/run.yaml:1:10 `c/gone.yaml`, which is included here, is not "
-        "found");
+  CHECK(
+      testing::messages(testing::loaded_rules(host, "c/run.yaml")->diags) ==
+      "SP001 c/run.yaml:1:10 `c/gone.yaml` is included here but was not found");
   host.files["c/run.yaml"] =
       "trainer:\n  fsdp_axis: hidden\n  axis_resources: !include a.yaml\n";
   CHECK(testing::messages(testing::loaded_rules(host, "c/run.yaml")->diags) ==
-        "SP012 c/run.yaml:3:19 an `!include` is not read here");
+        "SP012 c/run.yaml:3:19 `!include` is not supported here");
 }
 
 TEST_CASE("a config without axes has levanter's defaults") {

@@ -168,9 +168,9 @@ TEST_CASE("common mistakes are reported with their place") {
       {"{\"w\": {\"shape\": [2],\n \"dtype\": \"bf61\"}}",
        "SP005 2:11 `bf61` is not a dtype\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": 16}}",
-       "SP002 1:31 `dtype` must be text, not a number\n"},
+       "SP002 1:31 `dtype` must be a string, not a number\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": null}}",
-       "SP002 1:31 `dtype` must be text, not nothing\n"},
+       "SP002 1:31 `dtype` must be a string, not null\n"},
       {"{\"w\": {\"shape\": 2, \"dtype\": \"f32\"}}",
        "SP002 1:17 `shape` must be a list, not a number\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"buffer\": 1}}",
@@ -180,15 +180,15 @@ TEST_CASE("common mistakes are reported with their place") {
       {"{\"w\": {\"shape\": [1.5], \"dtype\": \"f32\"}}",
        "SP002 1:18 a dimension is not a whole number\n"},
       {"{\"w\": {\"shape\": [9223372036854775808], \"dtype\": \"f32\"}}",
-       "SP002 1:18 a dimension does not fit 63 bits\n"},
+       "SP002 1:18 a dimension does not fit in 63 bits\n"},
       {"{\"w\": {\"shape\": [\"a\", [1]], \"dtype\": \"f32\"}}",
-       "SP002 1:18 a dimension must be an integer, not text\n"
+       "SP002 1:18 a dimension must be an integer, not a string\n"
        "SP002 1:23 a dimension must be an integer, not a list\n"},
       {"{\"w\": {\"shape\": [4611686018427387904, 4], \"dtype\": \"u8\"}}",
-       "SP002 1:2 with `w` the size of the manifest does not fit 63 bits\n"},
+       "SP002 1:2 with `w` the manifest exceeds 2^63 bytes\n"},
       {"{\"v\": {\"shape\": [9223372036854775807], \"dtype\": \"u8\"},\n"
        "\"w\": {\"shape\": [1], \"dtype\": \"u8\"}}",
-       "SP002 2:1 with `w` the size of the manifest does not fit 63 bits\n"},
+       "SP002 2:1 with `w` the manifest exceeds 2^63 bytes\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"axes\": [\"a\", "
        "\"b\"]}}",
        "SP002 1:38 `axes` of `w` names 2 dimensions, but the shape has 1\n"},
@@ -204,11 +204,11 @@ TEST_CASE("common mistakes are reported with their place") {
       {"{\"w\": {\"shape\": [2], \"shape\": [3], \"dtype\": \"f32\"}}",
        "SP003 1:22 key `shape` is given twice (first given here 1:8)\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\"}, \"v\": 3}",
-       "SP002 1:44 `v` is neither a parameter nor a group of them\n"},
+       "SP002 1:44 `v` is neither a parameter nor a group of parameters\n"},
       {"{\"v\": 3, \"w\": {\"shape\": [2], \"dtype\": \"f32\"}}",
-       "SP002 1:7 `v` is neither a parameter nor a group of them\n"},
+       "SP002 1:7 `v` is neither a parameter nor a group of parameters\n"},
       {"{\"m\": {\"v\": 3, \"w\": {\"shape\": [2], \"dtype\": \"f32\"}}}",
-       "SP002 1:13 `m/v` is neither a parameter nor a group of them\n"},
+       "SP002 1:13 `m/v` is neither a parameter nor a group of parameters\n"},
       {"[{\"shape\": [2], \"dtype\": \"f32\"}]",
        "SP002 1:2 an entry of the list has no `name`\n"},
       {"[{\"name\": \"w\", \"dtype\": \"f32\"}]",
@@ -238,13 +238,13 @@ TEST_CASE("wrappers are read strictly") {
        "SP002 1:41 `windows` must be a list, not a number\n"},
       {"{\"parameters\": {}, \"facts\": {\"windows\": [4, -1, [2]]}}",
        "SP002 1:45 an item of `windows` must be a number of tokens, or 0 for "
-       "all of them\n"
+       "no limit\n"
        "SP002 1:49 an item of `windows` must be a number of tokens, or 0 for "
-       "all of them\n"},
+       "no limit\n"},
       {"{\"parameters\": {}, \"facts\": 3}",
        "SP002 1:29 `facts` must be a map, not a number\n"},
       {"{\"parameters\": {}, \"name\": 3}",
-       "SP002 1:28 `name` must be text, not a number\n"},
+       "SP002 1:28 `name` must be a string, not a number\n"},
       {"{\"parameters\": {}, \"parmeters\": {\"a\": {}}}",
        "SP004 1:20 unknown key `parmeters`\n"},
       {"{\"version\": 1, \"parameters\": {}}",
@@ -252,7 +252,7 @@ TEST_CASE("wrappers are read strictly") {
       {"{\"parameters\": {}, \"parameters\": {}}",
        "SP003 1:20 key `parameters` is given twice (first given here 1:2)\n"},
       {"{\"parameters\": {\"w\": 3}}",
-       "SP002 1:22 `w` is neither a parameter nor a group of them\n"},
+       "SP002 1:22 `w` is neither a parameter nor a group of parameters\n"},
       {"{\"parameters\": 3}", "SP006 1:16 this is not a manifest\n"},
   };
   check(kCases);
@@ -402,7 +402,7 @@ TEST_CASE("reading stops after twenty errors and says so") {
   }
   const std::string problems = manifest_text(text + "}");
   CHECK(std::count(problems.begin(), problems.end(), '\n') == 21);
-  CHECK(problems.find("the manifest was read no further: too many errors") !=
+  CHECK(problems.find("stopped reading the manifest: too many errors") !=
         std::string::npos);
 }
 

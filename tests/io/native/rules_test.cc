@@ -128,29 +128,29 @@ TEST_CASE("common mistakes in rules are reported with their place") {
       {"- [a, [tp], x]\n",
        "refused\nSP002 1:3 a rule has 3 items instead of 2\n"},
       {"- a\n",
-       "refused\nSP002 1:3 a rule must be a list or a map, not text\n"},
+       "refused\nSP002 1:3 a rule must be a list or a map, not a string\n"},
       {"- [a, tp]\n",
        "refused\nSP002 1:7 `tp` is neither a list nor a preset\n"},
-      {"- [a, ~]\n", "refused\nSP002 1:7 a spec must be a list, not nothing\n"},
+      {"- [a, ~]\n", "refused\nSP002 1:7 a spec must be a list, not null\n"},
       {"- [1, []]\n",
-       "refused\nSP002 1:4 `pattern` must be text, not an integer\n"},
+       "refused\nSP002 1:4 `pattern` must be a string, not an integer\n"},
       {"- {pattern: a}\n", "refused\nSP002 1:3 a rule has no `spec`\n"},
       {"- {spec: []}\n", "refused\nSP002 1:3 a rule has no `pattern`\n"},
       {"- {patern: a, spec: []}\n",
        "refused\nSP004 1:4 unknown key `patern`\n"},
       {"- [a, [tp, 3]]\n",
-       "refused\nSP002 1:12 `axis` must be text, not an integer\n"},
+       "refused\nSP002 1:12 `axis` must be a string, not an integer\n"},
       {"- [a, [t p]]\n", "refused\nSP002 1:8 `t p` is not an axis name\n"},
       {"- [a, [[tp, '']]]\n", "refused\nSP002 1:13 `` is not an axis name\n"},
       {"- [a, [[tp, ~]]]\n",
        "refused\nSP002 1:13 `null` is inside a list of axes\n"},
       {"- [a, [[tp, [x]]]]\n",
-       "refused\nSP002 1:13 `axis` must be text, not a list\n"},
+       "refused\nSP002 1:13 `axis` must be a string, not a list\n"},
       {"- [a, ['mesh:tp']]\n", "a -> P(mesh:tp)\n"},
       {"rules: 3\n",
        "refused\nSP002 1:8 `rules` must be a list, not an integer\n"},
       {"mesh: {tp: 2}\n",
-       "refused\nmesh tp=2\nSP002 1:1 there are no `rules`\n"},
+       "refused\nmesh tp=2\nSP002 1:1 the key `rules` is missing\n"},
       {"- [a, [tp]]\n- [b, x]\n- [c, [y]]\n",
        "refused\na -> P(tp)\nc -> P(y)\n"
        "SP002 2:7 `x` is neither a list nor a preset\n"},
@@ -168,14 +168,14 @@ TEST_CASE("common mistakes beside the rules are reported with their place") {
        "logical_axis_rules: x\n",
        "refused\nSP002 2:14 `activations` must be a list, not a map\n"
        "SP002 3:17 `partition_axis` must be a map, not a list\n"
-       "SP002 4:21 `logical_axis_rules` must be a list, not text\n"},
+       "SP002 4:21 `logical_axis_rules` must be a list, not a string\n"},
       {"rules: []\naxes: [dp, 1, dp]\n",
-       "refused\nSP002 2:12 `axis` must be text, not an integer\n"
+       "refused\nSP002 2:12 `axis` must be a string, not an integer\n"
        "SP003 2:15 axis `dp` is declared twice (first declared here 2:8)\n"},
       {"rules: []\nmesh: {tp: x}\n",
-       "refused\nSP002 2:12 `tp` must be an integer, not text\n"},
+       "refused\nSP002 2:12 `tp` must be an integer, not a string\n"},
       {"rules: []\nmesh: {tp: 99999999999999999999}\n",
-       "refused\nSP007 2:12 the size of axis `tp` does not fit 63 bits\n"},
+       "refused\nSP007 2:12 the size of axis `tp` does not fit in 63 bits\n"},
       {"rules: []\nmesh: [tp]\n",
        "refused\nSP002 2:7 `mesh` must be a map, not a list\n"},
       {"rules: []\nmesh: tp=x\n",
@@ -183,10 +183,10 @@ TEST_CASE("common mistakes beside the rules are reported with their place") {
       {"rules: []\nrules: []\n",
        "refused\nSP003 2:1 key `rules` is given twice (first given here "
        "1:1)\n"},
-      {"hello\n", "refused\nSP006 1:1 this is no rules file\n"},
-      {"", "refused\nSP006 1:1 this is no rules file\n"},
+      {"hello\n", "refused\nSP006 1:1 this is not a rules file\n"},
+      {"", "refused\nSP006 1:1 this is not a rules file\n"},
       {"w: {shape: [1], dtype: f32}\n",
-       "refused\nSP006 1:1 this is no rules file\n"},
+       "refused\nSP006 1:1 this is not a rules file\n"},
       {"rules: [\n",
        "refused\nSP002 2:1 malformed YAML: end of sequence flow "
        "not found\n"},
@@ -310,14 +310,14 @@ TEST_CASE("rules that this format has no words for become the table") {
   Exporting what = model();
   what.rules.rules[0].from_last = true;
   CHECK(exported("yaml", what)
-            .find("# the rules count dimensions from the "
-                  "last\n") != std::string::npos);
+            .find("# the rules count dimensions from the end\n") !=
+        std::string::npos);
   what = model();
   what.rules.logical_rules = {{"embed", {"fsdp"}, {}, {}}};
   what.rules.logical_reading = LogicalReading::Mapping;
   CHECK(exported("yaml", what)
-            .find("# the rules give a mesh axis to several "
-                  "names\n") != std::string::npos);
+            .find("# the rules map several names to one mesh axis\n") !=
+        std::string::npos);
   what = model();
   what.how.on_indivisible = OnIndivisible::Prefix;
   what.rules =

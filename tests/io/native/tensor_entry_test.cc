@@ -94,7 +94,7 @@ TEST_CASE("a misspelt dtype comes with the nearest one") {
   CHECK(reader.read(Attribute::Type, tokens.span(), entry));
   REQUIRE(diags.all().size() == 1);
   CHECK(diags.all()[0].help ==
-        std::vector<std::string>{"write `bf16` if that is what was meant"});
+        std::vector<std::string>{"did you mean `bf16`?"});
 }
 
 std::string path_of(const std::vector<std::string>& keys) {

@@ -80,8 +80,7 @@ TEST_CASE("several malformed leaves are reported in one run") {
 "e": {"key_metadata": [{"key": "e"}], "value_metadata": {"value_type": "x",
 "write_shape": [-1]}}}})") ==
         "SP002 _METADATA:2:6 a leaf of `tree_metadata` must be a map\n"
-        "SP002 _METADATA:3:1 a leaf must have its keys as a list in "
-        "`key_metadata`\n"
+        "SP002 _METADATA:3:1 a leaf must list its keys in `key_metadata`\n"
         "SP002 _METADATA:4:24 an item of `key_metadata` must have a `key`\n"
         "SP002 _METADATA:5:1 a leaf must have `value_metadata` with a "
         "`value_type`\n"
@@ -102,8 +101,9 @@ TEST_CASE("shardings are read out of their texts") {
 }
 
 TEST_CASE("what a sharding cannot be is said with its name") {
-  CHECK(shardings(R"({"?": "{}"})") ==
-        "SP002 _sharding:1:2 a key of `_sharding` is not base64 of a name");
+  CHECK(
+      shardings(R"({"?": "{}"})") ==
+      "SP002 _sharding:1:2 a key of `_sharding` is not a base64-encoded name");
   CHECK(
       shardings(R"({"dw==": "{"})").find("the sharding of `w` is malformed") !=
       std::string::npos);
@@ -113,7 +113,7 @@ TEST_CASE("what a sharding cannot be is said with its name") {
   CHECK(shardings("{" + named_sharding("w", "a b=2", "") + "}")
             .find("`a b` is not an axis name") != std::string::npos);
   CHECK(shardings(R"x({"dw==": "{\"sharding_type\": \"GSPMDSharding\"}"})x") ==
-        "SP012 warning _sharding:1:10 1 sharding of a kind that is not read: "
+        "SP012 warning _sharding:1:10 1 sharding of an unsupported kind: "
         "`GSPMDSharding`");
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("an item is looked for in a checkpoint's directory") {
   CHECK(find_orbax_item("a", host)->remark.empty());
   CHECK(find_orbax_item("b", host)->path == "b/items");
   CHECK(find_orbax_item("b", host)->remark ==
-        "one of 2 items is read, `b/items`; the others: `default`");
+        "read 1 of 2 items: `b/items`; the others: `default`");
   CHECK(find_orbax_item("c", host)->path == "c/other");
   CHECK_FALSE(find_orbax_item("d", host));
 }
@@ -142,7 +142,7 @@ TEST_CASE("of the steps of a checkpoint manager the newest is read") {
   REQUIRE(item.has_value());
   CHECK(item->path == "run/100/default");
   CHECK(item->remark ==
-        "of 3 steps the newest with arrays is read, `run/100`; the others: "
+        "read the newest of 3 steps that has arrays: `run/100`; the others: "
         "`200` and `90`");
   host.files["one/step_000300/state/_METADATA"] = "{}";
   CHECK(find_orbax_item("one", host)->path == "one/step_000300/state");
@@ -171,7 +171,7 @@ TEST_CASE("the shardings of a checkpoint are rules for its names") {
   const auto metadata = testing::loaded_rules(host, "c/items/_METADATA");
   CHECK(testing::messages(metadata->diags) ==
         "SP006 `c/items/_METADATA` is an Orbax `_METADATA` (the `_sharding` "
-        "beside it has rules), not rules");
+        "next to it has rules), not rules");
 }
 
 TEST_CASE("broken shardings give no rules") {
@@ -181,8 +181,8 @@ TEST_CASE("broken shardings give no rules") {
   const auto result = testing::loaded_rules(host, "_sharding");
   CHECK_FALSE(result->rules.has_value());
   CHECK(testing::messages(result->diags) ==
-        "SP002 _sharding:1:10 the sharding of `w` is malformed: it has 0 names "
-        "of axes and 0 sizes");
+        "SP002 _sharding:1:10 the sharding of `w` is malformed: it has 0 axis "
+        "names and 0 sizes");
 }
 
 }  // namespace

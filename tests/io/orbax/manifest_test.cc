@@ -84,9 +84,8 @@ TEST_CASE("a checkpoint is found from its directory, item or metadata") {
     CHECK(axes_text(result->manifest->mesh) == "fsdp=4,tp=2");
     CHECK(result->manifest->remarks ==
           std::vector<std::string>{
-              "1 array of the optimizer's state left out: `--optimizer` "
-              "computes it",
-              "1 text in the checkpoint passed over"});
+              "1 array of optimizer state left out: `--optimizer` computes it",
+              "1 string in the checkpoint ignored"});
   }
 }
 
@@ -94,19 +93,20 @@ TEST_CASE("what is assumed is said") {
   MemoryHost host = checkpoint();
   const auto result = load(host, "c");
   CHECK(testing::messages(result->diags) ==
-        "SP013 warning c/items/_METADATA:2:1 an Orbax checkpoint does not say "
-        "its dtypes here: f32 is assumed for 3 arrays\n"
+        "SP013 warning c/items/_METADATA:2:1 this Orbax checkpoint does not "
+        "record dtypes: assuming f32 for 3 arrays\n"
         "SP013 warning c/items/_METADATA:2:1 the shapes of 1 array are "
         "inferred: `params/b`\n"
-        "SP019 note 1 array of the optimizer's state left out: `--optimizer` "
+        "SP019 note 1 array of optimizer state left out: `--optimizer` "
         "computes it\n"
-        "SP019 note 1 text in the checkpoint passed over\n"
-        "SP019 note 1 buffer of 4 B in total are excluded (not parameters)");
+        "SP019 note 1 string in the checkpoint ignored\n"
+        "SP019 note 1 buffer excluded (not parameters): 4 B in total");
   CHECK(result->diags.all()[1].facts ==
         std::vector<std::string>{
-            "`params/b` was written as [4] by 4 replicas of a shard, so it is "
+            "`params/b` was written as [4] by 4 replicas of a shard, so its "
+            "shape is "
             "[32] or [8]",
-            "taken is [32], as where replicas share the writing"});
+            "using [32], as if replicas split the write"});
   CHECK_FALSE(result->diags.cannot_run());
 }
 
@@ -138,13 +138,14 @@ TEST_CASE("a shape that nothing tells is refused, not guessed") {
   };
   const auto loaded = [](MemoryHost host) { return load(host, "c")->text; };
   const std::string refused =
-      "SP013 c/_METADATA:1:20 the shapes of 1 array cannot be known: "
+      "SP013 c/_METADATA:1:20 the shapes of 1 array are ambiguous: "
       "`params/dense/b`";
   CHECK(loaded(model("")) == refused);
   CHECK(loaded(model("[4, 7]")) == refused);
   MemoryHost host = model("");
   CHECK(load(host, "c")->diags.all()[0].facts.at(0) ==
-        "`params/dense/b` was written as [6] by 8 replicas of a shard: it is "
+        "`params/dense/b` was written as [6] by 8 replicas of a shard: its "
+        "shape is "
         "[48] or [6]");
   // What is cut along an axis is not shared, and certain.
   host.files["c/_sharding"] =
@@ -232,7 +233,7 @@ TEST_CASE("without its sharding what was written is taken for whole") {
   const auto result = load(host, "_METADATA");
   CHECK(result->text == "w f32[4, 8]\n");
   CHECK(result->manifest->mesh.empty());
-  CHECK(testing::messages(result->diags).find("no `_sharding` tells how") !=
+  CHECK(testing::messages(result->diags).find("no `_sharding` entry for") !=
         std::string::npos);
 }
 
@@ -246,9 +247,9 @@ TEST_CASE("a state that is all optimizer is what is asked about") {
 TEST_CASE("shardings alone are not a model") {
   MemoryHost host = checkpoint();
   const auto result = load(host, "c/items/_sharding");
-  CHECK(result->text ==
-        "SP006 `c/items/_sharding` has the shardings of a checkpoint, not its "
-        "shapes");
+  CHECK(
+      result->text ==
+      "SP006 `c/items/_sharding` has a checkpoint's shardings, not its shapes");
   host.files["c/items/_sharding"] = "{\"dw==\": 3}";
   CHECK_FALSE(load(host, "c")->manifest.has_value());
 }

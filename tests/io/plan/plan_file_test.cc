@@ -313,22 +313,22 @@ TEST_CASE("what layers keep is refused where it cannot be") {
     CHECK(text.starts_with("SP002"));
     CHECK(text.find(part) != text.npos);
   };
-  has(problem("\"layers\":[0]", "\"layers\":[1]"), "a layer is of no kind");
-  has(problem("\"layers\":[0]", "\"layers\":[-1]"), "the kind of a layer");
+  has(problem("\"layers\":[0]", "\"layers\":[1]"),
+      "a layer has an unknown kind");
+  has(problem("\"layers\":[0]", "\"layers\":[-1]"), "a layer's kind");
   has(problem("\"width\":3", "\"width\":0"), "has no size");
   has(problem("\"width\":3", "\"width\":1099511627777"), "has no size");
   has(problem("\"width\":3", "\"width\":\"3\""), "`width`");
-  has(problem("\"per\":\"token\"", "\"per\":\"day\""),
-      "nothing is kept per `day`");
+  has(problem("\"per\":\"token\"", "\"per\":\"day\""), "`per` cannot be `day`");
   has(problem("\"width\":3", "\"width\":3,\"dtype\":\"f31\""),
       "unknown dtype `f31`");
   std::string many;
   for (int i = 0; i < 17; ++i) many += "{\"width\":3},";
   has(problem("{\"name\":\"kv\"", many + "{\"name\":\"kv\""),
-      "a layer keeps too much");
+      "a layer has too many state tensors");
   std::string layers = "\"layers\":[0";
   for (int i = 0; i < 100'000; ++i) layers += ",0";
-  has(problem("\"layers\":[0", layers), "there are too many layers");
+  has(problem("\"layers\":[0", layers), "too many layers");
 }
 
 }  // namespace

@@ -123,24 +123,25 @@ TEST_CASE("a saved plan with views that cannot be is refused") {
     CHECK(text.find(part) != text.npos);
   };
   const std::string views = R"(["experts",[["ep",2],["etp",2]]])";
-  has(problem(views, R"(["experts"])"), "SP002", "a view is a name and axes");
+  has(problem(views, R"(["experts"])"), "SP002",
+      "a view must be a name and axes");
   has(problem(views, R"(["experts",[["ep",2],["etp",2]],1])"), "SP002",
-      "a view is a name and axes");
+      "a view must be a name and axes");
   has(problem(views, R"(["a b",[["ep",2],["etp",2]]])"), "SP002",
-      "`a b` cannot be the name of a view");
+      "`a b` is not a valid view name");
   has(problem(views, R"(["experts",[["ep",2],["etp",4]]])"), "SP007",
-      "view `experts` has 8 devices and the mesh has 4");
+      "view `experts` has 8 devices, but the mesh has 4");
   has(problem(views, R"(["experts",[["tp",4]]])"), "SP007",
-      "is not the axis of this name that the mesh has");
+      "differs from the existing axis of that name");
   has(problem(views, views + "," + views), "SP007", "is given twice");
   has(problem(views, R"(["experts",[["ep",0],["etp",2]]])"), "SP007", "size 0");
   // Axes of two views, an unknown one, or the wrong view's name.
   has(problem(R"("spec":[null,"etp"],"corr)", R"("spec":["tp","etp"],"corr)"),
       "SP002", "no view has all of these axes");
   has(problem(R"("view":"experts","dealt")", R"("view":"other","dealt")"),
-      "SP002", "is one of view `experts`, not of view `other`");
+      "SP002", "belongs to view `experts`, not to view `other`");
   has(problem(R"("view":"experts","dealt")", R"("dealt")"), "SP002",
-      "is one of view `experts`, not of the mesh");
+      "belongs to view `experts`, not to the mesh");
   const std::string dealt = R"({"axis":"ep","experts":2})";
   has(problem(dealt, R"({"axis":"xp","experts":2})"), "SP002",
       "the mesh has no axis `xp`");
@@ -148,14 +149,14 @@ TEST_CASE("a saved plan with views that cannot be is refused") {
       "axis `etp` is used twice");
   has(problem(dealt, R"({"axis":"dp","experts":2})"), "SP002",
       "no view has all of these axes");
-  has(problem(dealt, R"({"experts":2})"), "SP002", "`dealt` names an axis");
-  has(problem(dealt, R"({"axis":"ep"})"), "SP002", "`dealt` names an axis");
+  has(problem(dealt, R"({"experts":2})"), "SP002", "`dealt` must give an axis");
+  has(problem(dealt, R"({"axis":"ep"})"), "SP002", "`dealt` must give an axis");
   has(problem(dealt, R"({"axis":"ep","experts":0})"), "SP002",
-      "`dealt` names an axis");
+      "`dealt` must give an axis");
   has(problem(dealt, R"({"axis":"ep","experts":-3})"), "SP002", "`experts`");
   // What the names say.
   has(problem(dealt, R"({"axis":"ep","experts":1})"), "SP002",
-      "it is of expert 1 of 1");
+      "it belongs to expert 1 of 1");
   has(problem(dealt, R"({"axis":"ep","experts":3})"), "SP002",
       "not all of the 3 experts have such a parameter");
   has(problem(dealt, R"({"axis":"ep","experts":2,"rank":0})"), "SP002",
@@ -164,7 +165,7 @@ TEST_CASE("a saved plan with views that cannot be is refused") {
       "axis `ep` has no rank 2");
   has(problem(R"(["mlp.experts.1.up",1])", R"(["mlp.experts.1.up",1],
 ["attn.k",1])"),
-      "SP002", "its name has no number of an expert");
+      "SP002", "its name has no expert number");
   has(problem(R"(["mlp.experts.1.up",1])", R"(["mlp.experts.1.up",1],
 ["mlp.experts.1.down",1])"),
       "SP002", "not all of the 2 experts have such a parameter");

@@ -52,9 +52,8 @@ TEST_CASE("a condition is asked for, with both readings") {
       "  return ((\"a\", P(\"tp\") if self.wide else P(None, \"tp\")),)\n";
   const SettledRules asked = settled(text);
   CHECK(asked.problems == "SP002 2:28 the table depends on `wide`\n");
-  CHECK(asked.facts ==
-        std::vector<std::string>{"line 2: `P(\"tp\")` if it is true, "
-                                 "`P(None, \"tp\")` if not"});
+  CHECK(asked.facts == std::vector<std::string>{"line 2: `P(\"tp\")` if true, "
+                                                "`P(None, \"tp\")` if false"});
   CHECK(asked.questions == std::vector<std::string>{"wide"});
   CHECK(settled(text, {{"wide", "true"}}).text == "a -> P(tp)\n");
   CHECK(settled(text, {{"wide", "False"}}).text == "a -> P(None, tp)\n");
@@ -75,8 +74,8 @@ TEST_CASE("conditions may have not, and, or") {
   CHECK(chosen("not (a or b)", "false", "false") == "x -> P(yes)\n");
   CHECK(chosen("a and b or True", "false", "false") == "x -> P(yes)\n");
   CHECK(settled("r = ((\"x\", P(\"a\") if n > 1 else P(\"b\")),)\n").problems ==
-        "SP002 1:22 the condition `n > 1` is not read: only names with `not`, "
-        "`and` and `or` are\n");
+        "SP002 1:22 the condition `n > 1` is not supported: use only names "
+        "with `not`, `and` and `or`\n");
 }
 
 TEST_CASE("a condition may choose whole tables, with brackets and without") {
@@ -88,8 +87,8 @@ TEST_CASE("a condition may choose whole tables, with brackets and without") {
   const SettledRules asked = settled(bracketed);
   CHECK(asked.problems == "SP002 7:12 the table depends on `fsdp`\n");
   CHECK(asked.facts ==
-        std::vector<std::string>{"line 7: a table of 3 rules if it is true, "
-                                 "a table of 2 rules if not"});
+        std::vector<std::string>{"line 7: a table of 3 rules if true, "
+                                 "a table of 2 rules if false"});
   CHECK(settled(bracketed, {{"fsdp", "false"}}).text ==
         "a -> P(tp)\n.* -> P()\n");
   const std::string plain =
@@ -115,22 +114,22 @@ TEST_CASE("names stand for what was assigned to them last") {
   CHECK(settled(conditional, {{"x", "true"}}).text == "a -> P(a)\n");
   CHECK(settled("rules = []\nrules.append(rules)\n"
                 "rules.append((\"a\", P()))\nr = [(\"b\", P()), *rules]\n")
-            .problems.find("this stands for itself") != std::string::npos);
+            .problems.find("this value refers to itself") != std::string::npos);
 }
 
 TEST_CASE("what is not followed is said at its place") {
   CHECK(settled("r = ((\"a\", make_spec(\"tp\")),)\n").problems ==
-        "SP002 1:12 the call of `make_spec` is not followed\n");
+        "SP002 1:12 the call to `make_spec` is not evaluated\n");
   CHECK(settled("r = ((\"a\", P(\"tp\")), *other())\n").problems ==
-        "SP002 1:23 `other()` is not followed: its items are not written out "
-        "in this file\n");
+        "SP002 1:23 `other()` cannot be read: its items are not literals in "
+        "this file\n");
   CHECK(settled("r = ((\"a\", P(\"tp\")\n   + P(\"x\")),)\n").problems ==
-        "SP002 2:4 `+` makes this an expression, which is not evaluated: "
-        "`P(\"tp\")` is not written out in this file\n");
+        "SP002 2:4 this `+` is not evaluated: `P(\"tp\")` is not a literal in "
+        "this file\n");
   CHECK(settled("r = ((\"a\", P(\"tp\"))\n   (\"b\", P()),)\n").problems ==
-        "SP002 2:4 a comma or `)` is missing before this\n");
+        "SP002 2:4 expected a comma or `)` before this\n");
   CHECK(settled("r = ((\"\\N{BULLET}\", P(\"tp\")),)\n").problems ==
-        "SP002 1:7 names of characters, `\\N{..}`, are not looked up\n");
+        "SP002 1:7 character names, `\\N{..}`, are not supported\n");
 }
 
 TEST_CASE("Python without a table says what it has") {
@@ -138,7 +137,7 @@ TEST_CASE("Python without a table says what it has") {
       "class A:\n  def get_partition_rules(self):\n"
       "    return None\n");
   CHECK(none.problems ==
-        "SP002 1:1 no table of rules is found in this Python\n");
+        "SP002 1:1 no table of rules found in this Python file\n");
   CHECK(none.facts == std::vector<std::string>{
                           "line 3: `get_partition_rules` has `return None`"});
   CHECK(settled("import x\nlayers = 3\n").facts ==

@@ -106,7 +106,7 @@ TEST_CASE("a module has every spec, the mesh and a function that makes it") {
         R"py(# A PartitionSpec per parameter; `shardplan export --to jax`.
 # model: m.json
 # mesh: fsdp=2,tp=2
-# 1 parameter that no rule matches (SP101): left out
+# 1 parameter left out: no matching rule (SP101)
 """How parameters are sharded: PARTITION_SPECS over make_mesh()."""
 
 import math
@@ -219,7 +219,7 @@ TEST_CASE("logical axis rules come with the axes of the parameters") {
         R"py(# Logical axis rules, as given; `shardplan export --to flax`.
 # model: m.json
 # mesh: fsdp=2,tp=2
-# 1 parameter without logical axes in the model: left out
+# 1 parameter left out: no logical axes in the model
 LOGICAL_AXIS_RULES = (
     ("embed", "fsdp"),
     ("mlp", ("fsdp", "tp")),
@@ -238,20 +238,21 @@ LOGICAL_AXES = {
 TEST_CASE("what is not a logical axis rule cannot be said") {
   Exporting what = flax_model();
   what.rules = testing::rules({{"wi", "tp"}, {"o", "tp"}});
-  CHECK(exported("flax", what) ==
-        "SP014 rules:1:1 `flax` has no rules by pattern, such as `wi` and 1 "
-        "more");
+  CHECK(
+      exported("flax", what) ==
+      "SP014 rules:1:1 `flax` cannot express pattern rules such as `wi` and 1 "
+      "more");
   what.rules = RuleSet();
   CHECK(exported("flax", what) ==
-        "SP014 `flax` needs logical axis rules, and there are none");
+        "SP014 `flax` needs logical axis rules, but there are none");
   what.saved = true;
   CHECK(exported("flax", what) ==
         "SP014 `flax` needs logical axis rules: a saved plan has no rules");
   what = flax_model();
   what.rules.logical_reading = LogicalReading::Mapping;
   CHECK(exported("flax", what) ==
-        "SP014 `flax` gives a mesh axis once, by priority, and this is a "
-        "mapping, which gives it to every name");
+        "SP014 `flax` assigns each mesh axis once, by priority, but this is a "
+        "mapping, which assigns it to every name");
 }
 
 TEST_CASE("an axis that the plan uses once is not written twice") {
@@ -259,11 +260,9 @@ TEST_CASE("an axis that the plan uses once is not written twice") {
     Exporting what = flax_model();
     what.rules.logical_rules.resize(3);
     what.rules.logical_rules[1].axes = {"tp", "tp"};
-    CHECK(
-        exported(target, what)
-            .find(
-                "` cannot say what the plan makes of (tp, tp), which names an "
-                "axis twice") != std::string::npos);
+    CHECK(exported(target, what)
+              .find("` cannot express how the plan resolves (tp, tp), which "
+                    "names an axis twice") != std::string::npos);
     what.rules.logical_rules[1].axes = {"tp"};
     CHECK(exported(target, what).find("SP014") == std::string::npos);
   }
@@ -274,7 +273,7 @@ TEST_CASE("axes are declared by having them") {
   what.rules.declared_axes = {"tp", "sp"};
   what.rules.logical_rules[1].axes = {"fsdp", "sp"};
   CHECK(exported("flax", what) ==
-        "SP014 `flax` declares no axes, and the mesh has no `sp`");
+        "SP014 `flax` cannot declare axes, and the mesh has no `sp`");
   what.mesh = testing::mesh("fsdp=2,tp=2,sp=1");
   CHECK(exported("flax", what).find("(\"mlp\", (\"fsdp\", \"sp\"))") !=
         std::string::npos);
@@ -287,8 +286,8 @@ TEST_CASE("activations and slices are left out with a note") {
   what.rules.dcn_mesh = {{"fsdp", 2, {}, {}, {}}, {"tp", 1, {}, {}, {}}};
   CHECK(exported("flax", what)
             .ends_with(
-                "}\nSP014 note `flax` leaves the specs of activations out\n"
-                "SP014 note `flax` does not say which axes span slices"));
+                "}\nSP014 note `flax` leaves out activation specs\n"
+                "SP014 note `flax` does not record which axes span slices"));
 }
 
 }  // namespace

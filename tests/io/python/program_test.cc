@@ -12,8 +12,9 @@ namespace shardplan {
 namespace {
 
 // "a=P(tp) b=P() ", or what is wrong.
-std::string followed(const std::string& text, std::vector<RuleAnswer> answers = {},
-                 const std::optional<std::string>& table = std::nullopt) {
+std::string followed(const std::string& text,
+                     std::vector<RuleAnswer> answers = {},
+                     const std::optional<std::string>& table = std::nullopt) {
   RuleReading reading;
   reading.answers = std::move(answers);
   reading.table = table;
@@ -151,7 +152,7 @@ TEST_CASE("changes that are not followed are refused at their places") {
     CHECK(problem.find("SP002") == 0);
   }
   CHECK(followed(kList + "for x in y:\n  RULES.append(x)\n") ==
-        "SP002 3:3 `RULES` is changed in a loop, which is not followed\n");
+        "SP002 3:3 `RULES` is modified in a loop, which cannot be traced\n");
 }
 
 TEST_CASE("a condition that changes a table is asked for") {
@@ -170,8 +171,8 @@ TEST_CASE("a condition that changes a table is asked for") {
   const std::string early =
       "def rules(kind):\n  if kind == 'x':\n    return (('a', P()),)\n"
       "  return (('a', P('tp')),)\n";
-  CHECK(followed(early).find("SP002 3:5 this is returned only where a condition "
-                         "holds that is not read") == 0);
+  CHECK(followed(early).find("SP002 3:5 this is returned only under a "
+                             "condition that cannot be evaluated") == 0);
   CHECK(followed(early, {}, "rules#1") == "a=P() ");
 }
 
@@ -180,32 +181,33 @@ TEST_CASE("methods and attributes of a class are followed, too") {
   CHECK(followed(type) == "a=P(tp) ");
   CHECK(followed(type + "C.rules.append(('b', P()))\n") == "a=P(tp) b=P() ");
   CHECK(followed(type + "C.rules.pop()\n").find("SP002") == 0);
-  CHECK(
-      followed(type + "  def f(self):\n    self.rules.append(1)\n").find("SP002") ==
-      0);
+  CHECK(followed(type + "  def f(self):\n    self.rules.append(1)\n")
+            .find("SP002") == 0);
   CHECK(followed("class C:\n  @cached_property\n  def rules(self):\n"
-             "    return [('a', P('tp'))]\n") == "a=P(tp) ");
+                 "    return [('a', P('tp'))]\n") == "a=P(tp) ");
   CHECK(followed("@with_defaults\ndef rules():\n  return [('a', P('tp'))]\n")
             .find("SP002 1:1 the decorator `with_defaults`") == 0);
   CHECK(followed("def rules():\n  r = [('a', P('tp'))]\n  return add(r)\n")
-            .find("the call of `add` makes another table") !=
+            .find("the call to `add` builds another table") !=
         std::string::npos);
 }
 
 TEST_CASE("tuples stand for specs where names can only be patterns") {
   CHECK(followed("R = (('q\\\\.w', ('fsdp', 'mp')), ('head', ('mp', ('a', "
-             "'b'))))\n") == "q\\.w=P(fsdp, mp) head=P(mp, (a, b)) ");
+                 "'b'))))\n") == "q\\.w=P(fsdp, mp) head=P(mp, (a, b)) ");
   CHECK(followed("R = ((('mlp', 'kernel'), (None, 'mp')),)\n") ==
         "(?:^|/)mlp/kernel(?:/|$)=P(None, mp) ");
   CHECK(followed("R = [('.*', 'fsdp(axis=\"data\")')]\n")
-            .find("names of sharding strategies") != std::string::npos);
+            .find("big_vision sharding strategies") != std::string::npos);
 }
 
 TEST_CASE("lists of axes in a module are no tables") {
-  CHECK(followed("import torch\nx = f()\nnames = [('dp', 'tp'), ('cp', 'ep')]\n")
-            .find("no table of rules is found") != std::string::npos);
-  CHECK(followed("x = f()\nnames = [(('dp', 'cp'), 'fsdp'), (('a', 'b'), 'c')]\n")
-            .find("no table of rules is found") != std::string::npos);
+  CHECK(
+      followed("import torch\nx = f()\nnames = [('dp', 'tp'), ('cp', 'ep')]\n")
+          .find("no table of rules found") != std::string::npos);
+  CHECK(
+      followed("x = f()\nnames = [(('dp', 'cp'), 'fsdp'), (('a', 'b'), 'c')]\n")
+          .find("no table of rules found") != std::string::npos);
 }
 
 TEST_CASE("specs of scanned layers get a dimension in front") {
@@ -235,7 +237,7 @@ TEST_CASE("specs of scanned layers get a dimension in front") {
   CHECK(followed(dalle, {{"use_scan", "false"}}) ==
         "(?:^|/)(q|k)/kernel(?:/|$)=P(None, mp) (?:^|/)bias(?:/|$)=P() ");
   CHECK(followed(table + "spec = P(*spec, None)\n")
-            .find("specs are changed here after they are matched") !=
+            .find("specs are modified here after matching") !=
         std::string::npos);
 }
 

@@ -215,7 +215,7 @@ TEST_CASE("several tables of a module are told apart by name") {
   const Read none = read(kModule);
   REQUIRE(none.diags.all().size() == 1);
   const Diagnostic& problem = none.diags.all()[0];
-  CHECK(problem.message == "the file holds 3 tables of rules");
+  CHECK(problem.message == "the file has 3 tables of rules");
   CHECK(problem.facts ==
         std::vector<std::string>{"line 9: `LLaMAConfig.get_partition_rules`",
                                  "line 19: `GPTConfig.get_partition_rules`",
@@ -245,37 +245,36 @@ TEST_CASE("what is not literal is refused at its place") {
     const char* message;
   };
   const Case rows[] = {
-      {"(('a', PS(axis)),)", "axis", "`axis` is not known here"},
+      {"(('a', PS(axis)),)", "axis", "`axis` is not defined here"},
       {"(('a', PS('tp' if big else None)),)", "big",
        "the table depends on `big`"},
       {"(('a', PS('tp' if big + 1 else None)),)", "big + 1",
-       "the condition `big + 1` is not read: only names with `not`, `and` and "
-       "`or` are"},
-      {"(('a', spec),)", "spec", "this is no PartitionSpec"},
+       "the condition `big + 1` is not supported: use only names with `not`, "
+       "`and` and `or`"},
+      {"(('a', spec),)", "spec", "this is not a PartitionSpec"},
       {"(('a', PS()), ('b', None))", "None", "the rule has no spec"},
       {"(('a', make('tp')),)", "make('tp')",
-       "the call of `make` is not followed"},
+       "the call to `make` is not evaluated"},
       {"(('a', PS(*axes)),)", "*", "another table is unpacked here"},
       {"(('a', PS('tp'), 1),)", "('a', PS('tp'), 1)",
        "a rule is a pattern and a PartitionSpec"},
       {"(('a', PS('t p')),)", "'t p'", "`t p` is not an axis name"},
-      {"(('a', PS(1)),)", "1", "this is not an entry of a PartitionSpec"},
-      {"((f'a{n}', PS()),)", "f'a{n}'", "this string is computed or of bytes"},
+      {"(('a', PS(1)),)", "1", "this is not a valid PartitionSpec entry"},
+      {"((f'a{n}', PS()),)", "f'a{n}'",
+       "f-strings and bytes strings are not supported"},
       {"(('a', PS()), *more)", "more",
-       "`more` is not followed: its items are not written out in this file"},
+       "`more` cannot be read: its items are not literals in this file"},
       {"(('a', PS()), (prefix + 'b', PS()))", "+",
-       "`+` makes this an expression, which is not evaluated: `prefix` is not "
-       "written out in this file"},
+       "this `+` is not evaluated: `prefix` is not a literal in this file"},
       {"(('a', PS()),) + more", "+",
-       "`+` makes this an expression, which is not evaluated: `more` is not "
-       "written out in this file"},
-      {"(('a', PS()),) * 2", "*",
-       "`*` makes this an expression, which is not evaluated"},
+       "this `+` is not evaluated: `more` is not a literal in this file"},
+      {"(('a', PS()),) * 2", "*", "unsupported expression at `*`"},
       {"(('a', PS()),) if x else None", "x", "the table depends on `x`"},
       {"(('a', PS('tp)),)", "'tp)),)", "this is an unterminated string"},
-      {"(('a', PS(spec=1)),)", "1", "arguments by name are not read"},
-      {"(('a', PS())", "", "the table does not end"},
-      {"rules = ('a', PS())", "", "no table of rules is found in this Python"},
+      {"(('a', PS(spec=1)),)", "1", "keyword arguments are not supported"},
+      {"(('a', PS())", "", "the table is not closed"},
+      {"rules = ('a', PS())", "",
+       "no table of rules found in this Python file"},
   };
   for (const Case& row : rows) {
     CAPTURE(std::string(row.text));

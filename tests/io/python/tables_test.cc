@@ -76,7 +76,7 @@ TEST_CASE("a choice between tables lists them") {
   const SourceFile source("r.py", "a = ((\"w\", P()),)\nb = ((\"w\", P()),)\n");
   Diagnostics diags;
   CHECK_FALSE(read_named(source, std::nullopt, diags).has_value());
-  CHECK(diags.all().front().message == "the file holds 2 tables of rules");
+  CHECK(diags.all().front().message == "the file has 2 tables of rules");
   CHECK_FALSE(read_named(source, "c", diags).has_value());
   CHECK(diags.all().back().message == "no table is named `c`");
 }
@@ -112,14 +112,16 @@ TEST_CASE("specs and presets are read under any qualified name") {
 
 TEST_CASE("what is not a spec is refused with what to write") {
   CHECK(spec_of_table("None") == "the rule has no spec");
-  CHECK(spec_of_table("f('tp')") == "the call of `f` is not followed");
-  CHECK(spec_of_table("pmag.resolve(RowWize)") == "this is no PartitionSpec");
+  CHECK(spec_of_table("f('tp')") == "the call to `f` is not evaluated");
+  CHECK(spec_of_table("pmag.resolve(RowWize)") ==
+        "this is not a PartitionSpec");
   CHECK(spec_of_table("pmag.resolve(axes=['tp'])") ==
-        "only `resolve` of one preset is read");
-  CHECK(spec_of_table("P(tp)") == "`tp` is not known here");
+        "`resolve` is supported only for a single preset");
+  CHECK(spec_of_table("P(tp)") == "`tp` is not defined here");
   CHECK(spec_of_table("P('t p')") == "`t p` is not an axis name");
-  CHECK(spec_of_table("P(unreduced='tp')") == "arguments by name are not read");
-  CHECK(spec_of_table("P(3)") == "this is not an entry of a PartitionSpec");
+  CHECK(spec_of_table("P(unreduced='tp')") ==
+        "keyword arguments are not supported");
+  CHECK(spec_of_table("P(3)") == "this is not a valid PartitionSpec entry");
 }
 
 TEST_CASE("a PartitionAxis is read by its fields' names") {

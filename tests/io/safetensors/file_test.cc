@@ -83,14 +83,14 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
           24) == first + "q.inv_freq f32[2] (buffer); ");
   CHECK(
       behind(c + "16,25]}", 25) ==
-      "SP002 m:1:155 `c` is f32[2] and takes 8 bytes, but its offsets span 9");
-  CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be a begin") !=
+      "SP002 m:1:155 `c` is f32[2] and needs 8 bytes, but its offsets span 9");
+  CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be [begin, end]") !=
         std::string::npos);
   CHECK(behind(c + "017,25]}", 25).find("starts with 0") != std::string::npos);
-  CHECK(behind(c + "16]}", 24).find("`data_offsets` must be a begin") !=
+  CHECK(behind(c + "16]}", 24).find("`data_offsets` must be [begin, end]") !=
         std::string::npos);
-  CHECK(behind(c + "16,24,32]}", 24).find("`data_offsets` must be a begin") !=
-        std::string::npos);
+  CHECK(behind(c + "16,24,32]}", 24)
+            .find("`data_offsets` must be [begin, end]") != std::string::npos);
   CHECK(behind(c + "16,24],\"more\":1}", 24).find("\"more\" is not a key") !=
         std::string::npos);
   CHECK(behind(c + "16,24],\"shape\":[2]}", 24).find("given twice") !=
@@ -108,7 +108,7 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
   CHECK(behind(R"("__metadata__":{"dtype":"F32","shape":[2],"data_offsets":[)"
                "16,24]}",
                24)
-            .find("must be text") != std::string::npos);
+            .find("must be a string") != std::string::npos);
 }
 
 TEST_CASE("every dtype of the format is known") {
@@ -183,13 +183,13 @@ TEST_CASE("malformed headers are reported with their place") {
             "SP002 m:1:48 an entry of `data_offsets` must not be negative, but "
             "is -4"},
            {"{" + tensor("a", "U8", "[4]", "[4,0]") + "}",
-            "SP002 m:1:47 `data_offsets` must be a begin and an end that is "
-            "not before it"},
+            "SP002 m:1:47 `data_offsets` must be [begin, end] with begin <= "
+            "end"},
            {"{" + tensor("a", "U8", "[4]", "[0,4,8]") + "}",
-            "SP002 m:1:47 `data_offsets` must be a begin and an end that is "
-            "not before it"},
+            "SP002 m:1:47 `data_offsets` must be [begin, end] with begin <= "
+            "end"},
            {"{" + tensor("a", "F32", "[4]", "[0,15]") + "}",
-            "SP002 m:1:48 `a` is f32[4] and takes 16 bytes, but its offsets "
+            "SP002 m:1:48 `a` is f32[4] and needs 16 bytes, but its offsets "
             "span 15"},
            {"{" + tensor("a", "F32", "[4611686018427387904]", "[0,16]") + "}",
             "SP002 m:1:29 with `a` the tensors exceed 2^63 bytes"},
@@ -206,7 +206,7 @@ TEST_CASE("malformed headers are reported with their place") {
            {R"({"a":{"dtype":"U8","dtype":"U8"}})",
             "SP003 m:1:20 `dtype` is given twice"},
            {R"({"__metadata__":{"a":1}})",
-            "SP002 m:1:22 an entry of `__metadata__` must be text, not a "
+            "SP002 m:1:22 an entry of `__metadata__` must be a string, not a "
             "number"},
            {R"({"__metadata__":{"a":"1","a":"2"}})",
             "SP003 m:1:26 `a` is given twice in `__metadata__`"},
@@ -255,18 +255,20 @@ TEST_CASE("unknown keys of tensors are passed over with a note") {
 
 TEST_CASE("a length that cannot be is refused before anything is read") {
   CHECK(outcome("") ==
-        "SP002 m:1:1 a safetensors file starts with 8 bytes of length, but "
-        "this one has 0");
+        "SP002 m:1:1 a safetensors file starts with an 8-byte header length, "
+        "but the file size is 0");
   CHECK(outcome(std::string("\x10\0\0\0\0\0\0\0{}", 10)) ==
         "SP002 m:1:1 the file ends inside its header: it has 10 bytes, and "
         "the header ends at 24");
   CHECK(outcome(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)) ==
-        "SP002 m:1:1 the first 8 bytes give the header 100,000,001 bytes; "
+        "SP002 m:1:1 the first 8 bytes give a header length of 100,000,001 "
+        "bytes; "
         "safetensors allows 100,000,000");
-  CHECK(outcome(std::string(8, '\xff') + "{}")
-            .starts_with("SP002 m:1:1 the first 8 bytes give the header "
-                         "9,223,372,036,854,775,807 "
-                         "bytes"));
+  CHECK(
+      outcome(std::string(8, '\xff') + "{}")
+          .starts_with("SP002 m:1:1 the first 8 bytes give a header length of "
+                       "9,223,372,036,854,775,807 "
+                       "bytes"));
   CHECK(safetensors_bytes_needed(std::string(8, '\xff')) == 8);
   CHECK(safetensors_bytes_needed(std::string("\x10\0\0\0\0\0\0\0", 8)) == 24);
   CHECK(outcome(std::string(8, '\0')) ==
@@ -371,7 +373,7 @@ TEST_CASE("a safetensors file is read through its table entry") {
   CHECK(names(*manifest) == "b a ");
   REQUIRE(manifest->remarks.size() == 1);
   CHECK(manifest->remarks[0] ==
-        "the data of `dir/m.safetensors` is absent (header only)");
+        "the data of `dir/m.safetensors` is missing (header only)");
 }
 
 TEST_CASE("the size of the whole file counts, not what was read of it") {
@@ -524,7 +526,7 @@ TEST_CASE("all files of a directory or an index") {
   CHECK(weights("m/model.safetensors.index.json", host) == "c=d;a=ab;b=abc;");
 }
 
-TEST_CASE("a header without its data holds no numbers") {
+TEST_CASE("a header without its data has no weight values") {
   MemoryHost host;
   const std::vector<testing::StoredTensor> tensors = {{"a", "U8", {2}},
                                                       {"b", "F32", {3}}};
@@ -539,7 +541,8 @@ TEST_CASE("a header without its data holds no numbers") {
 TEST_CASE("models that are no safetensors hold no numbers") {
   MemoryHost host;
   host.files["model.json"] = R"({"tensors":{"a":{"shape":[2],"dtype":"f32"}}})";
-  CHECK(weights("model.json", host) == "SP008 `model.json` holds no numbers");
+  CHECK(weights("model.json", host) ==
+        "SP008 `model.json` has no weight values");
   host.files["m/model.safetensors.index.json"] =
       R"({"weight_map":{"a":"x-1.safetensors"}})";
   const Manifest none;
@@ -558,8 +561,9 @@ TEST_CASE("a file that has changed since its header was read") {
   REQUIRE(manifest);
   host.files["m.safetensors"] = lettered({{"a", "U8", {2}}, {"b", "U8", {1}}});
   CHECK_FALSE(open_weights("m.safetensors", *manifest, host, diags));
-  CHECK(messages(diags) ==
-        "SP008 m.safetensors:1:54 the file has changed while it was read: `b`");
+  CHECK(
+      messages(diags) ==
+      "SP008 m.safetensors:1:54 the file changed while it was being read: `b`");
   Diagnostics gone;
   host.files.clear();
   CHECK_FALSE(open_weights("m.safetensors", *manifest, host, gone));

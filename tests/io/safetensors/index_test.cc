@@ -85,7 +85,7 @@ TEST_CASE("shards may have their tensors in another order than the index") {
         .text;
   };
   CHECK(with(R"("l.10.w":"2","l.2.w":"1")")
-            .find("not in the shard that the index names: `l.2.w`") !=
+            .find("missing from the shard that the index names: `l.2.w`") !=
         std::string::npos);
   CHECK(with(R"("l.10.w":"2")")
             .find("1 tensor in the shards, but not in the index: `l.2.w`") !=
@@ -114,17 +114,18 @@ TEST_CASE("the total size may be absent or a float, and is compared") {
            {R"({"total_size":2.8e1,"x":[1]})", fine},
            {R"({"total_size":29})",
             "SP008 warning d/i.json:1:27 `total_size` is 29, but the tensors "
-            "of the shards take 28 bytes"},
+            "of the shards total 28 bytes"},
            {R"({"total_size":0})",
             "SP008 warning d/i.json:1:27 `total_size` is 0, but the tensors "
-            "of the shards take 28 bytes"},
+            "of the shards total 28 bytes"},
            {R"({"total_size":28.5})",
             "SP002 d/i.json:1:27 `total_size` must be an integer below 2^63, "
             "not `28.5`"},
            {R"({"total_size":-1})",
             "SP002 d/i.json:1:27 `total_size` must not be negative, but is -1"},
            {R"({"total_size":"28"})",
-            "SP002 d/i.json:1:27 `total_size` must be an integer, not text"},
+            "SP002 d/i.json:1:27 `total_size` must be an integer, not a "
+            "string"},
            {R"({"total_size":1e400})",
             "SP002 d/i.json:1:27 `total_size` must be an integer below 2^63, "
             "not `1e400`"}}) {
@@ -178,7 +179,8 @@ TEST_CASE("tensors that their shard lacks are reported together") {
   const Read result = read(
       host, R"({"weight_map":{"a":"2","c":"1","n1":"1","n2":"1","b":"2"}})");
   CHECK(result.text ==
-        "SP008 d/i.json:1:16 3 tensors not in the shard that the index names: "
+        "SP008 d/i.json:1:16 3 tensors missing from the shard that the index "
+        "names: "
         "`a`, `n1` and `n2`");
   CHECK(result.diags.count(Severity::Error) == 3);
 }
@@ -211,7 +213,8 @@ TEST_CASE("malformed indices are reported with their place") {
            {R"({"weight_map":[]})",
             "SP002 d/i.json:1:15 `weight_map` must be a map, not a list"},
            {R"({"weight_map":{"a":1}})",
-            "SP002 d/i.json:1:20 the shard of `a` must be text, not a number"},
+            "SP002 d/i.json:1:20 the shard of `a` must be a string, not a "
+            "number"},
            {R"({"weight_map":{"a":"1","a":"2"}})",
             "SP003 d/i.json:1:24 `a` is given twice"},
            {R"({"weight_map":{},"weight_map":{}})",
@@ -235,11 +238,10 @@ TEST_CASE("an index alone says what to add") {
   MemoryHost host;
   const Read result = read(host, kIndex);
   CHECK(result.text ==
-        "SP008 d/i.json:1:31 an index alone does not give the shapes of its "
-        "tensors");
+        "SP008 d/i.json:1:31 an index alone does not give tensor shapes");
   REQUIRE(result.diags.all().size() == 1);
   CHECK(result.diags.all()[0].facts.at(0) ==
-        "none of its 2 shards is beside it, nor is a config.json");
+        "neither its 2 shards nor a config.json is beside it");
   CHECK(result.diags.all()[0].help.size() == 1);
 }
 
@@ -299,7 +301,7 @@ TEST_CASE("a config that disagrees with the index is refused") {
   host.files["d/config.json"] = kConfig;
   CHECK(read(host, implied_index("7"))
             .text.find(
-                "`total_size` is 7, but the tensors of the config take ") !=
+                "`total_size` is 7, but the tensors of the config total ") !=
         std::string::npos);
   const Read result = read(host, implied_index("0", "extra", "wte.weight"));
   REQUIRE(result.diags.all().size() == 1);
@@ -321,8 +323,8 @@ TEST_CASE("what the index alone names is said, and the rest is read") {
   REQUIRE(result.diags.all().size() == 1);
   CHECK(result.diags.all()[0].severity == Severity::Warning);
   CHECK(result.diags.all()[0].message ==
-        "the index names 1 tensor beyond those that follow from the "
-        "config.json beside it: it is left out of every number");
+        "the index names 1 tensor that the config.json beside it does not "
+        "imply: it is excluded from all totals");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{"`total_size` leaves 4.00 KiB for them",
                                  "only in the index: `mtp.fc.weight`"});
@@ -387,11 +389,11 @@ TEST_CASE("rotary frequencies of old indices are buffers") {
     REQUIRE(result.manifest->buffers().size() == 1);
     CHECK(type_text(result.manifest->buffers()[0].type) == type);
     CHECK(result.manifest->remarks[0] ==
-          "1 tensor `*.rotary_emb.inv_freq` of the index: rotary frequencies, "
+          "1 tensor `*.rotary_emb.inv_freq` in the index: rotary frequencies, "
           "not parameters");
   }
   CHECK(read(host, llama_index(config, 6))
-            .text.find("but the tensors of the config take ") !=
+            .text.find("but the tensors of the config total ") !=
         std::string::npos);
 }
 
@@ -409,8 +411,8 @@ TEST_CASE("Git LFS pointers in place of shards leave the config to say") {
   const Read result = read(host, index);
   REQUIRE(result.manifest.has_value());
   CHECK(result.manifest->remarks[0] ==
-        "the shards beside the index are Git LFS pointers (`git lfs pull` "
-        "fetches them); shapes and dtypes come from `d/config.json`");
+        "the shards beside the index are Git LFS pointers (run `git lfs pull` "
+        "to fetch them); shapes and dtypes come from `d/config.json`");
 }
 
 TEST_CASE("one pointer among the shards is reported") {

@@ -150,7 +150,7 @@ classes:
   CHECK(tensors(file, R"({"d": 8, "n": 3, "kinds": ["a", "b"]})") ==
         "SP009 config.json:1:27 `kinds` has 2 items for 3 layers");
   CHECK(tensors(file, R"({"d": 8, "n": 1, "kinds": ["c"]})") ==
-        "SP009 config.json:1:27 `kinds` has `c`, which is not known");
+        "SP009 config.json:1:27 `kinds` has `c`, which is not supported");
 }
 
 TEST_CASE("values come from keys, words, other names and requirements") {
@@ -172,7 +172,7 @@ classes:
   CHECK(tensors(file, R"({"y": 3, "n": 1, "act": "gated", "list": [5]})") ==
         "p [3, 4, 1]\n");
   CHECK(tensors(file, R"({"y": 3, "n": 1, "act": "swish"})") ==
-        "SP009 config.json:1:25 `act` is `swish`, which is not known");
+        "SP009 config.json:1:25 `act` is `swish`, which is not supported");
   CHECK(tensors(file, R"({"y": 10, "n": 1, "act": "plain"})") ==
         "SP009 config.json:1:7 too wide");
   CHECK(tensors(file, R"({"n": true, "act": 1})") ==
@@ -196,7 +196,7 @@ classes:
   CHECK(tensors(file, R"({"hidden_size": 8, "vocab_size": 9, "mlp_bias": true,
 "intermediate_size": 3})") ==
         "SP009 config.json:1:49 `mlp_bias` and `intermediate_size` are not "
-        "understood, and they change the tensors of the model");
+        "supported but change the tensors of the model");
 }
 
 TEST_CASE("lists have words, letters, or one integer, and items") {
@@ -220,11 +220,11 @@ classes:
         "p [3, 5]\nl.0.n.weight [2]\nl.0.of_two.weight [1]\n");
   CHECK(tensors(file, R"({"s": []})") ==
         "SP009 config.json:1:1 `image[0]` of architecture `a` has no value: "
-        "there is no item 0 of 0");
+        "index 0 is out of range for a list of 0");
   CHECK(tensors(file, R"({"k": "yz"})") ==
-        "SP009 config.json:1:7 `k` has `z`, which is not known");
+        "SP009 config.json:1:7 `k` has `z`, which is not supported");
   CHECK(tensors(file, R"({"k": ["z"]})") ==
-        "SP009 config.json:1:7 `k` has `z`, which is not known");
+        "SP009 config.json:1:7 `k` has `z`, which is not supported");
 }
 
 TEST_CASE("keys may lie in a map of the config") {
@@ -258,8 +258,8 @@ classes:
         "n.weight [8]\n");
   CHECK(tensors(file, R"({"hidden_size": 9})") == "n.weight [9]\n");
   CHECK(tensors(file, R"({"hidden_size": 9, "n_embd": 8})") ==
-        "SP009 config.json:1:30 `n_embd` and `hidden_size` are names of one "
-        "value, and differ");
+        "SP009 config.json:1:30 `n_embd` and `hidden_size` name the same value "
+        "but differ");
 }
 
 TEST_CASE("activations with parameters are refused where nothing reads them") {
@@ -271,7 +271,7 @@ classes:
   CHECK(tensors(file, R"({"hidden_act": "silu"})") == "n.weight [1]\n");
   CHECK(tensors(file, R"({"hidden_act": "xielu"})") ==
         "SP009 config.json:1:16 `hidden_act` is `xielu`, an activation with "
-        "parameters of its own");
+        "its own parameters");
   CHECK(tensors("texts: {act: hidden_act}\n" + file.substr(1),
                 R"({"hidden_act": "prelu"})") == "n.weight [1]\n");
 }
@@ -300,20 +300,23 @@ classes:
   CHECK(widths(R"({"01": {"head_dim": 7}})") ==
         "l.0.p [4]\nl.1.p [7]\nl.2.p [4]\n");
   CHECK(widths(R"({"3": {"head_dim": 7}})")
-            .find("`3`, which is no layer, or no map") != std::string::npos);
-  CHECK(widths(R"({"1": 7})").find("which is no layer, or no map") !=
+            .find("`3` that is not a layer, or not a map") !=
         std::string::npos);
-  CHECK(widths(R"({"1": {"head_dim": 0}})").find("which is no size") !=
+  CHECK(widths(R"({"1": 7})").find("that is not a layer, or not a map") !=
+        std::string::npos);
+  CHECK(widths(R"({"1": {"head_dim": 0}})").find("which is not a size") !=
         std::string::npos);
   CHECK(widths(R"({"1": {"head_dim": 7}, "01": {"head_dim": 7}})")
-            .find("is said twice") != std::string::npos);
-  CHECK(widths(R"({"1": {"heads": 7}})")
-            .find("gives layer `1` another `heads`, which is not understood") !=
-        std::string::npos);
+            .find("is given twice") != std::string::npos);
+  CHECK(
+      widths(R"({"1": {"heads": 7}})")
+          .find(
+              "gives layer `1` a different `heads`, which is not supported") !=
+      std::string::npos);
   CHECK(widths("[4, 4, 9]").starts_with("SP002"));
   CHECK(problems("architecture: a\ntables: {w: {key: k, entry: e}}\nclasses: "
                  "{A: []}")
-            .find("`entry` is of a table, which says `else`") !=
+            .find("`entry` is only for a table that gives `else`") !=
         std::string::npos);
 }
 
@@ -327,7 +330,8 @@ classes:
   CHECK(tensors(file, R"({"tie": true, "pruned_heads": {},
 "torchscript": false, "per_layer_config": {}})") == "n.weight [1]\n");
   CHECK(tensors(file, R"({"tie": true, "pruned_heads": {"0": [1]}})")
-            .starts_with("SP009 config.json:1:31 heads are left out"));
+            .starts_with(
+                "SP009 config.json:1:31 pruned heads are not supported"));
   CHECK(tensors(file, R"({"tie": true, "torchscript": true})")
             .starts_with("SP009 config.json:1:30 `torchscript` is true"));
   CHECK(tensors(file, R"({"tie": false, "torchscript": true})") ==
@@ -349,8 +353,7 @@ classes:
 "vocab_size": 4, "num_hidden_layers": 1, "intermediate_size": 6,
 "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true})";
   CHECK(tensors(head + tail, config) ==
-        "SP009 config.json:1:1 positions are rotated in pairs, so the size of "
-        "heads must be even");
+        "SP009 config.json:1:1 rotary positions need an even head size");
   CHECK(tensors(head + "require: [{drop: rotated}]" + tail, config) ==
         "n.weight [7]\n");
   CHECK(tensors(head +
@@ -361,7 +364,7 @@ classes:
   CHECK(problems(head + "require: [{drop: rotate}]" + tail) ==
         "SP018 a.yaml:4:18 there is no requirement `rotate`");
   CHECK(problems(head + "require: [{name: x, that: true}]" + tail) ==
-        "SP018 a.yaml:4:11 a requirement has `that` and `else`");
+        "SP018 a.yaml:4:11 a requirement needs `that` and `else`");
 }
 
 TEST_CASE("notes are said with the manifest, where they hold") {
@@ -387,9 +390,9 @@ TEST_CASE("notes are said with the manifest, where they hold") {
   CHECK(notes(two, R"({"d": 8, "n": 2, "dtype": "float32"})") == "2 of 8\nx\n");
   CHECK(notes(two, R"({"d": 8, "n": 1, "dtype": "float32"})") == "x\n");
   CHECK(notes("notes: [{when: true}]", "{}") ==
-        "SP018 a.yaml:6:9 a note has `note`");
+        "SP018 a.yaml:6:9 a note needs `note`");
   CHECK(notes("notes: [{note: x, when: layer > 1}]", "{}") ==
-        "SP018 a.yaml:6:25 `layer` is not known here");
+        "SP018 a.yaml:6:25 `layer` is not defined here");
 }
 
 TEST_CASE("a size may be the number of entries of a map") {
@@ -430,7 +433,7 @@ classes:
   CHECK(problems(always).empty());
   CHECK(tensors(always, "{}").find("`vision` is missing") != std::string::npos);
   CHECK(problems("architecture: a\nsizes: {a: {given: b}}\nclasses:\n  A: []")
-            .find("`given` is of a flag") != std::string::npos);
+            .find("`given` is only for a flag") != std::string::npos);
 }
 
 TEST_CASE("an architecture may build on another and have sections") {
@@ -460,7 +463,7 @@ classes:
 "patch_size": 2, "vision_use_head": false}})") == "p [3, 16]\n");
   CHECK(tensors(parts, R"({"vision": {"model_type": "llama"}})") ==
         "SP009 config.json:1:27 `vision.model_type` is `llama`, which is not "
-        "known here");
+        "supported here");
   const std::string any = R"(
 architecture: b
 sections: {part: {key: x, architecture: llama, any: true}}
@@ -472,7 +475,8 @@ classes:
       "p [64, 8]\n");
   CHECK(tensors(any, R"({"x": {"hidden_size": 64}})") == "p [64, 32]\n");
   CHECK(tensors(any, R"({"x": {"model_type": "lama"}})") ==
-        "SP009 config.json:1:22 `x.model_type` is `lama`, which is not known");
+        "SP009 config.json:1:22 `x.model_type` is `lama`, which is not "
+        "supported");
   CHECK(tensors(parts, "{}") == "SP009 config.json:1:1 `vision` is missing");
 }
 
@@ -480,20 +484,18 @@ TEST_CASE("mistakes of a file are reported with their places") {
   const std::string head = "architecture: a\n";
   const std::pair<std::string, const char*> rows[] = {
       {"[1]", "SP002 a.yaml:1:1 `an architecture` must be a map, not a list"},
-      {"classes:\n  A: []",
-       "SP018 a.yaml:1:1 the file names no `architecture`"},
-      {head, "SP018 a.yaml:1:1 the architecture names no `classes`"},
+      {"classes:\n  A: []", "SP018 a.yaml:1:1 the file has no `architecture`"},
+      {head, "SP018 a.yaml:1:1 the architecture has no `classes`"},
       {head + "clases: {}", "SP004 a.yaml:2:1 unknown key `clases`"},
       {head + "like: lama\nclasses: {}",
        "SP018 a.yaml:2:7 there is no architecture `lama`"},
       {head + "sizes: {a: {key: b, is: c}}\nclasses:\n  A: []",
-       "SP018 a.yaml:2:9 `a` has either a `key` or `is`, or is a flag with "
-       "`given`"},
+       "SP018 a.yaml:2:9 `a` needs either `key` or `is`, or must be a flag "
+       "with `given`"},
       {head + "sizes: {a: {is: 3 +}}\nclasses:\n  A: []",
-       "SP018 a.yaml:2:17 `3 +` is no expression: something is missing at its "
-       "end"},
+       "SP018 a.yaml:2:17 `3 +` is not a valid expression: unexpected end"},
       {head + "sizes: {a: {is: b}}\nclasses:\n  A: []",
-       "SP018 a.yaml:2:17 `b` is not known here"},
+       "SP018 a.yaml:2:17 `b` is not defined here"},
       {head + "classes:\n  A: [{linear: q, to: 1}]",
        "SP018 a.yaml:3:8 `linear` `q` has no `from`"},
       {head + "classes:\n  A: [{liner: q}]",
@@ -508,15 +510,15 @@ TEST_CASE("mistakes of a file are reported with their places") {
       {head + "classes:\n  A: [{repeat: 2, name: x, steps: []}]",
        "SP018 a.yaml:3:25 the name lacks `{i}`"},
       {head + "classes:\n  A: [{switch: [{steps: []}, {when: true}]}]",
-       "SP018 a.yaml:3:17 only the last case has no `when`"},
+       "SP018 a.yaml:3:17 only the last case may have no `when`"},
       {head + "classes:\n  A: [{section: s}]",
        "SP018 a.yaml:3:8 there is no section `s`"},
       {head + "blocks: {linear: []}\nclasses:\n  A: []",
        "SP018 a.yaml:2:10 `linear` cannot be the name of a block"},
       {head + "classes:\n  A: [{parameter: p, shape: [1], dtype: bf17}]",
-       "SP018 a.yaml:3:41 `bf17` is no dtype"},
+       "SP018 a.yaml:3:41 `bf17` is not a dtype"},
       {head + "classes:\n  A: [{parameter: p, shape: 3}]",
-       "SP018 a.yaml:3:29 `p` has no list `shape`"},
+       "SP018 a.yaml:3:29 `p` needs a list `shape`"},
   };
   for (const auto& row : rows) {
     const auto& text = row.first;
@@ -550,9 +552,9 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - {apply: p, in: x, out: y}\n",
        "SP018 a.yaml:13:12 the block has no module `p`"},
       {"        - {apply: q, in: z, out: y}\n",
-       "SP018 a.yaml:13:12 `z` is not known here"},
+       "SP018 a.yaml:13:12 `z` is not defined here"},
       {"        - {apply: q, in: [x, x], out: y}\n",
-       "SP018 a.yaml:13:12 a module reads and makes one value"},
+       "SP018 a.yaml:13:12 a module reads and returns exactly one value"},
       {"        - {apply: q, in: x}\n",
        "SP018 a.yaml:13:12 the step has no `in` or no `out`"},
       {"        - {apply: attend, in: x, out: y}\n",
@@ -565,7 +567,7 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - {weight: q, in: x, out: y}\n",
        "SP004 a.yaml:13:23 unknown key `in`"},
       {"        - {op: scale, in: x, out: y, by: 1 / sise}\n",
-       "SP018 a.yaml:13:42 `sise` is not known here"},
+       "SP018 a.yaml:13:42 `sise` is not defined here"},
       {"        - {experts: e, count: 2, size: 2, mix: m, in: [x, x, x], out: "
        "y}\n",
        "SP018 a.yaml:13:12 there is no block `m` without modules"},
@@ -580,16 +582,16 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
       {"        - {require: true}\n",
        "SP018 a.yaml:13:12 `require` has no `else`"},
       {"        - {repeat: m, carry: x, first: x, handed_on: x, steps: []}\n",
-       "SP018 a.yaml:13:12 the block repeats no `m`\n"
-       "SP018 a.yaml:10:7 `y` is not known here"},
+       "SP018 a.yaml:13:12 the block has no repeated module `m`\nSP018 "
+       "a.yaml:10:7 `y` is not defined here"},
       {"        - {repeat: \"l.{i}\", carry: x, first: x, steps: []}\n",
-       "SP018 a.yaml:13:12 `repeat` has `carry`, `first`, `handed_on` and "
+       "SP018 a.yaml:13:12 `repeat` needs `carry`, `first`, `handed_on` and "
        "`steps`"},
       // Made in one of two cases, it may not be there.
       {"        - switch:\n"
        "            - {when: length > 2, steps: [{apply: q, in: x, out: y}]}\n"
        "            - {steps: []}\n",
-       "SP018 a.yaml:10:7 `y` is not known here"},
+       "SP018 a.yaml:10:7 `y` is not defined here"},
   };
   for (const auto& row : rows) {
     const auto& steps = row.first;
@@ -598,11 +600,11 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
   }
   const std::pair<const char*, const char*> inputs[] = {
       {"{x: {shape: [batch, 2, 3], axes: [BATCH, null, null], below: 9}}", ""},
-      {"{y: {shape: [batch]}}", "SP018 a.yaml:10:7 `x` is no input of a model"},
-      {"{x: {axes: []}}", "SP018 a.yaml:16:20 an input has a `shape`, a list"},
+      {"{y: {shape: [batch]}}", "SP018 a.yaml:10:7 `x` is not a model input"},
+      {"{x: {axes: []}}", "SP018 a.yaml:16:20 an input needs a list `shape`"},
       {"{x: {shape: [batch], axes: [BATCH, null]}}",
-       "SP018 a.yaml:16:20 an input has as many `axes` as dimensions"},
-      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:32 `bach` is not known here"},
+       "SP018 a.yaml:16:20 an input needs one entry of `axes` per dimension"},
+      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:32 `bach` is not defined here"},
       {"{x: {shape: [batch], blow: 3}}",
        "SP004 a.yaml:16:40 unknown key `blow`"},
       {"[x]", "SP002 a.yaml:16:19 `inputs` must be a map, not a list"},
@@ -622,14 +624,13 @@ TEST_CASE("what grows without bound is refused") {
   CHECK(
       steps("    - {repeat: 100000, name: \"a.{i}\", steps: [{repeat: 100000, "
             "index: e, name: \"b.{e}\", steps: [{rms_norm: n, size: 1}]}]}\n")
-          .starts_with("SP009 config.json:1:1 the model would have too many "
-                       "tensors"));
+          .starts_with("SP009 config.json:1:1 the model has too many tensors"));
   CHECK(
       tensors(std::string(kHead) +
                   "blocks: {a: [{b: x}], b: [{a: y}]}\nclasses:\n  A: [{a: z}]",
               R"({"d": 8, "n": 2})")
-          .starts_with("SP009 config.json:1:1 blocks of the architecture "
-                       "nest too deep"));
+          .starts_with("SP009 config.json:1:1 blocks of the architecture nest "
+                       "too deeply"));
   CHECK(tensors("architecture: a\nsizes: {x: {is: y}, y: {is: x}}\nclasses:\n"
                 "  A: []",
                 "{}")

@@ -106,46 +106,45 @@ TEST_CASE("expressions have the values of their operators") {
 
 TEST_CASE("what has no value says why") {
   const std::pair<const char*, const char*> rows[] = {
-      {"hidden / heads", "no value: 50 / 6 leaves a rest"},
-      {"heads / 0", "no value: a division by 0"},
-      {"heads % -1", "no value: a division by -1"},
+      {"hidden / heads", "no value: 50 / 6 leaves a remainder"},
+      {"heads / 0", "no value: division by 0"},
+      {"heads % -1", "no value: division by -1"},
       {"heds", "no value: no heds"},
       {"most + 1", "no value: a number exceeds 63 bits"},
       {"most * 2", "no value: a number exceeds 63 bits"},
       {"-most - 2", "no value: a number exceeds 63 bits"},
       {"sqrt(-1)", "no value: a negative number has no square root"},
       {"log(0)", "no value: only a number above 0 has a log"},
-      {"tied + 1", "no value: true or false stands where a number is expected"},
+      {"tied + 1", "no value: expected a number, not true or false"},
       {"heads and tied",
        "no value: a condition is an integer, not true or false"},
-      {"kind == 3", "no value: text is compared with an integer"},
+      {"kind == 3", "no value: cannot compare a string with an integer"},
       {"kind in dense",
-       "no value: `in` is of an integer and a list of integers"},
-      {"scale // 2", "no value: `//` and `%` are of integers"},
-      {"ceil(-1 / heads)", "no value: ceil is of a quotient of sizes"},
+       "no value: `in` needs an integer and a list of integers"},
+      {"scale // 2", "no value: `//` and `%` need integers"},
+      {"ceil(-1 / heads)", "no value: ceil needs a quotient of sizes"},
       {"floor(1e300)", "no value: a number exceeds 63 bits"},
-      {"dense[2]", "no value: there is no item 2 of 2"},
-      {"dense[-1]", "no value: there is no item -1 of 2"},
-      {"dense[scale]",
-       "no value: a number stands where an integer is expected"},
-      {"heads[0]", "no value: an integer stands where a list is expected"},
-      {"length(kind)", "no value: text stands where a list is expected"},
-      {"count(dense, 3, 3)", "no value: there are no 3 items of 2"},
+      {"dense[2]", "no value: index 2 is out of range for a list of 2"},
+      {"dense[-1]", "no value: index -1 is out of range for a list of 2"},
+      {"dense[scale]", "no value: expected an integer, not a number"},
+      {"heads[0]", "no value: expected a list, not an integer"},
+      {"length(kind)", "no value: expected a list, not a string"},
+      {"count(dense, 3, 3)", "no value: cannot take 3 items of a list of 2"},
       {"dense[1", "not read: a `]` is missing"},
       {"count(dense, 3)", "not read: `count` takes 3 arguments"},
-      {"", "not read: something is missing at its end"},
-      {"heads *", "not read: something is missing at its end"},
-      {"heads 6", "not read: `6` is not expected"},
+      {"", "not read: unexpected end"},
+      {"heads *", "not read: unexpected end"},
+      {"heads 6", "not read: unexpected `6`"},
       {"(heads", "not read: a `)` is missing"},
       {"min(1)", "not read: `min` takes 2 arguments"},
       {"round(1)",
-       "not read: there is no function `round`: ceil, floor, min, max, sqrt, "
-       "log, length, count and if are"},
+       "not read: unknown function `round`: use ceil, floor, min, max, sqrt, "
+       "log, length, count or if"},
       {"'open", "not read: a quote is not closed"},
       {"99999999999999999999", "not read: a number is too large"},
-      {"and", "not read: `and` is not expected"},
-      {"1 == 1 == 1", "not read: `=` is not expected"},
-      {"$", "not read: `$` is not expected"},
+      {"and", "not read: unexpected `and`"},
+      {"1 == 1 == 1", "not read: unexpected `=`"},
+      {"$", "not read: unexpected `$`"},
   };
   for (const auto& row : rows) {
     const auto& text = row.first;
@@ -157,10 +156,10 @@ TEST_CASE("what has no value says why") {
 
 TEST_CASE("expressions are bounded in depth and length") {
   CHECK(computed(std::string(1000, '(') + "1" + std::string(1000, ')')) ==
-        "not read: it nests too deep");
+        "not read: it nests too deeply");
   std::string negations;
   for (int i = 0; i < 1000; ++i) negations += "not ";
-  CHECK(computed(negations + "tied") == "not read: it nests too deep");
+  CHECK(computed(negations + "tied") == "not read: it nests too deeply");
   std::string sum = "1";
   for (int i = 0; i < 1000; ++i) sum += " + 1";
   CHECK(computed(sum) == "not read: it is too long");

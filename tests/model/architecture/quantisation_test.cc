@@ -213,35 +213,37 @@ TEST_CASE("what is not known of a quantisation is refused") {
   CHECK(problem({{"quant_method", "hqq"}}, {}) ==
         "SP009 the config is quantised with `hqq`");
   CHECK(problem(kAwq, {{"version", "gemv"}}) ==
-        "SP009 the packing `gemv` of AWQ is not known");
+        "SP009 the packing `gemv` of AWQ is not supported");
   CHECK(problem(kAwq, {{"group_size", 96}}) ==
         "SP009 the weight of `model.layers.0.self_attn.q_proj` does not "
         "consist of whole groups of 96");
   CHECK(problem(kAwq, {{"new_key", 1}}) ==
-        "SP009 `quantization_config.new_key` of the quantisation is not known");
+        "SP009 `quantization_config.new_key` is not a supported quantisation "
+        "setting");
   CHECK(problem(kAwq, {{"new_key", nullptr}}) == "");
   CHECK(problem(kGptq, {{"checkpoint_format", "marlin"}}) ==
-        "SP009 the packing `marlin` of GPTQ is not known");
+        "SP009 the packing `marlin` of GPTQ is not supported");
   CHECK(problem(kGptq, {{"dynamic", {{"+:.*mlp.*", {{"bits", 8}}}}}}) ==
-        "SP009 `+:.*mlp.*` has a scheme of its own, which is not known");
+        "SP009 `+:.*mlp.*` has its own scheme, which is not supported");
   CHECK(problem(kGptq, {{"lm_head", true}}) ==
-        "SP009 a head that GPTQ quantises is not known");
-  CHECK(problem(kGptq, {{"bits", 3}}) == "SP009 GPTQ of 3 bits is not known");
+        "SP009 a GPTQ-quantised head is not supported");
+  CHECK(problem(kGptq, {{"bits", 3}}) ==
+        "SP009 GPTQ with 3 bits is not supported");
   CHECK(problem({{"quant_method", "mxfp4"}}, {}) ==
-        "SP009 the config is quantised with `mxfp4`, and no layer of the model "
+        "SP009 the config is quantised with `mxfp4`, but no layer of the model "
         "is");
   CHECK(problem({{"quant_method", "fp8"},
                  {"weight_block_size", {128, 128}},
                  {"scale_fmt", "ue4m3"}},
-                {}) == "SP009 scales of `ue4m3` are not known");
+                {}) == "SP009 scales of `ue4m3` are not supported");
   // Version 4 reads it as a part of names, 5 as a name.
   const Json fp8 = {{"quant_method", "fp8"},
                     {"weight_block_size", {128, 128}},
                     {"modules_to_not_convert", {"up"}}};
   CHECK(problem(fp8, {}) == "");
-  CHECK(problem(fp8, {}, {{"transformers_version", nullptr}}) ==
-        "SP009 whether `model.layers.0.mlp.up_proj` is quantised is not "
-        "known");
+  CHECK(
+      problem(fp8, {}, {{"transformers_version", nullptr}}) ==
+      "SP009 it is unknown whether `model.layers.0.mlp.up_proj` is quantised");
   CHECK(problem({{"quant_method", "compressed-tensors"},
                  {"quantization_status", "compressed"},
                  {"format", "marlin-24"},
@@ -250,10 +252,9 @@ TEST_CASE("what is not known of a quantisation is refused") {
                     {{"targets", {"Linear"}},
                      {"weights", {{"num_bits", 4}, {"type", "int"}}}}}}}},
                 {}) ==
-        "SP009 the format `marlin-24` of compressed-tensors is not known");
-  CHECK(
-      problem({{"quant_method", "modelopt"}, {"quant_algo", "W4A8_AWQ"}}, {}) ==
-      "SP009 the algorithm `W4A8_AWQ` of ModelOpt is not known");
+        "SP009 compressed-tensors format `marlin-24` is not supported");
+  CHECK(problem({{"quant_method", "modelopt"}, {"quant_algo", "W4A8_AWQ"}},
+                {}) == "SP009 ModelOpt algorithm `W4A8_AWQ` is not supported");
 }
 
 }  // namespace

@@ -233,8 +233,9 @@ TEST_CASE("mixtral: tokens go to no more experts than there are") {
   auto [manifest, config] = tiny_model("mixtral");
   config["num_experts_per_tok"] = 5;
   CHECK(whole_model(manifest, config)
-            ->messages.find("experts that a token goes to are not from 1 to "
-                            "all experts") != std::string::npos);
+            ->messages.find(
+                "experts per token must be 1 to the number of experts") !=
+        std::string::npos);
 }
 
 // As @qwen3_moe, but with packed gate and up whole on every device of tp.
@@ -338,7 +339,8 @@ TEST_CASE("gpt2: no more tokens than positions") {
   CHECK(whole_model(manifest, config, {2, 12, {}, {}})->graph);
   const auto model = whole_model(manifest, config, {2, 13, {}, {}});
   CHECK(model->messages ==
-        "SP009 config.json:1:1 the model has 12 positions, for 13 tokens");
+        "SP009 config.json:1:1 the model has 12 positions, too few for 13 "
+        "tokens");
 }
 
 TEST_CASE("gpt2: a head of its own") {
@@ -386,7 +388,8 @@ TEST_CASE("bert: every token sees all, and there are no more than positions") {
   const auto model = whole_model(manifest, config);
   CHECK(model->ops().find("causal_mask") == std::string::npos);
   CHECK(whole_model(manifest, config, {2, 13, {}, {}})->messages ==
-        "SP009 config.json:1:1 the model has 12 positions, for 13 tokens");
+        "SP009 config.json:1:1 the model has 12 positions, too few for 13 "
+        "tokens");
 }
 
 // transformers 4 writes the bias of an own matrix under the first name only,

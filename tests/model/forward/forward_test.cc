@@ -69,7 +69,7 @@ TEST_CASE("forward: an attention that is not known is refused") {
   auto [manifest, config] = tiny_model("qwen2");
   config["layer_types"] = {"full_attention", "chunked_attention"};
   CHECK(whole_model(manifest, config)->messages ==
-        "SP009 config.json:1:1 what a layer attends to is not known");
+        "SP009 config.json:1:1 a layer's attention type is not supported");
 }
 
 TEST_CASE("forward: a layer that the checkpoint lacks is reported") {
@@ -89,7 +89,7 @@ TEST_CASE("forward: a matrix of another shape is reported") {
   const auto model = whole_model(manifest, config);
   CHECK_FALSE(model->graph);
   CHECK(model->messages.find("SP015 `model.layers.0.mlp.gate_proj.weight` has "
-                             "another shape in the model") == 0);
+                             "a different shape in the model") == 0);
 }
 
 // An architecture that is attention alone, over what three embeddings say.

@@ -61,7 +61,7 @@ TEST_CASE("recognise: without a config by names, in every scheme of names") {
                                 ->diags.all()
                                 .front()
                                 .facts.back();
-  CHECK(alike.find("its names are also those of ") == 0);
+  CHECK(alike.find("its names also match ") == 0);
   CHECK(alike.find(" gemma, ") != std::string::npos);
   CHECK(alike.find(" mistral, ") != std::string::npos);
   // Norms of heads, or of all heads together: shapes tell.
@@ -103,17 +103,18 @@ TEST_CASE("recognise: an unknown model_type is reported with its like") {
       whole_model(tiny_model("llama").manifest, {{"model_type", "qwen4"}});
   CHECK_FALSE(model->model);
   CHECK(model->messages ==
-        "SP016 config.json:1:1 the forward pass of `qwen4` is not known");
+        "SP016 config.json:1:1 the forward pass of `qwen4` is not supported");
   const Diagnostic& told = model->diags.all().front();
   CHECK(told.help.front() == "did you mean `qwen2`?");
-  CHECK(told.help[1].find("kinds of model are known") != std::string::npos);
+  CHECK(told.help[1].find("model families are supported") != std::string::npos);
   CHECK(told.help[2].find("--graph FILE") != std::string::npos);
 }
 
 TEST_CASE("recognise: an architecture without a forward pass is not run") {
   CHECK(recognised(tiny_model("llama").manifest,
                    {{"model_type", "deberta-v2"}}) ==
-        "SP016 config.json:1:1 the forward pass of `deberta-v2` is not known");
+        "SP016 config.json:1:1 the forward pass of `deberta-v2` is not "
+        "supported");
 }
 
 TEST_CASE("recognise: what was looked for and not found is reported") {
@@ -128,7 +129,7 @@ TEST_CASE("recognise: what was looked for and not found is reported") {
   const Diagnostic& told = model->diags.all().front();
   CHECK(told.code == Code::UnknownFamily);
   CHECK(told.facts.at(0) ==
-        "`llama` is nearest: 10 of 11 names looked for are there");
+        "`llama` is closest: 10 of 11 expected names found");
   CHECK(told.facts.at(1) == "not found: `layers.*.self_attn.k_proj.weight`");
   CHECK(told.facts.back().find("`embed_tokens.weight`") != std::string::npos);
 }
@@ -162,8 +163,7 @@ TEST_CASE("model sizes: from shapes, where the size of a head is among them") {
   CHECK(size(*all, "kv_heads") == 2);
   CHECK(size(*all, "head_dim") == 8);
   CHECK(all->messages ==
-        "SP013 note the model has no config: it is taken to have what a "
-        "`qwen3` has by default");
+        "SP013 note the model has no config: assuming the defaults of `qwen3`");
   CHECK(all->diags.all().front().facts ==
         std::vector<std::string>{"epsilon 1e-06", "rope_theta 10000",
                                  "activation silu"});
@@ -174,7 +174,7 @@ TEST_CASE("model sizes: heads that nobody tells are asked for") {
   const auto none = whole_model(bare(tiny_model("llama").manifest), {});
   CHECK_FALSE(none->model);
   CHECK(none->messages ==
-        "SP013 sizes of this `llama` are not known: names and shapes do not "
+        "SP013 sizes of this `llama` are unknown: names and shapes do not "
         "determine them");
   CHECK(none->diags.all().front().facts ==
         std::vector<std::string>{"missing: `heads`", "missing: `head_dim`",
@@ -193,8 +193,9 @@ TEST_CASE("model sizes: a config goes before facts, facts before shapes") {
   CHECK(size(*shapes, "head_dim") == 8);
   CHECK(size(*shapes, "kv_heads") == 1);
   CHECK(size(*shapes, "vocab") == 41);
-  CHECK(shapes->messages.find("SP015 `model.embed_tokens.weight` has another "
-                              "shape in the model") != std::string::npos);
+  CHECK(shapes->messages.find("SP015 `model.embed_tokens.weight` has a "
+                              "different shape in the model") !=
+        std::string::npos);
   const auto config = whole_model(tiny.manifest, tiny.config);
   REQUIRE(config->model);
   CHECK(size(*config, "heads") == 4);
@@ -233,8 +234,8 @@ TEST_CASE("recognise: quantised models are not run as though they were plain") {
     CAPTURE(type);
     const auto model = quantised(type);
     CHECK(model->messages ==
-          "SP009 config.json:1:1 this `llama` is quantised, and what its "
-          "weights stand for is not computed");
+          "SP009 config.json:1:1 this `llama` is quantised, and its forward "
+          "pass needs unquantised weights");
     CHECK_FALSE(model->graph);
   }
   CHECK(quantised("f16")->graph);
@@ -244,8 +245,9 @@ TEST_CASE("recognise: quantised models are not run as though they were plain") {
 TEST_CASE("model sizes: what no config says is refused without a place") {
   Manifest manifest = bare(tiny_model("qwen3_moe").manifest);
   const auto model = whole_model(manifest, {});
-  CHECK(model->messages.find("SP009 experts that a token goes to are not from "
-                             "1 to all experts") != std::string::npos);
+  CHECK(model->messages.find(
+            "SP009 experts per token must be 1 to the number of experts") !=
+        std::string::npos);
   for (const Diagnostic& each : model->diags.all()) CHECK(each.labels.empty());
 }
 

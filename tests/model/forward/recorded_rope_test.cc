@@ -152,14 +152,14 @@ TEST_CASE("heads that cannot be rotated as the config says are refused") {
   const Json dynamic = {{"max_position_embeddings", 64},
                         {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}};
   CHECK(why_not(dynamic, 2, 1) ==
-        "rope scaling `dynamic` of 2 numbers has no frequencies");
+        "rope scaling `dynamic` of 2 values has no finite frequencies");
   CHECK(why_not(Json::object(), 7, 1) ==
-        "a head of 7 cannot be rotated: pairs need an even number");
-  CHECK(why_not(Json::object(), 8, 0.1) == "nothing of a head of 8 is rotated");
+        "a head of 7 cannot be rotated: pairs need an even size");
+  CHECK(why_not(Json::object(), 8, 0.1) == "no part of a head of 8 is rotated");
   const Json yarn = {{"max_position_embeddings", 64},
                      {"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}};
   CHECK(why_not(yarn, 10, 0.5) ==
-        "rope scaling `yarn` of 5 numbers, an odd number of them");
+        "rope scaling `yarn` of 5 values, an odd number");
 }
 
 }  // namespace

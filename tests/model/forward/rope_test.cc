@@ -116,7 +116,7 @@ TEST_CASE("of two kinds of rope scaling the newer key counts, which is said") {
   CHECK(good(two).scaling == "linear");
   CHECK(good(two).theta == 300.0);
   CHECK(remarks(two) ==
-        "`rope_parameters` is not used: there is a `rope_scaling`\n");
+        "`rope_parameters` is not used, since there is a `rope_scaling`\n");
 }
 
 TEST_CASE("rope that is not known is refused") {
@@ -125,7 +125,7 @@ TEST_CASE("rope that is not known is refused") {
     return refusal(changed(llama, {{"rope_scaling", value}}));
   };
   CHECK(scaling({{"rope_type", "mrope"}, {"factor", 2.0}}) ==
-        "SP009 rope scaling `mrope` is not known");
+        "SP009 rope scaling `mrope` is not supported");
   for (const char* kind : {"linear", "llama3", "dynamic", "yarn"}) {
     CHECK(scaling({{"rope_type", kind}}) ==
           "SP009 `rope_scaling.factor` is missing");
@@ -139,16 +139,15 @@ TEST_CASE("rope that is not known is refused") {
   CHECK(scaling(changed(longrope, {{"long_factor", 2}})) ==
         "SP002 `rope_scaling.long_factor` must be a list, not an integer");
   CHECK(scaling(changed(longrope, {{"short_factor", {1, 0}}})) ==
-        "SP009 `rope_scaling.short_factor` has other items than numbers above "
-        "0");
+        "SP009 `rope_scaling.short_factor` must hold only numbers above 0");
   CHECK(refusal(changed(
             llama, {{"original_max_position_embeddings", 16},
                     {"rope_scaling",
                      changed(longrope,
                              {{"original_max_position_embeddings", 32}})}})) ==
         "SP009 `original_max_position_embeddings` and "
-        "`rope_scaling.original_max_position_embeddings` differ: which of them "
-        "counts differs between versions of transformers");
+        "`rope_scaling.original_max_position_embeddings` differ: which one "
+        "applies depends on the version of transformers");
   CHECK(scaling({{"type", "linear"}}) ==
         "SP009 `rope_scaling.factor` is missing");
   CHECK(scaling({{"rope_type", "llama3"},
@@ -165,10 +164,11 @@ TEST_CASE("rope that is not known is refused") {
   CHECK(scaling({{"full_attention", {{"rope_type", "default"}}},
                  {"sliding_attention", {{"rope_type", "default"}}}}) ==
         "SP009 `rope_scaling` differs between kinds of attention, which is not "
-        "known");
+        "supported");
   CHECK(scaling({{"rope_type", "yarn"}, {"factor", 2}, {"truncate", 1}}) ==
         "SP002 `rope_scaling.truncate` must be true or false, not an integer");
-  CHECK(scaling("linear") == "SP002 `rope_scaling` must be a map, not text");
+  CHECK(scaling("linear") ==
+        "SP002 `rope_scaling` must be a map, not a string");
   CHECK(refusal(changed(llama, {{"partial_rotary_factor", 2}})) ==
         "SP009 `partial_rotary_factor` is more than 1");
 }
@@ -190,23 +190,23 @@ TEST_CASE("what only a forward pass reads is ill-typed or out of range") {
   };
   CHECK(with("rms_norm_eps", -1) == "SP009 `rms_norm_eps` is -1");
   CHECK(with("rms_norm_eps", "1e-6") ==
-        "SP002 `rms_norm_eps` must be a number, not text");
+        "SP002 `rms_norm_eps` must be a number, not a string");
   CHECK(with("hidden_act", 3) ==
-        "SP002 `hidden_act` must be text, not an integer");
+        "SP002 `hidden_act` must be a string, not an integer");
   CHECK(with("hidden_act", "quick_gelu") ==
-        "SP009 activation function `quick_gelu` is not known");
+        "SP009 activation function `quick_gelu` is not supported");
 }
 
 TEST_CASE("switches that no forward pass follows are refused") {
   const Json gpt2 = small_config("gpt2");
   CHECK(message_of(changed(gpt2, {{"scale_attn_weights", false}})) ==
-        "SP009 `scale_attn_weights` is false, which is not computed");
+        "SP009 `scale_attn_weights: false` is not supported");
   CHECK(
       message_of(changed(gpt2, {{"scale_attn_by_inverse_layer_idx", true}})) ==
-      "SP009 `scale_attn_by_inverse_layer_idx` is true, which is not computed");
+      "SP009 `scale_attn_by_inverse_layer_idx: true` is not supported");
   CHECK(message_of(changed(testing::tiny_model("bert").config,
                            {{"position_embedding_type", "relative_key"}})) ==
-        "SP009 `position_embedding_type` is not understood, and it changes the "
+        "SP009 `position_embedding_type` is not supported but changes the "
         "tensors of the model");
 }
 
@@ -221,8 +221,9 @@ TEST_CASE("of a model with parts, the text's") {
   REQUIRE_MESSAGE(model->model, model->messages);
   CHECK(model->model->architecture->name == "llama");
   CHECK(model_size(*model->model, "hidden") == 16);
-  CHECK(model->messages.find("only the text model of this `llava` is run, as a "
-                             "`llama`") != std::string::npos);
+  CHECK(model->messages.find(
+            "only the text model of this `llava` is simulated, as a `llama`") !=
+        std::string::npos);
   CHECK(model->graph);
 }
 

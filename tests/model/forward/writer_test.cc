@@ -103,7 +103,7 @@ TEST_CASE(
 TEST_CASE("forward writer: shapes that the sizes contradict are SP015") {
   Writing w(testing::manifest({{"w", "f32[6, 4]"}}));
   w.out.output(w.out.op("square", {w.out.parameter("w", {4, 6})}, "y"));
-  CHECK(w.finished() == "SP015 `w` has another shape in the model");
+  CHECK(w.finished() == "SP015 `w` has a different shape in the model");
 }
 
 TEST_CASE("forward writer: an activation function that there is none of") {
@@ -112,7 +112,8 @@ TEST_CASE("forward writer: an activation function that there is none of") {
   w.out.activation("quick_gelu", x, "y");
   w.out.activation("quick_gelu", x, "z");
   CHECK_FALSE(w.out.good());
-  CHECK(w.finished() == "SP009 activation function `quick_gelu` is not known");
+  CHECK(w.finished() ==
+        "SP009 activation function `quick_gelu` is not supported");
   Writing known(testing::manifest({{"w", "f32[6, 4]"}}));
   known.out.output(
       known.out.activation("gelu", known.out.parameter("w", {6, 4}), "y"));

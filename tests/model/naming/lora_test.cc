@@ -133,12 +133,12 @@ TEST_CASE("lora: what has adapters of another kind is refused") {
     CAPTURE(target);
     const auto made = with_lora(testing::tiny_llama(), {8, {"q_proj", target}});
     CHECK(!made->manifest);
-    CHECK(testing::messages(made->diags).find("no linear layer: what PEFT") !=
+    CHECK(testing::messages(made->diags).find("not a linear layer: PEFT") !=
           std::string::npos);
   }
   const auto made = with_lora(testing::tiny_llama(), {8, {"q_proj", "query"}});
   REQUIRE(made->manifest);
-  CHECK(made->manifest->remarks.front().find("PEFT passes over") !=
+  CHECK(made->manifest->remarks.front().find("so PEFT ignores it") !=
         std::string::npos);
 }
 

@@ -168,7 +168,7 @@ TEST_CASE("one tensor becomes several") {
                 "{name: b, size: 3}]}",
                 "a") ==
         "SP009 config.json:1:1 names of `other` do not fit this model: the "
-        "parts of a split are not all of it");
+        "parts of a split do not make up the whole");
 }
 
 TEST_CASE("what its dimensions are stays known") {
@@ -232,7 +232,7 @@ TEST_CASE("tensors are dropped and added with a word") {
   for (const std::string& each : model->manifest->remarks) {
     remarks += each + "\n";
   }
-  CHECK(remarks.find("names are those of `other` (of a test)\n") !=
+  CHECK(remarks.find("using the names of `other` (of a test)\n") !=
         remarks.npos);
   CHECK(remarks.find("4 tensors of the checkpoint are left out, "
                      "`model.layers.*.input_layernorm.weight`: it is part of "
@@ -248,20 +248,20 @@ TEST_CASE("a model that names do not fit is refused") {
     return testing::messages(model->diags);
   };
   CHECK(problems("names: [{from: \"model.*\", to: \"*\"}]") ==
-        "SP009 config.json:1:1 names of `other` are not known for 1 kind of "
+        "SP009 config.json:1:1 names of `other` are missing for 1 kind of "
         "tensors");
   CHECK(problems("names: [{from: \"*\", to: all}]")
             .find("two tensors become "
                   "`all`") != std::string::npos);
   CHECK(problems("names: [{from: \"lm_head.*\", refuse: nobody has tried}, "
                  "{from: \"*\", to: \"*\"}]")
-            .find("are not known: nobody has tried") != std::string::npos);
+            .find("cannot be used: nobody has tried") != std::string::npos);
   CHECK(problems("names: [{from: lm_head.weight, to: a, order: [0]}, {from: "
                  "\"*\", to: \"*\"}]")
             .find("an order has 1 dimension") != std::string::npos);
   CHECK(problems("names: [{from: lm_head.weight, to: a, shape: [hidden]}, "
                  "{from: \"*\", to: \"*\"}]")
-            .find("another count of elements") != std::string::npos);
+            .find("a different number of elements") != std::string::npos);
   CHECK(problems("names: [{from: lm_head.weight, to: a, shape: [hiden]}, "
                  "{from: \"*\", to: \"*\"}]")
             .find("`hiden`") != std::string::npos);
@@ -270,48 +270,47 @@ TEST_CASE("a model that names do not fit is refused") {
   CHECK(problems("names: [{from: \"" + expert +
                  "w1.weight\", to: up, stack: {i: 0, e: 1}, when: i < 3 or e < "
                  "1}, {from: \"*\", to: \"*\"}]")
-            .find("`up` is made of several tensors, of which some are "
-                  "missing") != std::string::npos);
+            .find("`up` is made of several tensors: some are missing") !=
+        std::string::npos);
   CHECK(problems("names: [{from: [\"" + expert + "w1.weight\", \"" + expert +
                  "w2.weight\"], to: \"up.{i}\", join: 0, stack: {e: 0}}, "
                  "{from: \"*\", to: \"*\"}]")
-            .find("does not stand beside") != std::string::npos);
+            .find("does not fit next to") != std::string::npos);
   CHECK(problems("names: [{from: \"model.layers.{i}.self_attn.q_proj.weight\", "
                  "to: a, stack: {i: 7}}, {from: \"*\", to: \"*\"}]")
-            .find("behind the end") != std::string::npos);
+            .find("past the end") != std::string::npos);
   CHECK(problems("names: [{from: \"*\", to: \"*\"}]\nsizes: {hidden: d}")
-            .find("have a value `hidden`") != std::string::npos);
+            .find("define a value `hidden`") != std::string::npos);
   const auto other = rename_model(
       "scheme: other\nnames: [{from: \"*\", to: \"*\"}]\narchitectures: "
       "{llama: []}\n",
       kMixtral);
   CHECK(testing::messages(other->diags) ==
-        "SP009 config.json:1:16 names of `other` are not known for "
+        "SP009 config.json:1:16 names of `other` are not available for "
         "architecture `mixtral`");
   CHECK(problems("names: [{from: \"*\", to: \"*\"}]",
                  std::string(kMixtral).insert(
                      1, R"("quantization_config": {"quant_method": "fp8",
                          "weight_block_size": [2, 2]},)"))
-            .find("not known for quantised models") != std::string::npos);
+            .find("not supported for quantised models") != std::string::npos);
 }
 
 TEST_CASE("mistakes in files of names have places") {
   CHECK(mistakes("names: []\narchitectures: {llama: []}\n") ==
-        "SP018 names.yaml:1:1 the file names no `scheme`");
+        "SP018 names.yaml:1:1 the file has no `scheme`");
   CHECK(mistakes("scheme: a\n") ==
-        "SP018 names.yaml:1:1 the file names no `architectures` that it is "
-        "of");
+        "SP018 names.yaml:1:1 the file has no `architectures`");
   CHECK(mistakes("scheme: a\narchitectures: {llama: {like: lama}}\n") ==
         "SP018 names.yaml:2:31 there is no entry `lama`");
   CHECK(mistakes("scheme: a\narchitectures: {a: {like: b}, b: {like: a}}\n")
-            .find("have no end") != std::string::npos);
+            .find("refer to each other") != std::string::npos);
   CHECK(mistakes("scheme: a\nadds: [{name: b, shape: [1], dtype: f32, repeat: "
                  "{I: 2}}]\narchitectures: {llama: []}\n")
-            .find("`repeat` has one number") != std::string::npos);
+            .find("`repeat` needs one number") != std::string::npos);
   CHECK(mistakes("scheme: a\nadds: [{name: b}]\narchitectures: "
                  "{llama: []}\n")
             .find("`name` and `shape`") != std::string::npos);
-  CHECK(rule_mistakes("{to: a}").find("a rule has `from`") !=
+  CHECK(rule_mistakes("{to: a}").find("a rule needs `from`") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: a}").find("one of `to`, `drop` and `refuse`") !=
         std::string::npos);
@@ -321,45 +320,47 @@ TEST_CASE("mistakes in files of names have places") {
             .find("`i` is neither in `to` nor in `stack`") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: \"a.{i}\", to: b, stack: {e: 0}}")
-            .find("`e` is no number of the names") != std::string::npos);
+            .find("`e` is not a number of the names") != std::string::npos);
   CHECK(rule_mistakes("{from: \"a.{i}.{i}\", to: \"b.{i}\"}")
-            .find("stands there twice") != std::string::npos);
+            .find("appears twice") != std::string::npos);
   CHECK(rule_mistakes("{from: \"*{i}\", to: \"b.{i}\"}")
-            .find("two places have nothing between") != std::string::npos);
-  CHECK(rule_mistakes("{from: \"*.a.*\", to: \"*\"}").find("`*` once") !=
+            .find("two placeholders need text between them") !=
         std::string::npos);
-  CHECK(rule_mistakes("{from: a, to: \"*\"}").find("as it does in `from`") !=
+  CHECK(rule_mistakes("{from: \"*.a.*\", to: \"*\"}").find("only one `*`") !=
+        std::string::npos);
+  CHECK(rule_mistakes("{from: a, to: \"*\"}").find("if `from` does") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: \"a.{i\", to: b}").find("not closed") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: \"a.{I}\", to: b}")
-            .find("`I` is no name of a number") != std::string::npos);
+            .find("`I` is not a valid name of a number") != std::string::npos);
   CHECK(rule_mistakes("{from: \"a.{i}\", to: \"b.{i +}\"}")
-            .find("`i +` is no expression") != std::string::npos);
+            .find("`i +` is not a valid expression") != std::string::npos);
   CHECK(rule_mistakes("{from: \"\", to: b}").find("a name is empty") !=
         std::string::npos);
-  CHECK(rule_mistakes("{from: [a], to: b, join: 0}").find("has several") !=
-        std::string::npos);
-  CHECK(rule_mistakes("{from: [a, b], to: b}").find("`join` belongs to") !=
+  CHECK(
+      rule_mistakes("{from: [a], to: b, join: 0}").find("must have several") !=
+      std::string::npos);
+  CHECK(rule_mistakes("{from: [a, b], to: b}").find("`join` needs a list") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: [\"a.{i}\", \"b.{e}\"], to: \"c.{i}\", join: 0}")
             .find("have the same numbers") != std::string::npos);
   CHECK(rule_mistakes("{from: a, to: b, order: [0, 2]}")
             .find("each dimension once") != std::string::npos);
   CHECK(rule_mistakes("{from: a, to: b, order: [0, 9]}")
-            .find("dimensions are from 0 to 7") != std::string::npos);
+            .find("dimensions are 0 to 7") != std::string::npos);
   CHECK(rule_mistakes("{from: a, to: [b], split: 0}").find("part") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: a, to: b, split: 0}")
-            .find("`to` is a list where there is a `split`") !=
+            .find("`to` must be a list if there is a `split`, and only then") !=
         std::string::npos);
-  CHECK(rule_mistakes("{from: a, to: b, of: liner}").find("`of` is one of") !=
-        std::string::npos);
+  CHECK(rule_mistakes("{from: a, to: b, of: liner}")
+            .find("`of` must be one of") != std::string::npos);
   CHECK(rule_mistakes("{from: a, to: b, dtype: f31}").find("SP005") !=
         std::string::npos);
   CHECK(rule_mistakes("{from: a, to: b, wen: tied}").find("`wen`") !=
         std::string::npos);
-  CHECK(rule_mistakes("{from: a, drop: ''}").find("says the reason") !=
+  CHECK(rule_mistakes("{from: a, drop: ''}").find("must give the reason") !=
         std::string::npos);
 }
 

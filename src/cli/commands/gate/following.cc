@@ -225,8 +225,9 @@ std::vector<GateChange> changes_as_before(const JudgedTarget& before,
                         change.kind == GateKind::Placement ||
                         (change.kind == GateKind::Finding && same_mesh);
     if (!counts) continue;
-    change.text += (change.text.empty() ? "" : "; ") +
-                   std::string("by what the target asked before the change");
+    change.text +=
+        (change.text.empty() ? "" : "; ") +
+        std::string("with the target's settings from before the change");
     changes.push_back(std::move(change));
   }
   return changes;
@@ -243,8 +244,8 @@ std::string no_longer_holds(const JudgedTarget& before,
     if (names.contains(was.name(i))) ++there;
   }
   if (2 * there >= was.size()) return "";
-  return "its model has " + count_text(static_cast<int64_t>(there)) +
-         " of the " + plural(std::ssize(was), "parameter") + " that it had";
+  return "its model has only " + count_text(static_cast<int64_t>(there)) +
+         " of the " + plural(std::ssize(was), "parameter") + " it had before";
 }
 
 }  // namespace shardplan::cli

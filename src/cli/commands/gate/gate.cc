@@ -197,9 +197,9 @@ void add_baseline_changes(const GateSide& base, const GateSide& head,
           setting_change("", "baseline", of_base ? entry.reason : "",
                          of_base ? "" : entry.reason, entry.where, of_base);
       change.what = code_id(entry.code);
-      change.text =
-          std::string(of_base ? "no longer accepted" : "accepted from now on") +
-          (entry.about.empty() ? "" : ": " + entry.about);
+      change.text = std::string(of_base ? "no longer accepted"
+                                        : "accepted as of this change") +
+                    (entry.about.empty() ? "" : ": " + entry.about);
       changes.push_back(std::move(change));
     }
   };
@@ -262,11 +262,11 @@ bool has_work(const Gate& gate) {
   const bool there = gate.base.config || gate.head.config;
   gate.context.diags
       .error(Code::Usage, {},
-             there ? "`" + path + "` has no targets, on either side"
-                   : "there is no `" + path + "`, on either side")
+             there ? "`" + path + "` has no targets on either side"
+                   : "no `" + path + "` on either side")
       .help(
-          "`targets: {NAME: {model: config.json, rules: [rules.yaml], mesh: "
-          "[fsdp=8]}}` in it says what to judge");
+          "define what to judge in it: `targets: {NAME: {model: config.json, "
+          "rules: [rules.yaml], mesh: [fsdp=8]}}`");
   return false;
 }
 
@@ -363,11 +363,11 @@ void add_warnings(const Gate& gate, Diagnostics& diags) {
         .report(Code::DroppedTarget, severity,
                 is_dropped ? gated.base->where : gated.head->where,
                 "target `" + gated.name + "` " +
-                    (is_dropped ? "is dropped" : "holds something else"))
+                    (is_dropped ? "is dropped" : "now has different contents"))
         .fact(gated.gone)
         .help(
-            "keep what it holds, under this name or another, or say "
-            "`allow: [SP604]` in the `shardplan.yaml` of the base first");
+            "keep its contents, under this name or another, or first add "
+            "`allow: [SP604]` to the `shardplan.yaml` of the base");
   }
   if (gate.base.baseline && gate.context.options.gate.targets.empty()) {
     report_stale(*gate.base.baseline, gate.used, diags);
@@ -461,14 +461,15 @@ Exit run_gate(Context& context) {
 const std::vector<Flag>& gate_flags() {
   static const std::vector<Flag> kFlags = {
       {"baseline", Takes::File, "FILE", "Diagnostics",
-       "findings that are accepted, each with a reason", "check gate",
+       "accepted findings, each with a reason", "check gate",
        [](auto& s, auto& o, auto&) { o.gate.baseline = path_of(s); }},
       {"write-baseline", Takes::File, "FILE", "Diagnostics",
-       "write what is found there, as accepted", "check",
+       "write all findings to FILE as accepted", "check",
        [](auto& s, auto& o, auto&) { o.gate.new_baseline = path_of(s); }, false,
        false},
       {"target", Takes::Text, "NAME", "Inputs",
-       "only targets of that name; `*` is any text; may repeat", "check gate",
+       "only targets with this name; `*` matches any text; may repeat",
+       "check gate",
        [](auto& s, auto& o, auto&) { o.gate.targets.push_back(s.value); }, true,
        false},
   };

@@ -175,13 +175,13 @@ void add_target_changes(const GateSide& base, const GateSide& head,
         setting_change(gated.name, "target", is_new ? "" : gated.name,
                        is_new ? gated.name : "", only.where, !is_new));
     changes.back().text = is_new ? "it is new" : "it is dropped";
-    if (!is_new) gated.gone = "it is no longer checked after this change";
+    if (!is_new) gated.gone = "this change removes it from the checks";
     return;
   }
   if (!gated.was_called.empty()) {
     changes.push_back(setting_change(gated.name, "target", gated.was_called,
                                      gated.name, gated.head->where, false));
-    changes.back().text = "it has another name";
+    changes.back().text = "it was renamed";
   }
   const std::string was = path_below(base, gated.base->model);
   const std::string is = path_below(head, gated.head->model);

@@ -47,8 +47,8 @@ bool open_folder(const std::string& path, GateSide& side,
                     ? path.substr(0, path.size() - 1)
                     : path;
   // A side is what it is, whoever wrote it.
-  side.fenced =
-      std::make_unique<FencedHost>(host, *root, "a gate reads nothing else");
+  side.fenced = std::make_unique<FencedHost>(host, *root,
+                                             "`gate` reads nothing outside it");
   side.host = std::make_unique<SharedHost>(*side.fenced, mutex);
   return read_side(side, *side.host, diags);
 }
@@ -84,7 +84,7 @@ std::string commit_title(const GitCommit& commit) {
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags) {
   if (const auto info = host.file_info(range); info && info->directory) {
-    diags.error(Code::Usage, {}, in_backticks(range) + " is one folder")
+    diags.error(Code::Usage, {}, in_backticks(range) + " is a single folder")
         .help("`gate OLD/ NEW/` compares two folders");
     return false;
   }
@@ -96,8 +96,8 @@ bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
   if (after.starts_with('.')) {
     diags.error(Code::Usage, {}, in_backticks(range) + " has three dots")
         .help(
-            "`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
-            "compares the two as they are");
+            "`BASE` alone means its merge base with HEAD; `BASE..HEAD` "
+            "compares the two directly");
     return false;
   }
   auto from =
@@ -125,7 +125,7 @@ bool was_seen_whole(const GateSide& side, Diagnostics& diags) {
   if (problem.empty()) return true;
   diags
       .error(Code::UnreadableFile, {},
-             "not all of " + in_backticks(side.title) + " can be read")
+             in_backticks(side.title) + " cannot be read completely")
       .fact(problem);
   return false;
 }

@@ -143,13 +143,13 @@ void verify(Context& context, const PlannedTraining& planned, Report& report) {
     for (const Diagnostic& each : own.all()) {
       if (each.severity == Severity::Error && why.empty()) why = each.message;
     }
-    report.notes.push_back("not verified by a run: " + why);
+    report.notes.push_back("not verified by simulation: " + why);
     return;
   }
   // A mismatch means that the plan or our partitioner is wrong.
   SHARDPLAN_CHECK(run->verdict != Verdict::Mismatch);
-  report.notes.push_back("run with smaller sizes on " + axes_text(mesh.axes()) +
-                         ": " + run->text);
+  report.notes.push_back("simulated with smaller sizes on " +
+                         axes_text(mesh.axes()) + ": " + run->text);
 }
 
 // What is asked of a server alone, or of training alone.
@@ -161,17 +161,17 @@ bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
     if (!serves || !has_word(kOfTraining, flag)) continue;
     diags
         .error(Code::Usage, {},
-               "`--" + std::string(flag) + "` is for plans to train with")
-        .help(flag == "batch" ? "`--concurrency` says how many requests there "
-                                "are at once"
-                              : "leave it out with an engine");
+               "`--" + std::string(flag) + "` applies only to training plans")
+        .help(flag == "batch"
+                  ? "`--concurrency` sets the number of concurrent requests"
+                  : "leave it out with an engine");
     return false;
   }
   for (const std::string_view flag : {"max-ttft", "max-tpot"}) {
     if (serves || !options.gives(flag)) continue;
     diags
         .error(Code::Usage, {},
-               "`--" + std::string(flag) + "` is about serving a model")
+               "`--" + std::string(flag) + "` applies only to serving")
         .help("add `--mode decode` and `--engine vllm`");
     return false;
   }
@@ -179,7 +179,7 @@ bool check_kind(const Options& options, bool serves, Diagnostics& diags) {
       options.sweep.objective != Objective::TokensPerSecond) {
     diags
         .error(Code::Usage, {},
-               "with an engine `plan` looks for the most tokens per second")
+               "with an engine, `plan` maximizes tokens per second")
         .help("leave out `--objective`");
     return false;
   }
@@ -240,7 +240,7 @@ Exit run_plan(Context& context) {
                     [&](const TextSink& sink) { return sink(rules); })) {
       return Exit::CouldNotRun;
     }
-    report.notes.push_back("rules, with mesh and views, are in " +
+    report.notes.push_back("wrote rules, mesh and views to " +
                            in_backticks(*path));
   }
   if (context.options.plot && !write_plot(context, memory_and_time(*planned))) {

@@ -32,7 +32,7 @@ std::string schedule_text(const PlanPoint& point) {
                           : "1f1b";
 }
 
-// "weights in 4 parts, 8 copies; products in 2 parts"
+// "FSDP over 4, 8 replicas, tensor parallel over 2, ..."
 std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   std::vector<std::string> parts;
   const auto add = [&](PlanAxis axis, const std::string& before,
@@ -42,13 +42,13 @@ std::string way_text(const PlanSpace& space, const PlanPoint& point) {
   };
   add(PlanAxis::Shards, "FSDP over ", "");
   add(PlanAxis::Replicas, "",
-      point.zero > 0 ? " copies that share the optimizer's state (ZeRO-1)"
-                     : " copies");
+      point.zero > 0 ? " replicas that shard the optimizer state (ZeRO-1)"
+                     : " replicas");
   add(PlanAxis::Tensor, "tensor parallel over ",
-      point.tokens_over_tensor ? ", tokens too" : "");
-  add(PlanAxis::Sequence, "sequences in ", " parts");
+      point.tokens_over_tensor ? " with sequence parallelism" : "");
+  add(PlanAxis::Sequence, "context parallel over ", "");
   if (point.experts > 1) {
-    parts.push_back("experts dealt out over " + count_text(point.experts));
+    parts.push_back("expert parallel over " + count_text(point.experts));
   }
   std::string of_stages = " stages";
   if (const auto layers = stage_layers(space, point); !layers.empty()) {
@@ -56,12 +56,12 @@ std::string way_text(const PlanSpace& space, const PlanPoint& point) {
                  plural(std::ranges::max(layers), "layer");
   }
   if (point.chunks > 1) {
-    of_stages += " in " + count_text(point.chunks) + " chunks each";
+    of_stages += ", " + count_text(point.chunks) + " chunks each";
   }
   add(PlanAxis::Stages, "", of_stages);
   const int64_t sequences = space.batch / point.data() / point.microbatches;
   parts.push_back(plural(point.microbatches, "micro-batch") + " of " +
-                  plural(sequences, "sequence") + " a device");
+                  plural(sequences, "sequence") + " per device");
   parts.push_back("remat " + space.remats[point.remat]);
   return joined(parts, ", ");
 }
@@ -159,13 +159,13 @@ void add_plan_tables(const PlannedTraining& planned, Report& report) {
     for_programs.push_back(program_row(planned, r));
   }
   Table people = {"best_plans",
-                  "Plans, the best of each shape",
+                  "Best plan of each shape",
                   {left("rank", ""),
                    {"mesh", "mesh", Align::Left, true},
                    right("step_time", "step"),
                    right("tokens_per_second", "tokens/s"),
                    right("mfu", "MFU"),
-                   right("upper", "at most"),
+                   right("upper", "max memory"),
                    right("headroom", "free"),
                    {"way", "", Align::Left, false, true}},
                   rows_of(std::move(rows)),
@@ -213,11 +213,11 @@ void add_frontier(const PlannedTraining& planned, Report& report) {
                     planned.question->space.remats[point.remat]});
   }
   report.tables.push_back({"memory_and_time",
-                           "Less memory for more time, of what was priced",
-                           {right("memory", "at most"),
+                           "Memory versus step time, of the priced plans",
+                           {right("memory", "max memory"),
                             right("value", "step"),
                             {"mesh", "mesh", Align::Left, true},
-                            right("microbatches", "parts"),
+                            right("microbatches"),
                             left("remat")},
                            rows_of(std::move(rows)),
                            Audience::People});
@@ -235,7 +235,7 @@ std::string reason_of(const RejectedPlans& rejected) {
     case PlanVerdict::Unfit:
       return "does not fit";
     case PlanVerdict::MayFit:
-      return "may not fit: the upper end of its memory is too much";
+      return "may not fit: the upper end of its memory range is too large";
     default:
       return rejected.reason;
   }
@@ -255,8 +255,8 @@ void add_rejected(const PlanAnswer& answer, Report& report) {
     }
     all.insert(all.begin(), others);
   };
-  add(answer.worse, "cannot be better");
-  add(answer.left_alone, "not looked at: the search ended");
+  add(answer.worse, "cannot beat the plan");
+  add(answer.left_alone, "not examined: the search ended");
   std::vector<Row> rows;
   for (const RejectedPlans& each : all) {
     rows.push_back({Prose{reason_of(each)}, Count{each.count},
@@ -267,7 +267,7 @@ void add_rejected(const PlanAnswer& answer, Report& report) {
                                           rows.size(), kRejectedForPeople)));
   report.tables.push_back(
       {"why_others_are_not",
-       "Why the others are not",
+       "Why other plans were rejected",
        {right("count", "plans"), {"reason", "reason", Align::Left, true}},
        [few](const RowSink& sink) {
          for (const Row& row : few) sink(Row{row[1], row[0]});
@@ -319,7 +319,7 @@ std::string why_text(const RivalPlan& rival, const PlannedTraining& planned) {
   if (!rival.best) return "the state alone does not fit";
   const PlanCost& cost = rival.best->cost;
   const std::string way = way_text(planned.question->space, rival.best->point);
-  if (is_plan(rival, planned)) return "it is the plan";
+  if (is_plan(rival, planned)) return "this is the plan";
   if (rival.verdict == PlanVerdict::Fits) {
     const PlanCost& plan = best_cost(planned);
     const std::string mesh = axes_text(mesh_of(rival.best->point).axes());
@@ -329,8 +329,8 @@ std::string why_text(const RivalPlan& rival, const PlannedTraining& planned) {
            " more than the plan" + growth_text(cost, plan) + "; " +
            (rival.question != nullptr ? mesh + ", " : "") + way;
   }
-  return "takes " + bytes_text(cost.most_memory) +
-         " at most, the least of all ways to train there; " + way;
+  return "needs up to " + bytes_text(cost.most_memory) +
+         ", the lowest of its configurations; " + way;
 }
 
 void add_why_not(const PlannedTraining& planned, Report& report) {
@@ -412,9 +412,9 @@ std::string gap_text(const PlannedTraining& planned,
   std::string text = count_text(answer.considered) + " plans considered, " +
                      count_text(static_cast<int64_t>(answer.priced.size())) +
                      " priced";
-  if (gap <= 0) return text + "; none of them is better";
-  return text + fmt::format("; none of the others is more than {:.1f} % better",
-                            100 * gap);
+  if (gap <= 0) return text + "; no other plan is better";
+  return text +
+         fmt::format("; no other plan is more than {:.1f} % better", 100 * gap);
 }
 
 }  // namespace
@@ -431,7 +431,7 @@ void add_why_not_rows(std::vector<Row> rows, Report& report) {
                            Audience::Programs});
   report.tables.push_back({"why_not_these",
                            "Why not",
-                           {left("candidate", "what"),
+                           {left("candidate"),
                             left("verdict"),
                             {"reason", "", Align::Left, false, true}},
                            [shared](const RowSink& sink) {
@@ -447,9 +447,9 @@ Plot memory_and_time(const PlannedTraining& planned) {
   plot.title = "A step on " + plural(space.devices, "device");
   plot.subtitle =
       plural(space.batch, "sequence") + " of " + plural(space.seq, "token");
-  plot.x_title = "memory per device, at most";
+  plot.x_title = "memory per device (upper end)";
   plot.y_title = "seconds";
-  PlotSeries fastest{"the fastest plan that was priced", {}};
+  PlotSeries fastest{"fastest priced plan", {}};
   for (const size_t i : frontier_of(planned.answer)) {
     const PlanCost& cost = planned.answer.priced[i].cost;
     plot.x_labels.push_back(bytes_text(cost.most_memory));
@@ -468,7 +468,7 @@ void add_plan(const PlannedTraining& planned, Report& report) {
                      " devices of " + *request.memory.hardware + ", " +
                      plural(planned.question->space.batch, "sequence") +
                      " of " + count_text(planned.question->space.seq) +
-                     " tokens a step";
+                     " tokens per step";
   report.headline.push_back(what);
   if (const auto& assumed = planned.question->assumed; !assumed.empty()) {
     report.notes.push_back("assumed: " + joined(assumed, ", "));
@@ -484,8 +484,7 @@ void add_plan(const PlannedTraining& planned, Report& report) {
     report.notes.push_back(planned.winner->answer.step->workload);
     if (!planned.unknown.empty()) {
       report.notes.push_back(
-          "not known whether styles of tensor parallelism "
-          "run the plan: " +
+          "not known whether tensor-parallel styles can run the plan: " +
           planned.unknown);
     }
     add_step_text(*planned.winner->answer.step, report);
@@ -494,31 +493,31 @@ void add_plan(const PlannedTraining& planned, Report& report) {
   report.headline.push_back(
       answer.exhausted
           ? "none of " + count_text(answer.considered) +
-                " plans fits for certain"
-          : "of " + count_text(answer.considered) +
-                " plans none was found that fits for certain; not all were "
-                "looked at");
+                " plans is certain to fit"
+          : "none of the plans examined is certain to fit; not all of " +
+                count_text(answer.considered) + " were examined");
   if (planned.smallest) {
     const PlanCost& cost = planned.smallest->cost;
     report.closing.push_back(
-        cost.timed ? "the least that any takes is " +
-                         bytes_text(cost.most_memory) + " at most, with " +
-                         flags_text(flags_of(planned.question->space,
-                                             planned.smallest->point))
-                   : "weights, gradients and the optimizer alone take " +
-                         bytes_text(cost.most_memory) + " a device at least");
+        cost.timed
+            ? "the smallest plan needs up to " + bytes_text(cost.most_memory) +
+                  ", with " +
+                  flags_text(flags_of(planned.question->space,
+                                      planned.smallest->point))
+            : "weights, gradients and optimizer state alone need at least " +
+                  bytes_text(cost.most_memory) + " per device");
   }
   if (!planned.offloads.empty()) {
-    report.closing.push_back("with " + joined(planned.offloads, " and ") +
-                             " in host memory (`--offload`) nothing fits "
-                             "either");
+    report.closing.push_back("nothing fits even with " +
+                             joined(planned.offloads, " and ") +
+                             " in host memory (`--offload`)");
   }
   if (planned.with_more) {
     report.closing.push_back(
         count_text(planned.more_devices) + " devices are enough, with " +
         flags_text(
             flags_of(planned.question->space, planned.with_more->point)) +
-        ": " + bytes_text(planned.with_more->cost.most_memory) + " at most");
+        ": up to " + bytes_text(planned.with_more->cost.most_memory));
   }
 }
 

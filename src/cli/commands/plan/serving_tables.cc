@@ -39,9 +39,9 @@ std::string way_text(const ServingPlan& plan) {
   if (mesh.tp > 1)
     parts.push_back("tensor parallel over " + count_text(mesh.tp));
   if (mesh.pp > 1) parts.push_back(count_text(mesh.pp) + " stages");
-  if (mesh.expert_parallel) parts.emplace_back("experts dealt out whole");
-  if (mesh.dp_attention) parts.emplace_back("groups share all but attention");
-  parts.push_back(plural(plan.requests, "request") + " at once");
+  if (mesh.expert_parallel) parts.emplace_back("expert parallel");
+  if (mesh.dp_attention) parts.emplace_back("data-parallel attention");
+  parts.push_back(plural(plan.requests, "concurrent request"));
   return joined(parts, ", ");
 }
 
@@ -54,7 +54,7 @@ bool has_times(const ServingPlan& plan) { return plan.tokens_per_second > 0; }
 std::string reason_of(const ServingPlan& plan) {
   if (!plan.reason.empty()) return plan.reason;
   return plan.verdict == PlanVerdict::MayFit
-             ? "may not fit: the cache holds a request in the best case alone"
+             ? "may not fit: the cache holds a request only in the best case"
              : "does not fit";
 }
 
@@ -146,12 +146,12 @@ void add_plans(const PlannedServing& planned, int64_t top, Report& report) {
     programs.push_back(std::move(row));
   }
   report.tables.push_back({"best_servers",
-                           "Plans, the best number of requests of each layout",
+                           "Best number of requests for each layout",
                            {left("rank", ""),
                             {"mesh", "mesh", Align::Left, true},
                             right("tokens_per_second", "tokens/s"),
                             right("first", "first token"),
-                            right("next", "token takes"),
+                            right("next", "per token"),
                             right("requests"),
                             right("weights"),
                             {"way", "", Align::Left, false, true}},
@@ -183,7 +183,7 @@ void add_rejected(const PlannedServing& planned, Report& report) {
   if (!people.empty()) {
     report.tables.push_back(
         {"why_others_are_not",
-         "Why the others are not",
+         "Why other layouts were rejected",
          {right("count", "layouts"), {"reason", "reason", Align::Left, true}},
          rows_of(std::move(people)),
          Audience::People});
@@ -215,7 +215,7 @@ void add_why_not(const PlannedServing& planned, Report& report) {
       const double best = good.front()->tokens_per_second;
       if (good.front()->mesh == plan.mesh) {
         verdict = "chosen";
-        text = "it is the plan";
+        text = "this is the plan";
       } else {
         text = fmt::format("{:.1f} % fewer tokens per second; ",
                            100 * (1 - plan.tokens_per_second / best)) +
@@ -238,27 +238,26 @@ void add_serving_plan(const PlannedServing& planned, int64_t top,
       request.planning.model + " with " + *request.engine.name + " on " +
       plural(*request.planning.devices, "device") + " of " +
       *request.memory.hardware + ", prompts of " +
-      count_text(*request.engine.input_tokens) + " and answers of " +
+      count_text(*request.engine.input_tokens) + " and outputs of " +
       count_text(*request.engine.output_tokens) + " tokens");
   const auto good = good_ones(planned);
   report.headline.push_back(
       plural(std::ssize(planned.layouts), "layout") + " with " +
-      plural(planned.considered, "number") + " of requests considered" +
-      (good.empty() ? "; none serves" : "; none of them is better"));
+      plural(planned.considered, "request count") + " considered" +
+      (good.empty() ? "; none works" : "; no other is better"));
   if (!planned.assumed.empty()) {
     report.notes.push_back("assumed: " + joined(planned.assumed, ", "));
   }
   if (!good.empty()) {
     add_plans(planned, top, report);
     const ServingPlan& best = *good.front();
-    report.notes.push_back("a prompt's first token takes " +
-                           seconds_text(best.first_token.estimate) + " (" +
-                           seconds_text(best.first_token.lower) + " to " +
-                           seconds_text(best.first_token.upper) +
-                           "), every further one " +
-                           seconds_text(best.next_token.estimate) + " (" +
-                           seconds_text(best.next_token.lower) + " to " +
-                           seconds_text(best.next_token.upper) + ")");
+    report.notes.push_back(
+        "time to first token " + seconds_text(best.first_token.estimate) +
+        " (" + seconds_text(best.first_token.lower) + " to " +
+        seconds_text(best.first_token.upper) + "), time per output token " +
+        seconds_text(best.next_token.estimate) + " (" +
+        seconds_text(best.next_token.lower) + " to " +
+        seconds_text(best.next_token.upper) + ")");
   }
   add_why_not(planned, report);
   add_rejected(planned, report);
@@ -267,10 +266,10 @@ void add_serving_plan(const PlannedServing& planned, int64_t top,
   const auto nearest = std::ranges::find_if(planned.layouts, has_times);
   if (nearest == planned.layouts.end()) return;
   report.closing.push_back(
-      mesh_text(nearest->mesh) + " comes nearest, with " +
-      plural(nearest->requests, "request") + " at once: first token " +
-      seconds_text(nearest->first_token.estimate) + ", every further one " +
-      seconds_text(nearest->next_token.estimate));
+      mesh_text(nearest->mesh) + " comes closest, with " +
+      plural(nearest->requests, "concurrent request") +
+      ": time to first token " + seconds_text(nearest->first_token.estimate) +
+      ", time per output token " + seconds_text(nearest->next_token.estimate));
 }
 
 }  // namespace shardplan::cli

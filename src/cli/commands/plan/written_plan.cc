@@ -98,7 +98,7 @@ std::string config_text(const std::string& path, const std::string& model,
                         const std::optional<std::string>& extended,
                         Host& host) {
   std::string text =
-      "# What `shardplan plan` found; `shardplan check --config` judges it.\n";
+      "# Written by `shardplan plan`; `shardplan check --config` checks it.\n";
   if (extended) {
     text += "extends: " + in_yaml(seen_from(path, *extended, host)) + "\n";
   }
@@ -159,8 +159,7 @@ bool hand_over(Context& context, const std::vector<PlanFlag>& flags,
   if (!path) return true;
   if (model == "-") {
     context.diags
-        .error(Code::Usage, {},
-               "`--write-config` needs a model that the file can name")
+        .error(Code::Usage, {}, "`--write-config` needs a model in a file")
         .help("write the model to a file instead of standard input");
     return false;
   }
@@ -170,9 +169,9 @@ bool hand_over(Context& context, const std::vector<PlanFlag>& flags,
                   [&](const TextSink& sink) { return sink(text); })) {
     return false;
   }
-  report.notes.push_back("the target `plan` is in " + in_backticks(*path) +
+  report.notes.push_back("wrote the target `plan` to " + in_backticks(*path) +
                          ": `shardplan check --config " + in_shell(*path) +
-                         "` judges it");
+                         "` checks it");
   return true;
 }
 

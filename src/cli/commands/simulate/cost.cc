@@ -79,7 +79,7 @@ void announce_cost(const Context& context, const SimulateInput& input,
   context.progress.clear();
   context.host.write(
       Stream::Err,
-      fmt::format("this run takes about {} of one processor and at least {} of "
+      fmt::format("this run needs about {} on one processor and at least {} of "
                   "memory\n",
                   duration_text(cost.seconds), bytes_text(cost.bytes)));
 }

@@ -120,12 +120,12 @@ std::optional<size_t> tensor_of(const ExpectedOutputs& file,
   if (file.manifest.size() == 1) return 0;
   return diags
       .error(Code::Usage, {},
-             in_backticks(file.path) + " holds no tensor named " +
+             in_backticks(file.path) + " has no tensor named " +
                  in_backticks(name))
       .fact(file.manifest.size() == 0
-                ? "it holds none"
-                : "it holds " + list_text(tensor_names(file.manifest)))
-      .help("a file of one tensor may give it any name");
+                ? "it has none"
+                : "it has " + list_text(tensor_names(file.manifest)))
+      .help("a file with a single tensor may use any name");
 }
 
 class GivenReader {
@@ -166,9 +166,10 @@ class GivenReader {
     if (names.size() != 1) {
       auto problem = context_.diags.error(
           Code::Usage, {},
-          "--input-ids is for graphs with one input of integers");
-      problem.fact(names.empty() ? in_backticks(graph_.name) + " has none"
-                                 : "there are " + list_text(names));
+          "--input-ids needs a graph with exactly one integer input");
+      problem.fact(names.empty()
+                       ? in_backticks(graph_.name) + " has none"
+                       : "its integer inputs are " + list_text(names));
       problem.help("`--input NAME=FILE` gives an input by its name");
       return false;
     }
@@ -221,7 +222,7 @@ class GivenReader {
 
   bool given_twice(ValueId value) {
     return refuse(in_backticks(of(value).name) +
-                  " is given by --input and by --input-ids");
+                  " is given by both --input and --input-ids");
   }
 
   bool unknown(const std::string& name) {
@@ -233,8 +234,8 @@ class GivenReader {
     for (const Value& value : graph_.values) {
       if (value.name != name || value.kind != Value::Kind::Parameter) continue;
       problem.help(in_backticks(name) +
-                   " is a parameter: its numbers are those of the model, "
-                   "`simulate WEIGHTS --graph FILE`");
+                   " is a parameter: its values come from the model, `simulate "
+                   "WEIGHTS --graph FILE`");
       return false;
     }
     suggest(problem, name, input_names_);
@@ -249,8 +250,8 @@ class GivenReader {
                    shape_text(of(value).shape) + ", but " + in_backticks(from) +
                    " gives " + shape_text(shape))
         .help(
-            "`--dims` gives the sizes of a graph file, a config those of a "
-            "whole model");
+            "`--dims` sets the sizes of a graph file; a whole model takes them "
+            "from its config");
     return false;
   }
 
@@ -263,8 +264,8 @@ class GivenReader {
             (below > 0 ? "integers" : "floating-point numbers") + ", but " +
             in_backticks(from) + " gives " + std::string(dtype_name(dtype)));
     problem.help(below > 0 ? "save it as I64 or I32"
-                           : "save it as F64, F32, BF16 or F16, or say "
-                             "`below: N` of the input where it holds integers");
+                           : "save it as F64, F32, BF16 or F16, or add `below: "
+                             "N` to the input if it holds integers");
     return false;
   }
 
@@ -275,8 +276,8 @@ class GivenReader {
     context_.diags
         .error(Code::Usage, where,
                in_backticks(from) + " gives " + std::to_string(number) +
-                   " in input " + in_backticks(of(value).name))
-        .fact("its integers are 0 to " + count_text(below - 1));
+                   " for input " + in_backticks(of(value).name))
+        .fact("valid integers are 0 to " + count_text(below - 1));
     return false;
   }
 
@@ -325,7 +326,7 @@ bool fit_the_field(const Graph& graph, const std::vector<GivenInput>& given,
     if (!input.stored) continue;
     diags
         .error(Code::Usage, {},
-               "`--values field` computes in integers, and " +
+               "`--values field` computes in integers, but " +
                    in_backticks(input.from) +
                    " gives floating-point numbers for input " +
                    in_backticks(graph.values[input.value].name))
@@ -384,7 +385,8 @@ bool can_expect_of_graph(Context& context, const Graph& graph,
   if (source == ValueSource::Field) {
     context.diags
         .error(Code::Usage, {},
-               "--expect compares floating-point numbers, and field has none")
+               "--expect compares floating-point numbers, but `--values field` "
+               "has none")
         .help("leave out `--values field`");
     return false;
   }
@@ -405,18 +407,17 @@ bool can_expect_of_graph(Context& context, const Graph& graph,
   if (!parameters.empty()) {
     auto problem = context.diags.error(
         Code::Usage, {}, "--expect needs the weights of a checkpoint");
-    problem.fact("drawn are " + list_text(parameters));
+    problem.fact("random values would be used for " + list_text(parameters));
     problem.help(
-        "`simulate WEIGHTS --graph FILE` takes the numbers of parameters from "
-        "a checkpoint");
+        "`simulate WEIGHTS --graph FILE` reads parameters from a checkpoint");
   }
   if (!inputs.empty()) {
     auto problem = context.diags.error(
         Code::Usage, {}, "--expect needs the inputs of the recording");
-    problem.fact("drawn are " + list_text(inputs));
+    problem.fact("random values would be used for " + list_text(inputs));
     problem.help(
-        "`--input NAME=FILE` gives them; tensors of their names in the file of "
-        "`--expect` are taken, too");
+        "`--input NAME=FILE` gives them, as do tensors with their names in the "
+        "`--expect` file");
   }
   return parameters.empty() && inputs.empty();
 }

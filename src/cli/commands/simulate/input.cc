@@ -115,11 +115,11 @@ std::string graph_size_text(Int128 bytes) {
 bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
 
 std::string allowed_text(const std::optional<int64_t>& max_memory) {
-  if (max_memory) return "the program may use " + graph_size_text(*max_memory);
+  if (max_memory) return "shardplan may use " + graph_size_text(*max_memory);
   // This differs between machines.
   return has_limit()
-             ? graph_size_text(memory_left()) + " are left of what it may use"
-             : graph_size_text(kUnknown) + " are as much as is tried";
+             ? graph_size_text(memory_left()) + " of the memory limit are left"
+             : graph_size_text(kUnknown) + " is the largest size supported";
 }
 
 }  // namespace
@@ -149,16 +149,16 @@ bool fits_memory(const Graph& graph, bool exact,
     diags
         .error(Code::MemoryBudget,
                value.where ? value.where : graph.nodes[n].where,
-               "the graph is too large to run: to compute " +
+               "the graph is too large to run: computing " +
                    in_backticks(made.name) + " takes at least " +
                    graph_size_text(total))
         .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
               ", which takes " + graph_size_text(counter.bytes(largest, n)))
         .fact(allowed_text(max_memory))
         .help(
-            "smaller `--tokens` or `--dims` keep the same structure, and so "
-            "does `--shrink`")
-        .help("`--max-memory SIZE` sets what the program may use");
+            "smaller `--tokens` or `--dims`, or `--shrink`, keep the same "
+            "structure")
+        .help("`--max-memory SIZE` sets the limit");
     return false;
   }
   return true;
@@ -270,9 +270,8 @@ void report_overruled(const GraphDescription& description,
             spec_text(placement.spec) + "; the graph says " +
             spec_text(*first->spec))
       .help(session.rules
-                ? "leave out the rules that match it to run the graph "
-                  "as it is"
-                : "leave out `--plan` to run the graph as it is")
+                ? "leave out the rules that match it to use the graph's specs"
+                : "leave out `--plan` to use the graph's specs")
       .parameters(std::move(names));
 }
 
@@ -299,7 +298,7 @@ void add_labels(const GraphDescription& description, Manifest& manifest,
                   parameter.axes_where,
                   "the model's logical axes of " +
                       in_backticks(parameter.parameter) +
-                      " are taken, not the graph's")
+                      " are used, not the graph's")
           .help("leave out `axes` of the parameter, or make them agree");
     }
   }
@@ -401,9 +400,10 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
   for (const auto& [is_given, name] : given) {
     if (!is_given) continue;
     diags
-        .error(Code::Usage, {},
-               std::string(name) + " is for whole models, not for graph files")
-        .help("`--dims` gives the sizes of a graph file");
+        .error(
+            Code::Usage, {},
+            std::string(name) + " applies to whole models, not to graph files")
+        .help("`--dims` sets the sizes of a graph file");
     fit = false;
   }
   return fit;
@@ -420,10 +420,10 @@ std::optional<ValueSource> value_source(Context& context,
   return context.diags
       .error(Code::Usage, {}, "there are no weights to compute with")
       .fact(given.run && given.run->shrunk && !given.run->shrunk_by_default
-                ? "a model made smaller has none"
+                ? "a shrunk model has none"
                 : in_backticks(context.options.planning.model) +
                       " is not a checkpoint with data")
-      .help("`--values random` draws numbers");
+      .help("`--values random` draws random values");
 }
 
 // Whether recorded outputs can be asked for: they are of the model's own
@@ -432,7 +432,7 @@ bool can_expect(Context& context, ValueSource source) {
   if (source == ValueSource::Checkpoint) return true;
   context.diags
       .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
-      .help("recorded outputs are not those of drawn numbers");
+      .help("recorded outputs cannot match random weights");
   return false;
 }
 
@@ -457,8 +457,8 @@ std::optional<PlacedPass> read_family_model(Context& context,
                                             const InputIds& ids,
                                             const ExpectedOutputs* expected) {
   if (!context.options.simulate.dims.empty()) {
-    return context.diags.error(Code::Usage, {}, "--dims is for graph files")
-        .help("`--tokens` and `--layers` give the sizes of a whole model's run")
+    return context.diags.error(Code::Usage, {}, "--dims applies to graph files")
+        .help("`--tokens` and `--layers` set the sizes for a whole model")
         .help("`--shrink` makes a smaller model of the same structure");
   }
   const auto shapes = given_shapes(context, expected);

@@ -33,7 +33,7 @@ InputIds from_text(const std::string& text, Diagnostics& diags) {
         diags
             .error(Code::Usage, {},
                    in_backticks(entry) + " in --input-ids is not a token")
-            .help("for example `--input-ids 1,2,3;4,5,6`, without blanks");
+            .help("for example `--input-ids 1,2,3;4,5,6`, without spaces");
         return {};
       }
       row.push_back(*number);
@@ -49,7 +49,7 @@ std::optional<std::vector<int64_t>> sequence_of(const Node& list,
     const auto number = list.item(i).integer();
     if (!number) {
       return diags.error(Code::MalformedDocument, list.item(i).span(),
-                         "a token is an integer");
+                         "a token must be an integer");
     }
     row.push_back(*number);
   }
@@ -70,7 +70,7 @@ InputIds from_file(const std::string& path, Host& host, Diagnostics& diags) {
     if (!list.is_list()) {
       diags
           .error(Code::MalformedDocument, list.span(),
-                 "input ids are a list of sequences")
+                 "input ids must be a list of sequences")
           .help("for example [[1, 2, 3], [4, 5, 6]]");
       return {};
     }
@@ -102,7 +102,7 @@ InputIds read_input_ids(const std::string& written, Host& host,
     diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
         .fact("the first has " + plural(std::ssize(ids.front()), "token") +
               ", another " + plural(std::ssize(row), "token"))
-        .help("a batch is rectangular: cut or pad the sequences");
+        .help("a batch is rectangular: truncate or pad the sequences");
     return {};
   }
   return ids;
@@ -171,9 +171,9 @@ std::optional<ForwardPass> forward_pass(const Options& options,
       (pass.batch != asked.batch || pass.length != asked.length)) {
     return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")
         .fact("--tokens " + std::to_string(asked.batch) + "x" +
-              std::to_string(asked.length) + ", and ids for " +
+              std::to_string(asked.length) + ", but the ids are " +
               std::to_string(pass.batch) + "x" + std::to_string(pass.length))
-        .help("leave out --tokens: it follows from the ids");
+        .help("leave out --tokens: the ids determine it");
   }
   return pass;
 }

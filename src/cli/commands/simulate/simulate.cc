@@ -40,14 +40,15 @@ bool has_errors_to_show(const Context& context, const SimulateInput& input) {
   const std::string flag = plot ? "--plot" : "--vary";
   if (input.source == ValueSource::Field) {
     context.diags
-        .error(Code::Usage, {}, flag + " is about rounding, and field has none")
+        .error(Code::Usage, {},
+               flag + " shows rounding errors, but `--values field` has none")
         .help("leave out `--values field`");
     return false;
   }
   if (!input.graph.probes.empty()) return true;
-  context.diags.error(Code::Usage, {}, flag + " needs values to look at")
+  context.diags.error(Code::Usage, {}, flag + " needs probes")
       .fact(in_backticks(input.graph.name) + " names no probes")
-      .help("`probes: [NAME, ..]` in a graph file names them");
+      .help("add `probes: [NAME, ..]` to the graph file");
   return false;
 }
 
@@ -205,7 +206,7 @@ void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   if (sizes.size() != 2) {
     diags
         .error(Code::Usage, setting.where,
-               title_of(setting) + " takes sequences and tokens of each, not " +
+               title_of(setting) + " takes sequences x tokens, not " +
                    in_backticks(setting.value))
         .help("for example `--tokens 2x16`");
     return;
@@ -237,41 +238,40 @@ void set_input(const Setting& setting, Options& options, Diagnostics& diags) {
 std::vector<Flag> what_is_run() {
   return {
       {"graph", Takes::File, "FILE|@NAME", "Simulation",
-       "the forward pass; without it the model is a graph file itself, or of "
-       "a known family",
+       "the forward pass; without it the model must be a graph file or of a "
+       "known family",
        "simulate",
        [](auto& s, auto& o, auto&) { o.simulate.graph = path_of(s); }},
       {"dims", Takes::Text, "NAME=N,..", "Simulation",
        "sizes to use instead of the graph file's own", "simulate", set_dims},
       {"layers", Takes::Text, "N", "Simulation",
-       "of a whole model: run the first N layers only", "simulate",
+       "whole model: run only the first N layers", "simulate",
        [](auto& s, auto& o, auto& d) {
          o.simulate.layers = integer_of(s, 1, kMaxLayers, d);
        }},
       {"tokens", Takes::Text, "BxS", "Simulation",
-       "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
+       "whole model: B sequences of S tokens (default 2x16)", "simulate",
        set_tokens},
       {"input", Takes::Text, "NAME=FILE", "Simulation",
-       "the numbers of an input, as a safetensors file holds them under its "
-       "name or as the only tensor; may repeat",
+       "read an input from a safetensors file: the tensor of its name, or the "
+       "only one; may repeat",
        "simulate", set_input, true},
       {"input-ids", Takes::Text, "IDS|FILE", "Simulation",
-       "tokens of a whole model, or of a graph's one input of integers, as "
-       "`1,2,3;4,5,6` or a JSON list of lists; else random ones",
+       "tokens of a whole model, or of a graph's only integer input: "
+       "`1,2,3;4,5,6` or a JSON list of lists (default random)",
        "simulate",
        [](auto& s, auto& o, auto&) {
          o.simulate.input_ids = is_written_out(s.value) ? s.value : path_of(s);
        }},
       {"shrink", Takes::Nothing, "", "Simulation",
-       "of a whole model: smaller sizes that divide as the real ones do",
+       "whole model: use smaller sizes that divide like the real ones",
        "simulate", [](auto&, auto& o, auto&) { o.simulate.shrink = true; }},
       {"full", Takes::Nothing, "", "Simulation",
-       "run a whole model at its real sizes, however long that takes; without "
-       "weights the default for large models is --shrink",
+       "run a whole model at its real sizes, however slow; large models "
+       "without weights default to --shrink",
        "simulate", [](auto&, auto& o, auto&) { o.simulate.full = true; }},
       {"capacity", Takes::Text, "N", "Simulation",
-       "tokens of a sequence that each expert has room for (default: all)",
-       "simulate",
+       "expert capacity in tokens of a sequence (default: all)", "simulate",
        [](auto& s, auto& o, auto& d) {
          o.simulate.capacity = integer_of(s, 1, kMaxTokens, d);
        }},
@@ -281,16 +281,15 @@ std::vector<Flag> what_is_run() {
 std::vector<Flag> what_numbers() {
   return {
       {"values", Takes::Choice, "WHAT", "Simulation",
-       "numbers to compute with: checkpoint (default where the model has "
-       "weights), random (else), init as JAX draws them, or field, exact "
-       "integers",
+       "values to compute with: checkpoint (default with weights), random "
+       "(default without), init (as JAX does), or field (exact integers)",
        "simulate",
        [](auto& s, auto& o, auto&) {
          o.simulate.values = find_value_source(s.value);
        },
        false, true, value_names},
-      {"seed", Takes::Text, "N", "Simulation",
-       "seed of the numbers (default 0)", "simulate",
+      {"seed", Takes::Text, "N", "Simulation", "random seed (default 0)",
+       "simulate",
        [](auto& s, auto& o, auto& d) {
          o.simulate.seed = integer_of(s, std::numeric_limits<int32_t>::min(),
                                       std::numeric_limits<int32_t>::max(), d)
@@ -304,7 +303,7 @@ std::vector<Flag> what_numbers() {
        },
        false, true, storage_names},
       {"reduce-dtype", Takes::Choice, "DTYPE", "Simulation",
-       "round the partial sums of collectives to it (default: as --dtype)",
+       "dtype for the partial sums of collectives (default: --dtype)",
        "simulate",
        [](auto& s, auto& o, auto&) {
          o.simulate.reduce = find_storage(s.value);
@@ -316,8 +315,8 @@ std::vector<Flag> what_numbers() {
 std::vector<Flag> how_and_what_for() {
   return {
       {"as", Takes::Choice, "WHO", "Simulation",
-       "who runs the model: compiler, which inserts collectives where specs "
-       "need them, or hooks of a plan (default: whoever runs such rules)",
+       "what runs the model: a compiler, which inserts the collectives that "
+       "specs need, or a plan's hooks (default: by the rules)",
        "simulate",
        [](auto& s, auto& o, auto&) {
          o.simulate.run_as =
@@ -325,12 +324,11 @@ std::vector<Flag> how_and_what_for() {
        },
        false, true, run_as_names},
       {"overlap", Takes::Choice, "FORM", "Simulation",
-       "interleave products with the collective that feeds or drains them "
-       "(default off)",
+       "interleave matrix products with their collectives (default off)",
        "simulate", set_overlap, false, true, overlap_names},
       {"expect", Takes::File, "FILE", "Simulation",
-       "compare the outputs with those in a safetensors file; inputs that it "
-       "holds (input_ids) are taken, too",
+       "compare the outputs with those in a safetensors file, using any inputs "
+       "it contains (input_ids)",
        "simulate",
        [](auto& s, auto& o, auto&) { o.simulate.expect = path_of(s); }},
       {"vary", Takes::Text, "AXIS|algorithm", "Simulation",
@@ -358,7 +356,9 @@ const std::vector<Flag>& simulate_flags() {
 void validate_simulate(std::span<const Setting> /*given*/,
                        const Options& options, Diagnostics& diags) {
   if (options.simulate.full && options.simulate.shrink) {
-    diags.error(Code::Usage, {}, "`--full` and `--shrink` exclude each other")
+    diags
+        .error(Code::Usage, {},
+               "`--full` and `--shrink` are mutually exclusive")
         .help("`--full` runs the real sizes, `--shrink` smaller ones");
   }
 }

@@ -36,7 +36,7 @@ std::optional<Tensor> tokens_tensor(const InputIds& ids, const Value& value,
         return diags
             .error(Code::Usage, {},
                    "token " + std::to_string(id) + " is not in the vocabulary")
-            .fact("its tokens are 0 to " +
+            .fact("valid tokens are 0 to " +
                   count_text(value.integers_below - 1));
       }
       numbers.push_back(static_cast<double>(id));
@@ -65,10 +65,10 @@ std::optional<Weights> open_parameters(Context& context,
     if (!is_computable(tensor.dtype)) {
       context.diags
           .error(Code::Usage, manifest.any_where(found->second),
-                 in_backticks(value.parameter) +
-                     " cannot be computed with: it is stored as " +
+                 "cannot compute with " + in_backticks(value.parameter) +
+                     ": it is stored as " +
                      std::string(dtype_name(tensor.dtype)))
-          .help("`--values random` draws numbers in its place");
+          .help("`--values random` uses random values instead");
       return std::nullopt;
     }
     weights.emplace(v, tensor);

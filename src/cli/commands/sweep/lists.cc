@@ -75,7 +75,7 @@ bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
 bool add_over(const SweepRequest& sweep, std::vector<SlicedMesh>& meshes,
               Diagnostics& diags) {
   if (sweep.devices.empty()) {
-    diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
+    diags.error(Code::Usage, {}, "`--over` needs device counts to split")
         .help("add `--devices`, e.g. `--devices 8,16,64`, or `--topology`");
     return false;
   }
@@ -84,9 +84,9 @@ bool add_over(const SweepRequest& sweep, std::vector<SlicedMesh>& meshes,
     if (!made || meshes.size() + made->size() > kMaxMeshes) {
       diags
           .error(Code::Usage, {},
-                 "`--over` makes more than " +
+                 "`--over` expands to more than " +
                      count_text(static_cast<int64_t>(kMaxMeshes)) + " meshes")
-          .help("name fewer axes, or fewer numbers of devices");
+          .help("name fewer axes or fewer device counts");
       return false;
     }
     for (Mesh& mesh : *made) add_once({std::move(mesh), {}}, meshes);
@@ -118,14 +118,14 @@ std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
     if (planning.mesh != nullptr) {
       return diags
           .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
-          .help("name the meshes, or the axes to make them of");
+          .help("give either the meshes or the axes to build them from");
     }
     // What devices hold does not depend on the slices that a topology names.
     if (planning.slices && !planning.topology) {
       return diags
           .error(Code::Usage, {}, "both `--slices` and `--over` are given")
           .help(
-              "leave `--slices` out: what devices hold does not depend on "
+              "leave `--slices` out: memory per device does not depend on "
               "slices");
     }
     if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
@@ -141,7 +141,7 @@ std::optional<std::vector<SlicedMesh>> sweep_meshes(const SweepRequest& sweep,
         }
         if (meshes.size() <= kMaxMeshes) continue;
         return diags.error(Code::Usage, {},
-                           "`--mesh` makes more than " +
+                           "`--mesh` expands to more than " +
                                count_text(static_cast<int64_t>(kMaxMeshes)) +
                                " meshes");
       }
@@ -232,7 +232,7 @@ std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
   if (combinations.size() > kMaxMeshes / std::max<size_t>(1, meshes.size())) {
     return diags
         .error(Code::Usage, {},
-               "meshes and views make more than " +
+               "meshes and views form more than " +
                    count_text(static_cast<int64_t>(kMaxMeshes)) +
                    " combinations")
         .help("give shorter lists of sizes");
@@ -261,7 +261,7 @@ std::optional<ViewedMeshes> with_views(const std::vector<SlicedMesh>& meshes,
   if (!result.meshes.empty() || !first) return result;
   if (result.left_out > 1) {
     first->all().front().facts.push_back(
-        "so it is with all " + plural(result.left_out, "combination") +
+        "the same holds for all " + plural(result.left_out, "combination") +
         " of mesh and views");
   }
   diags.add_all(*first);
@@ -306,9 +306,9 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
   if (names.size() > 1 && !memory.calibrate.empty()) {
     return diags
         .error(Code::Usage, {},
-               "`--calibrate` is of one kind of device, and `--hardware` names "
-               "several")
-        .help("sweep one after the other, each with its own files");
+               "`--calibrate` applies to one kind of device, but `--hardware` "
+               "names several")
+        .help("run one sweep per device, each with its own files");
   }
   for (const std::optional<std::string>& name : names) {
     MemoryRequest own = memory;
@@ -332,7 +332,7 @@ std::optional<std::vector<Device>> sweep_devices(const SweepRequest& sweep,
 const std::vector<Flag>& sweep_flags() {
   static const std::vector<Flag> kFlags = {
       {"over", Takes::Text, "A,B", "Inputs",
-       "axes to split --devices over, in every way", "sweep plan",
+       "split --devices over these axes in every way", "sweep plan",
        [](auto& s, auto& o, auto& d) { o.sweep.over = axes_of(s, d); }},
       {"objective", Takes::Choice, "WHAT", "Memory",
        "sort order (default memory; step-time for `plan`)", "sweep plan",

@@ -108,10 +108,10 @@ SweptServing swept_serving(const Serving& serving) {
   swept.reasons = serving.problems;
   if (serving.missing_at_start > 0) {
     swept.reasons.push_back(bytes_text(serving.missing_at_start) +
-                            " of its share are taken before it starts");
+                            " of its share is taken before it starts");
   }
   if (serving.missing_for_steps > 0) {
-    swept.reasons.push_back("a step takes " +
+    swept.reasons.push_back("a step needs " +
                             bytes_text(serving.missing_for_steps) +
                             " more than the share leaves");
   }
@@ -341,13 +341,14 @@ bool check_count(const Options& options, size_t meshes, size_t devices,
   std::string parts = text(meshes, "mesh") + text(workloads, "workload");
   if (asks_for_step(options.planning, options.memory)) {
     ways = sweep_steps(options.sweep, options.workload.step).size();
-    parts += plural(static_cast<int64_t>(ways), "way") + " to do a step, ";
+    parts += plural(static_cast<int64_t>(ways), "step setting") + ", ";
   }
   if (meshes <= kMaxPoints / (workloads * ways * devices)) return true;
   diags
       .error(Code::Usage, {},
              "the sweep has more than " +
-                 count_text(static_cast<int64_t>(kMaxPoints)) + " points")
+                 count_text(static_cast<int64_t>(kMaxPoints)) +
+                 " configurations")
       .fact(parts + plural(static_cast<int64_t>(devices), "device"))
       .help("give shorter lists");
   return false;
@@ -493,8 +494,8 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting,
       sweep.points.begin(), sweep.points.end(),
       [](const SweepPoint& point) { return !point.refused.empty(); });
   if (refused > 0) {
-    line += "; " + count_text(refused) +
-            " cannot run, since something does not divide";
+    line +=
+        "; " + count_text(refused) + " cannot run because sizes do not divide";
   }
   const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
                                    [&](const SweepPoint& point) {
@@ -514,9 +515,10 @@ std::vector<std::string> untimed_notes(const Sweep& sweep) {
   std::vector<std::string> notes;
   for (const auto& [why, count] : reasons) {
     notes.push_back(std::string(sweep.model ? "no step time" : "no time") +
-                    (count == points ? ": "
-                                     : " for " + count_text(count) + " of " +
-                                           plural(points, "point") + ": ") +
+                    (count == points
+                         ? ": "
+                         : " for " + count_text(count) + " of " +
+                               plural(points, "configuration") + ": ") +
                     why);
   }
   return notes;
@@ -577,7 +579,7 @@ void add_nearest(Context& context, const Sweep& sweep, Report& report) {
   for (size_t i = before; i < found.all().size(); ++i) {
     const Diagnostic& each = found.all()[i];
     if (each.severity != Severity::Error || each.help.empty()) continue;
-    report.notes.push_back("nearest to fitting, `" + mesh_text(mesh) +
+    report.notes.push_back("closest to fitting, `" + mesh_text(mesh) +
                            views_text(mesh) + "`: " + each.message);
     for (const std::string& help : each.help) report.notes.push_back(help);
     return;
@@ -625,7 +627,7 @@ Exit run_sweep(Context& context) {
   report.tables.push_back(sorted_points(sweep->points, sweep->meshes, expand));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
   if (const auto& files = context.options.memory.calibrate; !files.empty()) {
-    report.notes.push_back("calibrated by " + joined(files, ", ", " and "));
+    report.notes.push_back("calibrated with " + joined(files, ", ", " and "));
   }
   if (sweep->left_out > 0) {
     report.notes.push_back(

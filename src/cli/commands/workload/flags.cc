@@ -55,9 +55,11 @@ void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
   if (!o.sweep.remat.empty()) {
     d.error(Code::Usage, s.where,
-            "`--remat` and `--offload activations` both say what backward "
-            "keeps, or one of them is given more than once")
-        .help("several values are `--remat custom:NAME=offload,NAME=offload`");
+            "`--remat` and `--offload activations` both set what is saved for "
+            "backward, or one is given more than once")
+        .help(
+            "for several values, use `--remat "
+            "custom:NAME=offload,NAME=offload`");
     return;
   }
   // Several, separated by commas, where several are tried.
@@ -128,11 +130,10 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
     step.chunks = integer_of(chunks, 1, 4096, d).value_or(1);
   } else {
     d.error(Code::Usage, s.where,
-            title_of(s) + " knows no schedule `" + s.value + "`")
+            "unknown schedule " + in_backticks(s.value) + " in " + title_of(s))
         .help(
-            "one of 1f1b, gpipe, interleaved:N, where a stage has N chunks of "
-            "layers, interleaved:N:G with G micro-batches after one another "
-            "in a chunk");
+            "use 1f1b, gpipe, interleaved:N (N layer chunks per stage) or "
+            "interleaved:N:G (G consecutive micro-batches per chunk)");
   }
 }
 
@@ -147,7 +148,8 @@ void set_measured(const Setting& s, Options& o, Diagnostics& d) {
       const auto seconds = number_of(value, d);
       if (!seconds) return;
       if (*seconds <= 0) {
-        d.error(Code::Usage, s.where, title_of(s) + ": a step takes some time")
+        d.error(Code::Usage, s.where,
+                title_of(s) + ": the step time must be positive")
             .help("seconds, for example `step=1.83`");
         return;
       }
@@ -157,7 +159,7 @@ void set_measured(const Setting& s, Options& o, Diagnostics& d) {
       if (!o.measured.peak) return;
     } else {
       d.error(Code::Usage, s.where,
-              title_of(s) + " does not take " + in_backticks(part))
+              title_of(s) + " does not accept " + in_backticks(part))
           .help(
               "for example `--measured step=1.83,peak=61GiB`, or one of them");
       return;
@@ -174,8 +176,8 @@ const std::vector<Flag>& workload_flags() {
        "framework's own name",
        kCounting, set_remat},
       {"offload", Takes::Text, "WHAT", "Memory",
-       "keep on the host: optimizer, optimizer:paged, weights, "
-       "activations, or activations:NAME; may repeat",
+       "offload to the host: optimizer, optimizer:paged, weights, activations, "
+       "or activations:NAME; may repeat",
        kCounting, set_offload, true},
       {"microbatches", Takes::Text, "N", "Memory",
        "micro-batches per step (default 1)", kCounting,
@@ -236,37 +238,36 @@ const std::vector<Flag>& workload_flags() {
          o.workload.step.update = find_update(s.value);
        },
        false, true, update_choices},
-      {"fp8", Takes::Choice, "RECIPE", "Memory",
-       "FP8 recipe for the products of layers", kCounting,
+      {"fp8", Takes::Choice, "RECIPE", "Memory", "FP8 recipe for layer matmuls",
+       kCounting,
        [](auto& s, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.segments.fp8 = find_fp8_recipe(s.value);
        },
        false, true, recipe_names},
       {"dropout", Takes::Nothing, "", "Memory",
-       "dropout masks are stored (default with --framework torch: as the "
-       "config says)",
+       "store dropout masks (default with --framework torch: by config)",
        kCounting,
        [](auto&, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.drops_out = true;
        }},
       {"no-dropout", Takes::Nothing, "", "Memory",
-       "no dropout, whatever the config says", kCounting,
+       "no dropout, regardless of the config", kCounting,
        [](auto&, auto& o, auto&) {
          o.workload.given = true;
          o.workload.step.drops_out = false;
        }},
       {"loss-tiles", Takes::Text, "N", "Memory",
-       "chunks in which logits and loss are computed (default 1)", kCounting,
+       "number of chunks for logits and loss (default 1)", kCounting,
        [](auto& s, auto& o, auto& d) {
          o.workload.given = true;
          o.workload.step.segments.loss_tiles =
              integer_of(s, 1, kMostTiles, d).value_or(1);
        }},
       {"measured", Takes::Text, "step=S,peak=SIZE", "Memory",
-       "what a run took, in seconds, and had allocated at its peak, to be "
-       "compared with the estimate",
+       "measured step time in seconds and peak allocation, to compare with the "
+       "estimate",
        "analyze", set_measured, false, false},
       {"expert-factor", Takes::Text, "F", "Memory",
        "the busiest expert's tokens divided by the average (default 1)",
@@ -277,8 +278,8 @@ const std::vector<Flag>& workload_flags() {
          if (factor < 1) {
            d.error(Code::Usage, s.where,
                    title_of(s) +
-                       " is at least 1: the fullest expert has no "
-                       "fewer tokens than an average one");
+                       " must be at least 1: the busiest expert has no fewer "
+                       "tokens than average");
            return;
          }
          o.workload.step.segments.expert_factor = factor;

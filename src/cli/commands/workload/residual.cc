@@ -46,7 +46,7 @@ std::string_view quantity_name(Quantity of) {
 Table residual_table(const Compared& compared, bool for_people) {
   Table table;
   table.id = for_people ? "residual_for_people" : "residual";
-  table.title = "Measured, and where the difference may lie";
+  table.title = "Measured versus estimated, by part";
   table.audience = for_people ? Audience::People : Audience::Programs;
   table.columns = {{"part", for_people ? "" : "part"}, right("measured"),
                    right("lower", "at least"),         right("estimate"),
@@ -106,11 +106,13 @@ std::string compared_text(Quantity of, const Residual& residual) {
                      (share < 0 ? " below" : " above") + " the estimate of " +
                      amount_text(of, residual.estimate);
   if (residual.breaks_bound()) {
-    return text + " and below the least of " + amount_text(of, residual.lower);
+    return text + " and below the lower end of " +
+           amount_text(of, residual.lower);
   }
   if (residual.measured > residual.upper) {
-    return text + " and above the most of " + amount_text(of, residual.upper) +
-           ": something that is not counted, or another workload";
+    return text + " and above the upper end of " +
+           amount_text(of, residual.upper) +
+           ": something is not counted, or the workload differs";
   }
   return text + ", within " + amount_text(of, residual.lower) + " to " +
          amount_text(of, residual.upper);
@@ -124,7 +126,7 @@ std::string likely_text(const Residual& residual) {
     if (part.alone_is_in_range && part.share) parts.push_back(&part);
   }
   if (parts.empty()) {
-    return "no part explains it by itself, within its range";
+    return "no single part explains it within its range";
   }
   std::ranges::stable_sort(parts, [](const auto* a, const auto* b) {
     return std::abs(*a->share) > std::abs(*b->share);
@@ -148,13 +150,12 @@ void report_broken_bound(Quantity of, const Residual& residual,
       .fact("measured " + amount_text(of, residual.measured) + ", at least " +
             amount_text(of, residual.lower))
       .help(is_step
-                ? "most often the run is another than the flags say: compare "
-                  "batch, sequence length (padding counts), layers, "
-                  "recomputation, precision, and the number and kind of devices"
-                : "most often the run is another than the flags say, or the "
-                  "number is that of another device: it is what the fullest "
-                  "device has allocated, as torch.cuda.max_memory_allocated() "
-                  "has it, in units of 1024 for GiB")
+                ? "usually the run differs from the flags: compare batch, "
+                  "sequence length (padding counts), layers, recomputation, "
+                  "precision, and the number and kind of devices"
+                : "usually the run differs from the flags, or the number is "
+                  "from another device: use torch.cuda.max_memory_allocated() "
+                  "on the fullest device, with GiB in units of 1024")
       .help(
           "if they agree, a bound of shardplan is wrong: please report it with "
           "the command line and the output of `--json`");
@@ -168,7 +169,7 @@ bool can_compare(const MeasuredStep& measured, const MemoryAnswer& answer,
   if (!step) {
     diags
         .error(Code::Usage, {},
-               "`--measured` is of a training step, and none is asked for")
+               "`--measured` needs a training step, but none is requested")
         .help(
             "add `--batch` and `--seq`, and `--hardware` for the time of the "
             "step");
@@ -176,7 +177,8 @@ bool can_compare(const MeasuredStep& measured, const MemoryAnswer& answer,
   }
   if (!measured.seconds || step->time) return true;
   auto problem = diags.error(
-      Code::Usage, {}, "`--measured step=` has no step time to stand beside");
+      Code::Usage, {},
+      "`--measured step=` has no estimated step time to compare with");
   if (step->untimed.empty()) {
     problem.help("add `--hardware`, for example `--hardware h100-sxm`");
   } else {
@@ -208,8 +210,8 @@ void add_residual(const MeasuredStep& measured, const StepAnswer& answer,
     report_broken_bound(of, residual, diags);
   }
   report.notes.push_back(
-      "parts were not measured: the difference is shared out by how far each "
-      "may lie from its estimate");
+      "parts were not measured: the difference is distributed by the "
+      "uncertainty of each part");
 }
 
 }  // namespace shardplan::cli

@@ -17,7 +17,7 @@ Cell bytes_cell(int64_t bytes) { return ByteSize{bytes}; }
 
 Table bracket_table(const MemoryBracket& bracket, bool for_people) {
   Table table = {for_people ? "memory_bracket_for_people" : "memory_bracket",
-                 "A training step, on the fullest device",
+                 "Training step memory, on the fullest device",
                  {{"category", for_people ? "" : "category"},
                   right("lower", "at least"),
                   right("estimate"),
@@ -40,7 +40,7 @@ Table bracket_table(const MemoryBracket& bracket, bool for_people) {
 
 Table widened_table(const MemoryBracket& bracket) {
   return {"widened",
-          "Between at least and at most, at the fullest moment of the latter",
+          "Sources of uncertainty, at the upper end's peak",
           {{"cause", "", Align::Left, true}, right("bytes")},
           [&bracket](const RowSink& sink) {
             for (const Widening& row : bracket.widened) {
@@ -52,9 +52,8 @@ Table widened_table(const MemoryBracket& bracket) {
 Table alive_table(const MemoryBracket& bracket) {
   Table table;
   table.id = "alive";
-  table.title =
-      "Alive at the fullest moment, by the estimate: " + bracket.moment +
-      (bracket.device.empty() ? "" : " on " + bracket.device);
+  table.title = "Live at peak (estimate): " + bracket.moment +
+                (bracket.device.empty() ? "" : " on " + bracket.device);
   table.columns = {{"value", "value", Align::Left, true},
                    left("from"),
                    right("bytes_per_device", "per device")};
@@ -69,7 +68,7 @@ Table alive_table(const MemoryBracket& bracket) {
 
 Table stages_table(const MemoryBracket& bracket) {
   return {"stage_brackets",
-          "A training step, stage by stage",
+          "Training step memory, by stage",
           {right("stage"), left("class"), right("lower", "at least"),
            right("estimate"), right("upper", "at most")},
           [&bracket](const RowSink& sink) {
@@ -83,8 +82,7 @@ Table stages_table(const MemoryBracket& bracket) {
 Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   Table table;
   table.id = for_people ? "memory_reserved_for_people" : "memory_reserved";
-  table.title =
-      "Memory in use on the device, with what is reserved beyond the allocated";
+  table.title = "Memory in use, with allocator and runtime overhead";
   table.columns = {{"category", for_people ? "" : "category"},
                    right("lower", "at least"),
                    right("estimate"),
@@ -110,17 +108,20 @@ Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   return table;
 }
 
-// What a time is of: "step", "token", "first token".
+// `what` is "step", "token" or "first token".
+std::string per_text(std::string_view what) {
+  return what == "first token" ? "to first token" : "per " + std::string(what);
+}
+
 Table time_table(const StepTime& time, std::string_view what, bool for_people) {
   Table table;
   table.id = for_people ? "step_time_for_people" : "step_time";
-  table.title =
-      "How long the " + std::string(what) + " takes, on the slowest device";
+  table.title = "Time " + per_text(what) + ", on the slowest device";
   table.columns = {{"part", for_people ? "" : "part"},
                    right("lower", "at least"),
                    right("estimate"),
                    right("upper", "at most"),
-                   right("exposed", "not hidden"),
+                   right("exposed"),
                    left("basis")};
   if (!for_people) table.columns.push_back(left("source"));
   table.audience = for_people ? Audience::People : Audience::Programs;
@@ -174,9 +175,7 @@ std::string time_text(const StepTime& time, int64_t devices) {
 Table collectives_table(const StepTime& time, std::string_view what) {
   Table table;
   table.id = "step_collectives";
-  table.title = "What a device sends " +
-                std::string(what == "step" ? "in a " : "for the ") +
-                std::string(what);
+  table.title = "Communication per device, " + per_text(what);
   table.columns = {left("kind"),
                    left("axis"),
                    left("link"),
@@ -184,8 +183,8 @@ Table collectives_table(const StepTime& time, std::string_view what) {
                    left("direction"),
                    right("count"),
                    right("bytes_per_device", "per device"),
-                   right("seconds", "takes"),
-                   right("exposed", "not hidden")};
+                   right("seconds", "time"),
+                   right("exposed")};
   table.rows = [&time](const RowSink& sink) {
     for (const StepCollective& row : time.collectives) {
       std::vector<std::string> axes(row.axes.begin(), row.axes.end());
@@ -209,14 +208,14 @@ std::string reserved_text(const ReservedMemory& reserved,
                            ? "the step does not fit"
                            : "the step may not fit") +
            " the arena of " + bytes_text(*reserved.arena) +
-           ": XLA_CLIENT_MEM_FRACTION makes it larger";
+           "; raise XLA_CLIENT_MEM_FRACTION to enlarge it";
   }
   if (!limit || bracket.upper() > limit->usable ||
       reserved.total[2] <= limit->usable) {
     return "";
   }
-  return "allocations fit, but with what the allocator and the runtime reserve "
-         "the step needs " +
+  return "allocations fit, but with allocator and runtime overhead the step "
+         "needs " +
          bytes_text(reserved.total[0]) + " to " +
          bytes_text(reserved.total[2]) +
          (reserved.total[0] > limit->usable ? ", which does not fit "
@@ -237,7 +236,7 @@ void add_limits(const StepTime& time,
                 const std::vector<std::string>& calibrated, Report& report) {
   report.closing.push_back("limited by " + time.limited_by);
   if (!calibrated.empty()) {
-    report.notes.push_back("calibrated by " +
+    report.notes.push_back("calibrated with " +
                            joined(calibrated, ", ", " and "));
   }
   if (!time.links.empty()) {
@@ -275,7 +274,7 @@ void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
   report.summary.emplace_back("limited_by", shown->limited_by);
   report.summary.emplace_back("calibrated", Names{times.calibrated});
   if (first != nullptr) {
-    report.closing.push_back("the first token comes after " +
+    report.closing.push_back("the first token takes " +
                              seconds_text(first->total));
   }
   if (next != nullptr) {
@@ -289,7 +288,7 @@ void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
     report.summary.emplace_back("full_batch", Count{full->sequences});
     report.summary.emplace_back("full_batch_tokens_per_second", Ratio{most});
     report.closing.push_back("with " + plural(full->sequences, "sequence") +
-                             ", as many as fit, " +
+                             " (the most that fit), " +
                              seconds_text(full->next_token.total) + ": " +
                              count_text(std::llround(most)) + " tokens/s");
   }
@@ -302,7 +301,7 @@ void add_inference(const MemoryAnswer& answer, Mode mode, TimeTables tables,
 std::string step_fit_text(const StepAnswer& answer, const Fit& fit,
                           const DeviceLimit& limit) {
   return fit_text(fit, limit) +
-         (answer.left_out.empty() ? "" : ", of text alone");
+         (answer.left_out.empty() ? "" : " (text only)");
 }
 
 std::vector<std::pair<std::string, Cell>> step_summary(
@@ -335,21 +334,20 @@ std::vector<std::pair<std::string, Cell>> step_summary(
   return summary;
 }
 
-// "in host memory, for each device: 11.2 GiB; on a host with 8 of them 89.8
-// GiB"
+// "in host memory, per device: 11.2 GiB; per host with 8 devices: 89.8 GiB"
 std::string host_text(const StepAnswer& answer) {
   const std::array<int64_t, kKeepings>& host = answer.bracket.host;
   const bool known = host[0] == host[2];
   std::string text =
-      "in host memory, for each device: " +
+      "in host memory, per device: " +
       (known ? bytes_text(host[0])
              : "at least " + bytes_text(host[0]) + ", estimate " +
                    bytes_text(host[1]) + ", at most " + bytes_text(host[2]));
   if (!answer.devices_per_host) return text;
   const double devices = static_cast<double>(*answer.devices_per_host);
-  return text + "; on a host with " + std::to_string(*answer.devices_per_host) +
-         " of them " + bytes_text(static_cast<double>(host[2]) * devices) +
-         (known ? "" : " at most");
+  return text + "; per host with " + std::to_string(*answer.devices_per_host) +
+         " devices: " + (known ? "" : "up to ") +
+         bytes_text(static_cast<double>(host[2]) * devices);
 }
 
 void add_step_text(const StepAnswer& answer, Report& report) {
@@ -389,8 +387,8 @@ void add_step(const StepAnswer& answer, const Budget& budget, const Fit& fit,
       });
   if (crossed) {
     report.notes.push_back(
-        "each column is of its own fullest moment: a category may shrink from "
-        "column to column, the total does not");
+        "each column is taken at its own peak: a category may shrink from "
+        "column to column, but the total does not");
   }
   if (budget.limit) {
     std::string each = stage_limits_text(*budget.limit);

@@ -14,16 +14,14 @@ namespace {
 
 std::string share_text(const Serving& serving) {
   const bool of_total = serving.engine->share == MemoryShare::OfTotal;
-  return fmt::format("{:.4g} of {} that {}", serving.settings.share,
+  return fmt::format("{:.4g} of {}{}", serving.settings.share,
                      bytes_text(serving.device.usable),
-                     of_total ? "are there"
-                              : "are there, less what is taken "
-                                "before");
+                     of_total ? "" : ", less what is used before");
 }
 
 // In the order of Taken.
 constexpr std::array<std::string_view, 3> kTakenText = {
-    "", ", outside of the share", ", before"};
+    "", ", outside the share", ", before"};
 
 // One row of the table of memory.
 struct MemoryRow {
@@ -80,7 +78,8 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
            row.bytes, row.source});
     }
   }
-  rows.push_back({"cache", "cache", "left for the cache", stage.available, ""});
+  rows.push_back(
+      {"cache", "cache", "available for the cache", stage.available, ""});
   return rows;
 }
 
@@ -110,7 +109,7 @@ ColumnsOf<MemoryRow> shown_columns() {
 // For programs all rows; for people the weights by part where there are
 // several.
 Table memory_table_of(const Serving& serving, bool shown) {
-  std::string title = std::string(serving.engine->title) + " on each device";
+  std::string title = std::string(serving.engine->title) + " memory per device";
   const std::string& stage = serving.stage().label;
   if (!stage.empty()) title += ", " + stage;
   return table_of(shown ? "engine_memory_shown" : "engine_memory",
@@ -120,9 +119,9 @@ Table memory_table_of(const Serving& serving, bool shown) {
 
 Table cache_table(const Serving& serving) {
   return {"engine_cache",
-          "What the cache holds",
-          {left("end", ""), right("bytes"), right("block", "tokens a page"),
-           right("blocks"), right("sequence_blocks", "blocks a sequence"),
+          "Cache capacity",
+          {left("end", ""), right("bytes"), right("block", "tokens per page"),
+           right("blocks"), right("sequence_blocks", "blocks per sequence"),
            right("tokens"), right("states"), right("sequences")},
           [&serving](const RowSink& sink) {
             const ServedStage& stage = serving.stage();
@@ -143,10 +142,10 @@ Table cache_table(const Serving& serving) {
 
 Table stages_of(const Serving& serving) {
   Table table = {"engine_stages",
-                 "Stages, as the engine fills them",
+                 "Pipeline stages",
                  {{"stage", "stage", Align::Left, true},
                   right("weights"),
-                  right("cache", "for the cache"),
+                  right("cache"),
                   right("sequences")}};
   table.audience =
       serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs;
@@ -217,7 +216,7 @@ Table shown_degrees_table(const Serving& serving) {
   };
   Table table =
       table_of("engine_degrees_shown",
-               "At which degrees " + std::string(serving.engine->title) +
+               "Degrees at which " + std::string(serving.engine->title) +
                    " runs the model",
                columns, shown_degrees(serving), Audience::People);
   table.show_header = false;
@@ -249,7 +248,7 @@ std::string waiting_line(const Serving& serving) {
       "{} of {} sequences {}wait: {} runs {} at once (`--max-seqs`)",
       count_text(serving.sequences_of_group() - most),
       count_text(serving.sequences_of_group()),
-      serving.mesh.dp > 1 ? "of the fullest group " : "", serving.engine->title,
+      serving.mesh.dp > 1 ? "in the fullest group " : "", serving.engine->title,
       count_text(most));
 }
 
@@ -328,25 +327,25 @@ std::vector<std::string> engine_notes(const Serving& serving) {
   if (stage.pools[1]) {
     notes.push_back(tokens_line(serving, *stage.pools[1]));
   } else if (!serving.uncounted.empty()) {
-    notes.push_back("left out of the answer: " + serving.uncounted);
+    notes.push_back("not counted: " + serving.uncounted);
   } else if (serving.without_cache) {
-    notes.emplace_back("no layer keeps anything: sequences are not limited");
+    notes.emplace_back("no layer caches anything: sequences are not limited");
   }
   for (const std::string& remark : serving.remarks) {
     notes.push_back(std::string(serving.engine->title) + ": " + remark);
   }
   const RankWeights& weights = stage.weights;
   if (weights.vocab_padding > 0) {
-    notes.push_back("padding of the vocabulary: " +
-                    bytes_text(weights.vocab_padding) + " per device");
+    notes.push_back("vocabulary padding: " + bytes_text(weights.vocab_padding) +
+                    " per device");
   }
   if (weights.kv_copies > 0) {
-    notes.push_back("copies of KV projections: " +
+    notes.push_back("replicated KV projections: " +
                     bytes_text(weights.kv_copies) + " per device");
   }
   if (weights.not_loaded > 0) {
-    notes.push_back("layers that predict further tokens are not loaded: " +
-                    bytes_text(weights.not_loaded) + " in all");
+    notes.push_back("multi-token prediction layers are not loaded: " +
+                    bytes_text(weights.not_loaded) + " in total");
   }
   return notes;
 }

@@ -228,11 +228,11 @@ TEST_CASE("given inputs: a choice of an input's numbers is refused by name") {
   refused({"--input", "x=long"}, "input `x` is [4], but `long` gives [5]");
   refused({"--input", "x=ids"},
           "input `x` takes floating-point numbers, but `ids` gives i64");
-  refused({"--input", "x=several"}, "`several` holds no tensor named `x`");
+  refused({"--input", "x=several"}, "`several` has no tensor named `x`");
   refused({"--input", "x=x", "--values", "field"},
           "`--values field` computes in integers");
   refused({"--input-ids", "1,2,3,4"},
-          "--input-ids is for graphs with one input of integers");
+          "--input-ids needs a graph with exactly one integer input");
   refused({"--expect", "y", "--values", "field"},
           "--expect compares floating-point numbers");
   refused({"--expect", "y"}, "--expect needs the inputs of the recording");
@@ -324,7 +324,7 @@ TEST_CASE("given inputs: a whole model's tokens are given once") {
   const GivenRun twice =
       gpt2({"--input", "input_ids=targets", "--input-ids", "1,2;3,4"});
   CHECK(twice.code == 2);
-  CHECK(says(twice, "`input_ids` is given by --input and by --input-ids"));
+  CHECK(says(twice, "`input_ids` is given by both --input and --input-ids"));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST_CASE("a parameter of the graph must be in the model") {
   "mlp/dawn": {"shape": [32, 16], "dtype": "f32"}})"}});
   CHECK_FALSE(s->input);
   CHECK(messages(s->diags).find(
-            "SP015 block.yaml:7:3 the shape of `down` is not known") !=
+            "SP015 block.yaml:7:3 the shape of `down` is unknown") !=
         std::string::npos);
 }
 
@@ -192,14 +192,14 @@ TEST_CASE("flags of whole models and of graph files are told apart") {
     words.insert(words.end(), more.begin(), more.end());
     host.err.clear();
     CHECK(run(words, host) == 2);
-    CHECK(host.err.find("error[SP010]: " + more[0] + " is for whole models") ==
-          0);
+    CHECK(host.err.find("error[SP010]: " + more[0] +
+                        " applies to whole models") == 0);
   }
   host.err.clear();
   CHECK(run({"simulate", "model.json", "--dims", "a=1", "--rules", "rules.yaml",
              "--mesh", "tp=2"},
             host) == 2);
-  CHECK(host.err.find("error[SP010]: --dims is for graph files") == 0);
+  CHECK(host.err.find("error[SP010]: --dims applies to graph files") == 0);
 }
 
 TEST_CASE("more devices than can be run are refused") {

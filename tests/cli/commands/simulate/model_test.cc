@@ -46,9 +46,10 @@ TEST_CASE("input ids that are none are refused, with their place") {
             "SP010 sequences of --input-ids differ in length"},
            {"ids.json", "[]", "SP010 --input-ids gives no tokens"},
            {"ids.json", "[[]]", "SP010 --input-ids gives no tokens"},
-           {"ids.json", "[[1, x]]", "SP002 ids.json:1:6 a token is an integer"},
+           {"ids.json", "[[1, x]]",
+            "SP002 ids.json:1:6 a token must be an integer"},
            {"ids.json", "[[1], 2]",
-            "SP002 ids.json:1:7 input ids are a list of sequences"}}) {
+            "SP002 ids.json:1:7 input ids must be a list of sequences"}}) {
     CAPTURE(row.written);
     CAPTURE(row.file);
     Diagnostics diags;

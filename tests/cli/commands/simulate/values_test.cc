@@ -57,7 +57,7 @@ TEST_CASE("a checkpoint's own weights are the default") {
 
 TEST_CASE("weights that are not there cannot be asked for") {
   CHECK(ran(gpt2({"--shrink", "--values", "checkpoint"}))
-            .out.find("a model made smaller has none") != std::string::npos);
+            .out.find("a shrunk model has none") != std::string::npos);
   const Ran config = ran({"tests/data/configs/llama-3.2-1b.json", "--rules",
                           "@llama", "--values", "checkpoint"});
   CHECK(config.code == 2);

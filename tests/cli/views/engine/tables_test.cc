@@ -102,7 +102,7 @@ TEST_CASE("engine: notes say settings, tokens and copies") {
         std::string::npos);
   CHECK(notes[1].find("sequences of 1,024 tokens at once") !=
         std::string::npos);
-  CHECK(notes[2] == "vLLM: 2 KV heads: 2 ranks keep each");
+  CHECK(notes[2] == "vLLM: 2 KV heads: each is replicated on 2 ranks");
 }
 
 }  // namespace shardplan::cli
