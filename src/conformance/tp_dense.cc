@@ -333,7 +333,7 @@ bool is_same_layer_error(const Answer& answer, const Json& error) {
   };
   return answer.refused == Code::InvalidGraph &&
          (says("Unknown Tensor Parallel mode", "tensor parallel mode") ||
-          says("divisible", "does not divide"));
+          says("divisible", "divisible"));
 }
 
 }  // namespace

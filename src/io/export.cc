@@ -301,7 +301,7 @@ std::string why_no_rules(const ExportInput& input) {
     if (rule.decode_dim) return "a rule depends on the size of a dimension";
   }
   if (rules_repeat_axes(input)) {
-    return "the rules use an axis twice (SP202); the plan does not";
+    return "the rules use an axis twice (SP202), which the plan does not";
   }
   return "";
 }

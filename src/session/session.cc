@@ -200,14 +200,14 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   return rules;
 }
 
-// What is found about numbers of devices names `--devices`, or says none;
-// where a topology says the number, it is named.
+// Findings about the number of devices name `--devices`, or no flag. Where the
+// number comes from a topology, they name that instead.
 void name_topology(const NamedTopology& topology, Diagnostic& problem) {
-  const std::string says = "`--topology " + topology.name + "` says " +
-                           std::to_string(topology.devices);
+  const std::string says = "`--topology " + topology.name + "` has " +
+                           plural(topology.devices, "device");
   if (problem.code == Code::DeviceCountMismatch) {
     for (std::string& fact : problem.facts) {
-      if (fact.starts_with("`--devices` says ")) fact = says;
+      if (fact.starts_with("`--devices` is ")) fact = says;
     }
   } else if (problem.message.starts_with("no size of axis")) {
     problem.facts.push_back(says);

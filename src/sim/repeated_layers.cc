@@ -298,9 +298,9 @@ void note_not_as_hooked(const Graph& graph, const HookedWalk& walk,
     const std::string& at = graph.values[walk.fault->value].name;
     diags
         .report(Code::NotAsHooks, {},
-                "run by hooks, the plan " +
+                "run with hooks, the plan " +
                     std::string(walk.fault->shapes_differ
-                                    ? "stops at "
+                                    ? "fails at "
                                     : "gives wrong values for ") +
                     in_backticks(at))
         .fact("the collectives are those that a compiler would insert")

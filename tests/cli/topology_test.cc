@@ -202,12 +202,12 @@ TEST_CASE("a mesh of another size is a finding that names the topology") {
       1);
   CHECK(codes_of(report) == std::vector<std::string>{"SP205"});
   CHECK(report.at("diagnostics").at(0).at("facts").at(1) ==
-        "`--topology v5p-128` says 64");
+        "`--topology v5p-128` has 64 devices");
   MemoryHost open = two_axes();
   CHECK(
       run(with_model("check", {"-m", "fsdp=3,tp=-1", "--topology", "v5p-128"}),
           open) == 2);
-  CHECK(open.err.find("`--topology v5p-128` says 64") != std::string::npos);
+  CHECK(open.err.find("`--topology v5p-128` has 64 devices") != std::string::npos);
 }
 
 TEST_CASE("what does not fit the devices of the topology is SP301") {

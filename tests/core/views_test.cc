@@ -73,7 +73,7 @@ TEST_CASE("a view is a name and axes, whose product is the mesh's") {
   refuses({"ep=8,edp=4"}, "is not a view");
   refuses({"a b:ep=8"}, "is not a view");
   refuses({""}, "is not a view");
-  refuses({"experts:"}, "missing");
+  refuses({"experts:"}, "expected an axis");
   refuses({"experts:ep=8"}, "has 8 devices, but the mesh has 32");
   refuses({"experts:ep=3,edp=-1"}, "3");
   refuses({"experts:ep=8,ep=4"}, "appears twice");

@@ -80,9 +80,9 @@ TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(build_errors("ops: [{op: linear, in: [x, v], out: y}]") ==
         "SP015 g:4:28 there is no value named `v`");
   CHECK(build_errors("ops: [{op: linear, in: x, out: y}]") ==
-        "SP015 g:4:12 `linear` of 1 operand");
+        "SP015 g:4:12 `linear` has 1 operand");
   CHECK(build_errors("ops: [{op: relu, in: x, out: [y, z]}]") ==
-        "SP015 g:4:12 `relu` with 2 results");
+        "SP015 g:4:12 `relu` has 2 results");
   CHECK(build_errors("ops: [{op: relu, in: x, out: y, by: 3}]") ==
         "SP015 g:4:33 `relu` has no attribute `by`");
   CHECK(build_errors("ops: [{op: scale, in: x, out: y, by: half}]") ==

@@ -100,8 +100,8 @@ TEST_CASE("types that we do not have, and texts that break off, are refused") {
     std::string expected;
   };
   const Case kCases[] = {
-      {"%a: tensor<?x2xf32>)", "SP002 m:1:25 the shape `?x2xf32` is not known"},
-      {"%a: tensor<*xf32>)", "SP002 m:1:25 the shape `*xf32` is not known"},
+      {"%a: tensor<?x2xf32>)", "SP002 m:1:25 the shape `?x2xf32` is dynamic"},
+      {"%a: tensor<*xf32>)", "SP002 m:1:25 the shape `*xf32` is dynamic"},
       {"%a: tensor<2xf8E3M4>)",
        "SP005 m:1:25 `f8E3M4` is not a supported element type"},
       {"%a: tensor<99999999999999999999xf32>)",

@@ -244,7 +244,7 @@ TEST_CASE(
       served_with(served_llama(),
                   changed(served_llama(), {{"intermediate_size", 511}}), input);
   REQUIRE(uncut.problems.size() == 1);
-  CHECK(uncut.problems[0].find("an MLP of 511") != std::string::npos);
+  CHECK(uncut.problems[0].find("the MLP width (511)") != std::string::npos);
   // 511 is 7 times 73, and 8 heads are not.
   for (const DegreeVerdict& verdict : uncut.verdicts) {
     CHECK(verdict.legal == (verdict.degree == 1));

@@ -356,7 +356,7 @@ class Chooser {
     if (place_.expert || is_stacked() || linear_.inputs_first ||
         place_.role == LinearRole::Parameter ||
         place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
-      return refuse("has an MLX-specific form that is not supported");
+      return refuse("is one that MLX stores in a way of its own");
     }
     // mlx-vlm puts all of the text model into `language_model`.
     for (const std::string& name :

@@ -47,7 +47,7 @@ Judged judged(MemoryHost host, const std::string& rules, const Json& recorded) {
   const Json& summary = report.at("summary");
   return {summary.at("verdict"),
           summary.at("run_as"),
-          host.out.find("the plan stops at") != std::string::npos,
+          host.out.find("the plan fails at") != std::string::npos,
           host.out.find("\"SP514\"") != std::string::npos,
           recorded.at("forward").at(0),
           backward.is_null() ? "error" : backward.at(0).get<std::string>()};

@@ -109,7 +109,7 @@ TEST_CASE("gate's remarks: what one line does is one note, of all targets") {
   CHECK(memory.code == Code::GatedChange);
   CHECK(memory.labels.empty());
   CHECK(memory.message ==
-        "the fullest device holds less: 100 B → 80 B (-20 B) (`llama`)");
+        "the fullest device uses less: 100 B → 80 B (-20 B) (`llama`)");
 }
 
 TEST_CASE("gate's remarks: a line of a revision is named, not pointed at") {

@@ -209,7 +209,7 @@ TEST_CASE("precision_report: the answer names the worst and the best") {
   const std::vector<Variant> variants = two();
   CHECK(precision_line(graph, variants) ==
         "error at `h1`: 0.004 unsharded, 0.008 (2 times) sharded with tp=16; "
-        "least 0.0044 (1.1 times) with tp=2");
+        "lowest 0.0044 (1.1 times) with tp=2");
   CHECK(precision_line(graph, std::span(variants).first(1)) ==
         "error at `h1`: 0.004 unsharded, 0.0044 (1.1 times) sharded");
 }
@@ -221,7 +221,7 @@ TEST_CASE("precision_report: what is not finite is the worst") {
   std::vector<Variant> variants = two();
   variants[0].outcome = errors({{0.002, nan}, {0.004, nan}});
   CHECK(precision_line(graph, variants) ==
-        "error at `h1`: 0.004 unsharded, not finite sharded with tp=2; least "
+        "error at `h1`: 0.004 unsharded, not finite sharded with tp=2; lowest "
         "0.008 (2 times) with tp=16");
   CHECK(
       rows(precision_tables(variants), "precision")[0].at("sharded").is_null());

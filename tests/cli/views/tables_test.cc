@@ -174,7 +174,7 @@ TEST_CASE("what is left out is noted") {
   testing::MemoryHost host = testing::planning_host();
   testing::run_on(host, {"analyze", "--optimizer", "muon", "--exit-zero"},
                   "fsdp=1");
-  CHECK(host.out.find("1 parameter of 4 B in total") != std::string::npos);
+  CHECK(host.out.find("1 parameter, 4 B in total") != std::string::npos);
   CHECK(host.out.find("muon keeps one moment for 5 matrices") !=
         std::string::npos);
   host = testing::planning_host();
@@ -332,7 +332,7 @@ TEST_CASE("points that cannot run are left out for people, with their count") {
   REQUIRE(rows.size() == 1);
   CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
   CHECK(left_out_text(s.points, s.meshes) ==
-        "1 configuration that cannot run is left out (`--expand` shows it): "
+        "1 configuration that cannot run is hidden (`--expand` shows it): "
         "SP206");
   CHECK(rows_in(sorted_points(s.points, s.meshes, true)).size() == 2);
   // Rules that suit no mesh are no reason to leave all out.

@@ -265,13 +265,13 @@ TEST_CASE("a rope that cannot be is SP015") {
         "SP015 cannot rotate 6 values of a head of [2, 4, 4]");
   CHECK(inferred("rope", {{2, 4, 6}},
                  {{"frequencies", three}, {"rotary_dim", 4.0}}) ==
-        "SP015 3 frequencies for 4 numbers");
+        "SP015 3 frequencies for 4 rotated values");
   CHECK(inferred("rope", {{2, 4, 6}},
                  {{"frequencies", three}, {"theta", 100.0}}) ==
         "SP015 `frequencies` cannot be combined with `theta` or `scaling`");
   CHECK(
       inferred("rope", {{2, 4, 6}}, {{"frequencies", std::vector<double>{}}}) ==
-      "SP015 0 frequencies for 6 numbers");
+      "SP015 0 frequencies for 6 rotated values");
   CHECK(inferred(
             "rope", {{2, 4, 2}},
             {{"frequencies",

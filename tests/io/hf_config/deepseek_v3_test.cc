@@ -122,7 +122,7 @@ TEST_CASE("FP8 that the config does not settle is refused") {
       {"fmt", "e5m2", "SP009 only the FP8 format `e4m3` is supported"},
       {"modules_to_not_convert", "lm_head",
        "SP002 `quantization_config.modules_to_not_convert` must be a list, not "
-       "text"},
+       "a string"},
       {"weight_block_size",
        {128},
        "SP009 `weight_block_size` must be two positive sizes"},

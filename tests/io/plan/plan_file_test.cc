@@ -316,8 +316,8 @@ TEST_CASE("what layers keep is refused where it cannot be") {
   has(problem("\"layers\":[0]", "\"layers\":[1]"),
       "a layer has an unknown kind");
   has(problem("\"layers\":[0]", "\"layers\":[-1]"), "a layer's kind");
-  has(problem("\"width\":3", "\"width\":0"), "has no size");
-  has(problem("\"width\":3", "\"width\":1099511627777"), "has no size");
+  has(problem("\"width\":3", "\"width\":0"), "has an invalid size");
+  has(problem("\"width\":3", "\"width\":1099511627777"), "has an invalid size");
   has(problem("\"width\":3", "\"width\":\"3\""), "`width`");
   has(problem("\"per\":\"token\"", "\"per\":\"day\""), "`per` cannot be `day`");
   has(problem("\"width\":3", "\"width\":3,\"dtype\":\"f31\""),

@@ -77,7 +77,7 @@ TEST_CASE("a correction names a code that exists") {
   const Correction expected{1, Code::IndivisibleDimension, {"tp"}, "r"};
   CHECK(corrections == std::vector<Correction>{expected});
   CHECK(outcome(R"({"code": "SP299"})", read) ==
-        "SP002 p:1:10 no code is `SP299`");
+        "SP002 p:1:10 unknown code `SP299`");
 }
 
 TEST_CASE("a stored dimension has a place, a size and a reason") {
@@ -272,7 +272,7 @@ TEST_CASE("every section is checked") {
                 R"({"dtype":"f32","shape":[9223372036854775807],"spec":[]})"),
             "SP002 p:5:15 f32[9223372036854775807] exceeds 2^63 bytes"},
            {"placements", placement(R"({"corrections":[{"code":"SP999"}]})"),
-            "SP002 p:5:39 no code is `SP999`"},
+            "SP002 p:5:39 unknown code `SP999`"},
            {"parameters", R"([["a",2]])",
             "SP002 p:6:16 `a` has placement 2, but there are 2"},
            {"parameters", R"([["a",-1]])",

@@ -141,7 +141,7 @@ TEST_CASE("Python without a table says what it has") {
   CHECK(none.facts == std::vector<std::string>{
                           "line 3: `get_partition_rules` has `return None`"});
   CHECK(settled("import x\nlayers = 3\n").facts ==
-        std::vector<std::string>{"it has `layers`"});
+        std::vector<std::string>{"it defines `layers`"});
   CHECK(looks_like_python_rules("import x\n"));
   CHECK_FALSE(looks_like_python_rules("from: x\nclass: y\n"));
 }

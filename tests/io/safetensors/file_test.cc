@@ -86,7 +86,7 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
       "SP002 m:1:155 `c` is f32[2] and needs 8 bytes, but its offsets span 9");
   CHECK(behind(c + "24,16]}", 24).find("`data_offsets` must be [begin, end]") !=
         std::string::npos);
-  CHECK(behind(c + "017,25]}", 25).find("starts with 0") != std::string::npos);
+  CHECK(behind(c + "017,25]}", 25).find("leading zero") != std::string::npos);
   CHECK(behind(c + "16]}", 24).find("`data_offsets` must be [begin, end]") !=
         std::string::npos);
   CHECK(behind(c + "16,24,32]}", 24)
@@ -102,7 +102,7 @@ TEST_CASE("what is wrong with one of many entries that begin alike is said") {
         std::string::npos);
   CHECK(behind(c + "17,25]}", 25).find("belong to no tensor") !=
         std::string::npos);
-  CHECK(behind(c + "00000016,00000024]}", 24).find("starts with 0") !=
+  CHECK(behind(c + "00000016,00000024]}", 24).find("leading zero") !=
         std::string::npos);
   CHECK(behind(c + "1234567:,24]}", 24).find("`:`") != std::string::npos);
   CHECK(behind(R"("__metadata__":{"dtype":"F32","shape":[2],"data_offsets":[)"

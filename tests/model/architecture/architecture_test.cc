@@ -337,7 +337,7 @@ classes:
   CHECK(tensors(file, R"({"tie": false, "torchscript": true})") ==
         "n.weight [1]\n");
   CHECK(tensors(file, R"({"tie": true, "per_layer_config": {"0": {"x": 1}}})")
-            .find("gives layer `0` another `x`") != std::string::npos);
+            .find("gives layer `0` a different `x`") != std::string::npos);
 }
 
 TEST_CASE("requirements with a name are replaced, or dropped") {

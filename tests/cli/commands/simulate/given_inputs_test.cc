@@ -246,11 +246,11 @@ TEST_CASE("given inputs: integers go to the input that takes them") {
   };
   const GivenRun ambiguous = two({"--input-ids", "1,2,3;4,5,6"});
   CHECK(ambiguous.code == 2);
-  CHECK(says(ambiguous, "there are `a`, `b`"));
+  CHECK(says(ambiguous, "its integer inputs are `a`, `b`"));
   const GivenRun drawn = two({"--expect", "y"});
   CHECK(drawn.code == 2);
   CHECK(says(drawn, "--expect needs the weights of a checkpoint"));
-  CHECK(says(drawn, "drawn are `table`"));
+  CHECK(says(drawn, "random values would be used for `table`"));
   const GivenRun parameter = two({"--input", "table=x"});
   CHECK(parameter.code == 2);
   CHECK(says(parameter, "`table` is a parameter"));
@@ -262,7 +262,7 @@ TEST_CASE("given inputs: integers go to the input that takes them") {
       "decoder", {"--rules", folder + "decoder.rules.yaml", "--mesh", "tp=2",
                   "--input-ids", "1,2,3,4,5,6,7,48;1,2,3,4,5,6,7,8"}));
   CHECK(beyond.code == 2);
-  CHECK(says(beyond, "`--input-ids` gives 48 in input `ids`"));
+  CHECK(says(beyond, "`--input-ids` gives 48 for input `ids`"));
   const GivenRun shape = run_given(
       recorded("decoder", {"--rules", folder + "decoder.rules.yaml", "--mesh",
                            "tp=2", "--input-ids", "1,2,3"}));

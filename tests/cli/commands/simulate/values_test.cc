@@ -150,7 +150,7 @@ TEST_CASE("a picture of the errors is written") {
   REQUIRE(host.files.count("errors.svg") == 1);
   CHECK(host.files.at("errors.svg").find("<svg") == 0);
   CHECK(simulate_variants_ran({"--values", "field", "--plot", "errors.svg"}, 2)
-            .out.find("--plot is about rounding") != std::string::npos);
+            .out.find("--plot shows rounding errors") != std::string::npos);
 }
 
 }  // namespace
