@@ -116,6 +116,8 @@ struct Column {
   bool elastic = false;
   // Text has it below the row, on a line of its own: a sentence, not a value.
   bool below = false;
+  // Text has it below the row, behind its title, where a row is too wide.
+  bool gives_way = false;
   // The tone of a cell's text; null: all are plain.
   Tone (*tone)(std::string_view text) = nullptr;
 };

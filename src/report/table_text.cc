@@ -217,10 +217,13 @@ class Widths {
     measure();
     if (!has_rows_) return;
     fit();
-    if (total() > style_.width) wrap();
+    is_wide_ = total() > style_.width;
+    if (is_wide_) wrap();
   }
 
   bool has_rows() const { return has_rows_; }
+  // Whether rows are wider than the terminal, unless texts are wrapped.
+  bool is_wide() const { return is_wide_; }
   int indent() const { return indent_; }
   int operator[](size_t column) const { return widths_[column]; }
 
@@ -317,6 +320,7 @@ class Widths {
   std::vector<int> widths_;
   std::vector<int> words_;  // the longest word of a column that may wrap
   bool has_rows_ = false;
+  bool is_wide_ = false;
 };
 
 class Printer {
@@ -412,8 +416,11 @@ class Printer {
           std::holds_alternative<std::monostate>(row[i])) {
         continue;
       }
-      const std::string text = cell_text(row[i], style_);
+      std::string text = cell_text(row[i], style_);
       if (text.empty()) continue;
+      if (table_.columns[i].gives_way) {
+        text = table_.columns[i].title + " " + text;
+      }
       const int blanks = widths_.indent() + kBelowIndent;
       for (const std::string& line :
            wrapped_words(text, std::max(kLeastBelow, style_.width - blanks))) {
@@ -449,11 +456,22 @@ class Printer {
 
 bool print_table(const Table& table, const Style& style, bool apart,
                  Output& out) {
+  const auto print = [&](const Table& shown, const Widths& widths) {
+    if (!widths.has_rows()) return false;
+    if (apart) out.buffer() += '\n';
+    Printer(shown, style, widths, out).print();
+    return true;
+  };
   const Widths widths(table, style);
-  if (!widths.has_rows()) return false;
-  if (apart) out.buffer() += '\n';
-  Printer(table, style, widths, out).print();
-  return true;
+  if (!widths.is_wide() ||
+      std::ranges::none_of(table.columns, &Column::gives_way)) {
+    return print(table, widths);
+  }
+  Table narrow = table;
+  for (Column& column : narrow.columns) {
+    column.below = column.below || column.gives_way;
+  }
+  return print(narrow, Widths(narrow, style));
 }
 
 }  // namespace shardplan

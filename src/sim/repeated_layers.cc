@@ -324,7 +324,8 @@ std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
   if (placed->hooked && !placed->as_hooked) {
     note_not_as_hooked(graph, *placed->hooked, diags);
   }
-  Program program = partition(graph, placed->mesh, placed->wanted, {});
+  Program program = partition(graph, placed->mesh, placed->wanted,
+                              {.as_hooked = placed->as_hooked});
   if (!can_be_counted(program, diags)) return std::nullopt;
   return program;
 }

@@ -239,6 +239,11 @@ class Partitioner {
            graph_.nodes[reader].op->exchange == TokenExchange::FromExperts;
   }
 
+  // Why operands that disagree are brought together.
+  Cause unnamed() const {
+    return options_.as_hooked ? Cause::Declared : Cause::Implicit;
+  }
+
   Cause cause_of(ValueId value, const ReshardStep& step,
                  const NodeChoice* choice) const {
     if (step.kind == CollectiveKind::AllReduce ||
@@ -246,13 +251,13 @@ class Partitioner {
       return Cause::PartialSum;
     }
     if (choice == nullptr) return Cause::Declared;
-    if (!graph_.values[value].is_weight) return Cause::Implicit;
+    if (!graph_.values[value].is_weight) return unnamed();
     // The axes that the weight gives up are those of the batch.
     const bool all = std::all_of(step.axes.begin(), step.axes.end(),
                                  [&](const AxisName& axis) {
                                    return contains(choice->batch_axes, axis);
                                  });
-    return all ? Cause::WeightUse : Cause::Implicit;
+    return all ? Cause::WeightUse : unnamed();
   }
 
   void output(ValueId v) {

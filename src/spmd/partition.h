@@ -20,6 +20,8 @@ namespace shardplan {
 struct PartitionOptions {
   Overlap overlap = Overlap::Off;
   const Algorithm* algorithm = nullptr;  // wished for; else the table's first
+  // Layouts are those that hooks leave: what is resharded, their styles name.
+  bool as_hooked = false;
 };
 
 // Where every value of the graph is to lie, as far as that is said: inputs and

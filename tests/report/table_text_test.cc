@@ -232,6 +232,34 @@ TEST_CASE("a row that does not fit its table is a bug") {
   CHECK_THROWS_AS(printed(table), InternalError);
 }
 
+TEST_CASE("a column that gives way stands below where a row is too wide") {
+  Table table{"t",
+              "",
+              {left("mesh"), left("breaks_at", "breaks at")},
+              rows_of({{std::string("tp=1"), std::string("batch 25")},
+                       {std::string("tp=2"), std::string()}})};
+  table.columns[1].gives_way = true;
+  CHECK(printed(table, text_of_width(40)) ==
+        "mesh  breaks at\ntp=1  batch 25\ntp=2\n");
+  CHECK(printed(table, text_of_width(12)) ==
+        "mesh\ntp=1\n     breaks at\n     batch 25\ntp=2\n");
+}
+
+TEST_CASE("a terminal shows in colours what a cell means") {
+  Table table{"t",
+              "",
+              {left("fits")},
+              rows_of({{std::string("yes")}, {std::string("no")}})};
+  table.columns[0].tone = [](std::string_view text) {
+    return text == "yes" ? Tone::Good : Tone::Bad;
+  };
+  Style style;
+  style.colour = true;
+  CHECK(printed(table, style) ==
+        "\x1b[1mfits\x1b[0m\n\x1b[1;32myes\x1b[0m\n\x1b[1;31mno\x1b[0m\n");
+  CHECK(printed(table) == "fits\nyes\nno\n");
+}
+
 TEST_CASE("elastic tables fit the width, and no line ends in a blank") {
   CHECK(holds("print_table", [] {
     const auto text = [] { return draw_text("a/ \n\x1b"); };

@@ -90,6 +90,7 @@ struct Shown {
   bool findings = false;
   // What all points have in common stands in the headline.
   bool devices = false;
+  bool several_axes = false;  // else a mesh tells its devices
   bool hardware = false;
   bool batch = false;
   bool seq = false;
@@ -106,6 +107,11 @@ struct Shown {
   bool has_column(size_t time) const { return times[time] || asked[time]; }
   bool is_timed() const { return contains(asked, true); }
 };
+int64_t larger_axes(const Mesh& mesh) {
+  return std::ranges::count_if(mesh.axes(),
+                               [](const Axis& axis) { return axis.size > 1; });
+}
+
 // `hidden` has no rows; empty: all points have.
 Shown shown_of(const std::vector<SweepPoint>& points,
                const std::vector<SweepMesh>& meshes,
@@ -140,6 +146,7 @@ Shown shown_of(const std::vector<SweepPoint>& points,
     const SweepMesh& mesh = meshes[point.mesh];
     shown.devices = shown.devices ||
                     mesh.mesh.devices() != meshes[first.mesh].mesh.devices();
+    shown.several_axes = shown.several_axes || larger_axes(mesh.mesh) > 1;
     shown.views = shown.views || !mesh.mesh.views().empty();
     shown.findings =
         shown.findings || mesh.errors + mesh.warnings + point.warnings > 0;
@@ -157,7 +164,9 @@ std::string named_views(const Mesh& mesh) {
 std::vector<Column> people_columns(const Shown& shown) {
   std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true}};
   if (shown.views) columns.push_back({"views", "views", Align::Left, true});
-  if (shown.devices) columns.push_back(right("devices"));
+  if (shown.devices && shown.several_axes) {
+    columns.push_back(right("devices"));
+  }
   if (shown.hardware) columns.push_back(left("hardware"));
   if (shown.batch) columns.push_back(right("batch"));
   if (shown.seq) {
@@ -174,7 +183,7 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("estimate"));
     columns.push_back(right("upper", "at most"));
   } else {
-    columns.push_back(right("bytes_per_device", "per device"));
+    columns.push_back(right("bytes_per_device", "memory"));
   }
   for (size_t i = 0; i < kTimed; ++i) {
     if (shown.times[i]) columns.push_back(right(kTimes[i].id, kTimes[i].title));
@@ -183,11 +192,17 @@ std::vector<Column> people_columns(const Shown& shown) {
     columns.push_back(right("tokens_per_second", "tokens/s"));
   }
   if (shown.limit) {
-    columns.push_back({"headroom", shown.serving ? "fits" : "memory"});
+    columns.push_back({"headroom", "fits"});
     columns.back().tone = fit_tone;
   }
-  if (shown.limit && shown.workload) columns.push_back(left("breaks_at"));
-  if (shown.findings) columns.push_back(left("findings"));
+  if (shown.limit && shown.workload) {
+    columns.push_back(left("breaks_at"));
+    columns.back().gives_way = true;
+  }
+  if (shown.findings) {
+    columns.push_back(left("findings"));
+    columns.back().gives_way = true;
+  }
   if (shown.reasons) {
     columns.push_back({"reasons", "", Align::Left, false, true});
   }
@@ -198,7 +213,9 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
                const Shown& shown) {
   Row row = {mesh_text(mesh.mesh)};
   if (shown.views) row.emplace_back(named_views(mesh.mesh));
-  if (shown.devices) row.emplace_back(Count{mesh.mesh.devices()});
+  if (shown.devices && shown.several_axes) {
+    row.emplace_back(Count{mesh.mesh.devices()});
+  }
   if (shown.hardware) row.emplace_back(point.device);
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));

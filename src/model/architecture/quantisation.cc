@@ -382,9 +382,11 @@ std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits) {
     scheme.nested = says(bits, "bnb_4bit_use_double_quant");
     const auto storage = bits.find("bnb_4bit_quant_storage");
     if (storage && storage->text() != "uint8") {
-      return bits.refuse("bnb_4bit_quant_storage",
-                         "weights stored as " + in_backticks(storage->text()) +
-                             " are not supported");
+      return bits
+          .refuse("bnb_4bit_quant_storage", "weights stored as " +
+                                                in_backticks(storage->text()) +
+                                                " are not supported")
+          .help("write `uint8`: the weights have as many bytes");
     }
     const auto type = bits.find("bnb_4bit_quant_type");
     scheme.quant_type = type ? std::string(type->text()) : "fp4";

@@ -524,11 +524,12 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Storage storage = flags.storage.value_or(Storage::F32);
   const Algorithm* algorithm =
       flags.algorithm ? find_algorithm(*flags.algorithm) : nullptr;
+  const PartitionOptions how{flags.overlap, algorithm, placed->as_hooked};
   return SimulateInput{std::move(given->session),
                        std::move(given->run),
                        *std::move(graph),
                        *std::move(placed),
-                       {flags.overlap, algorithm},
+                       how,
                        *source,
                        std::move(given->weights),
                        storage,
