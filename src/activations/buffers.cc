@@ -39,7 +39,9 @@ GatheredSizes gathered_sizes(const Budget& budget) {
   for (const GatheredClass& of : budget.gathered) {
     if (of.gathered == 0) continue;
     sizes.most_sharded = std::max<Int128>(sizes.most_sharded, of.sharded);
-    const bool is_layer = of.label.find('*') != std::string::npos;
+    // Layers that are stored in stacks have names without their number.
+    const bool is_layer =
+        of.groups > 1 || of.label.find('*') != std::string::npos;
     (is_layer ? sizes.layers : sizes.others) += Int128{of.gathered} * of.groups;
     Int128& most = is_layer ? sizes.most_of_layer : sizes.most_of_others;
     most = std::max<Int128>(most, of.gathered);
