@@ -17,11 +17,11 @@ class ViewReader {
   }
 
   std::optional<ViewReading> run(Shape shape) {
-    if (view_.joined && shape != view_.shape) return std::nullopt;
-    if (experts_) {
-      if (shape.empty()) return std::nullopt;
-      shape.erase(shape.begin());
+    if (shape.size() != view_.shape.size() ||
+        (view_.joined && shape != view_.shape)) {
+      return std::nullopt;
     }
+    if (experts_) shape.erase(shape.begin());
     std::vector<ViewReading::Step> back;  // the last first
     for (const TensorView::Move& move : view_.moves) {
       if (!move.order.empty()) {

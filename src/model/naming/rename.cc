@@ -312,7 +312,9 @@ class Renaming {
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
       set_dtype(rule.dtype, tensor);
-      if (!tensor.in_parts) {
+      // One that is kept as it is, its own name finds.
+      const bool changes = tensor.plain != tensor.name || !tensor.moves.empty();
+      if (changes && !tensor.in_parts) {
         views_[std::move(tensor.plain)] = {tensor.name,
                                            std::move(tensor.plain_shape),
                                            std::move(tensor.moves),

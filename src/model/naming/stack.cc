@@ -112,8 +112,8 @@ class Joining {
         values[i].push_back(member.at[i]);
       }
       std::ranges::sort(values[i]);
-      const auto twice = std::ranges::unique(values[i]);
-      values[i].erase(twice.begin(), twice.end());
+      values[i].erase(std::unique(values[i].begin(), values[i].end()),
+                      values[i].end());
       const auto label = scheme_.labels.find(rule.stack[i].first.text);
       if (label != scheme_.labels.end() && label->second == kExpertsLabel) {
         experts = i;
