@@ -227,7 +227,9 @@ TEST_CASE("view: those of shipped schemes begin and end with the tensors") {
       if (!model->manifest) continue;
       const Manifest* const manifest = &*model->manifest;
       REQUIRE(manifest->views != nullptr);
-      for (const auto& [tensor, view] : *manifest->views) {
+      for (const auto& entry : *manifest->views) {
+        const std::string& tensor = entry.first;
+        const TensorView& view = entry.second;
         const auto reading = read_view(view, view.shape);
         REQUIRE_MESSAGE(reading.has_value(), tensor);
         size_t at = 0;
