@@ -242,7 +242,7 @@ TEST_CASE("a column that gives way stands below where a row is too wide") {
   CHECK(printed(table, text_of_width(40)) ==
         "mesh  breaks at\ntp=1  batch 25\ntp=2\n");
   CHECK(printed(table, text_of_width(12)) ==
-        "mesh\ntp=1\n     breaks at\n     batch 25\ntp=2\n");
+        "mesh\ntp=1\n     breaks at batch 25\ntp=2\n");
 }
 
 TEST_CASE("a terminal shows in colours what a cell means") {

@@ -310,9 +310,9 @@ TEST_CASE("people see what fits first, and how many rows are left out") {
   const std::vector<Row> rows = rows_in(table);
   REQUIRE(rows.size() == 2);
   CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
-  CHECK(std::get<std::string>(rows[0][3]) == "60 B free");
-  CHECK(std::get<std::string>(rows[0][5]) == "2 warnings");
-  CHECK(std::get<std::string>(rows[1][3]) == "30 B over");
+  CHECK(std::get<std::string>(rows[0][2]) == "60 B free");
+  CHECK(std::get<std::string>(rows[0][4]) == "2 warnings");
+  CHECK(std::get<std::string>(rows[1][2]) == "30 B over");
   CHECK(common_text(s.points, s.meshes) == "x with 100 B, batch 1, context 64");
   Sample many = s;
   while (many.points.size() < 41) many.points.push_back(s.points[0]);
