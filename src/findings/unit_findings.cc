@@ -271,33 +271,35 @@ Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.atomic) return Severity::Error;
   const bool gathers = std::ranges::all_of(split.axes, is_gathered_axis);
   // Blocks are never inferred from a name: facts or scales tell them.
-  const bool told = known.given() || split.unit.kind == UnitKind::QuantBlock;
-  return told && !gathers ? Severity::Error : Severity::Warning;
+  const bool is_known =
+      known.given() || split.unit.kind == UnitKind::QuantBlock;
+  return is_known && !gathers ? Severity::Error : Severity::Warning;
 }
 
-// Where the scales of a weight tell its blocks, and facts do not say the same:
-// what they tell, and what becomes of them.
+// Says which blocks the scales of a weight imply, where the facts give others,
+// and whether the scales are cut; "" where they agree.
 std::string scales_text(const SplitUnit& split, const UnitFacts& known,
                         std::string_view name) {
-  const QuantBlocks* told =
+  const QuantBlocks* of_scales =
       split.unit.kind == UnitKind::QuantBlock
           ? find_blocks(known.hints.blocks, name, split.type.shape)
           : nullptr;
-  if (told == nullptr) return "";
+  if (of_scales == nullptr) return "";
   const auto dim = static_cast<size_t>(split.unit.dim);
   const auto& said = dim + 1 == split.type.shape.size()
                          ? known.facts.quant_columns
                          : known.facts.quant_rows;
-  if (said == told->blocks[dim] || told->blocks[dim] < 2) return "";
-  std::string text = in_backticks(told->scales) + " " +
-                     shape_text(told->scales_shape) + " implies blocks of " +
-                     std::to_string(told->blocks[dim]) + " in dimension " +
+  if (said == of_scales->blocks[dim] || of_scales->blocks[dim] < 2) return "";
+  std::string text = in_backticks(of_scales->scales) + " " +
+                     shape_text(of_scales->scales_shape) +
+                     " implies blocks of " +
+                     std::to_string(of_scales->blocks[dim]) + " in dimension " +
                      std::to_string(dim);
-  if (told->placed && dim < told->scales_shape.size() &&
-      told->scales_shape.size() == split.type.shape.size() &&
-      told->scales_shape[dim] % split.shards != 0) {
+  if (of_scales->placed && dim < of_scales->scales_shape.size() &&
+      of_scales->scales_shape.size() == split.type.shape.size() &&
+      of_scales->scales_shape[dim] % split.shards != 0) {
     text += "; " + std::to_string(split.shards) + " shards do not divide its " +
-            std::to_string(told->scales_shape[dim]) +
+            std::to_string(of_scales->scales_shape[dim]) +
             ", so the scales would be replicated";
   }
   return text;

@@ -68,6 +68,13 @@ std::string kind_name(StateKind kind) {
   return category_id(static_cast<size_t>(kind));
 }
 
+// The capacity that a fit is judged by: bytes, or every stage where cards
+// differ.
+std::string capacity_text(const Fit& fit, const DeviceLimit& limit) {
+  return limit.of_stages.empty() ? bytes_text(*fit.usable)
+                                 : std::string("the devices of every stage");
+}
+
 }  // namespace
 
 Table breakdown_table(const Session& session, const Budget& budget,
@@ -269,16 +276,6 @@ std::vector<std::pair<std::string, Cell>> fit_summary(const Fit& fit) {
           {"headroom", headroom_cell(fit)},
           {"fits", fits_cell(fit)}};
 }
-
-namespace {
-
-// What it fits, or does not.
-std::string capacity_text(const Fit& fit, const DeviceLimit& limit) {
-  return limit.of_stages.empty() ? bytes_text(*fit.usable)
-                                 : std::string("the devices of every stage");
-}
-
-}  // namespace
 
 std::string fit_text(const Fit& fit, const DeviceLimit& limit) {
   const std::string of = capacity_text(fit, limit);

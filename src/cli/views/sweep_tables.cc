@@ -67,7 +67,7 @@ const std::vector<std::string>& reasons_of(const SweepPoint& point) {
   return point.serving ? point.serving->reasons : point.refused;
 }
 
-// Of the texts of headroom_text.
+// Reads the tone from what headroom_text() wrote.
 Tone fit_tone(std::string_view text) {
   if (text == "yes" || text.ends_with(" free")) return Tone::Good;
   if (text == "perhaps" || text == "may fit") return Tone::Doubtful;
@@ -274,7 +274,7 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
                            const std::vector<SweepMesh>& meshes) {
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // By what was asked for; by memory, the fewest devices are.
+  // A sweep by time compares times first, one by memory compares devices first.
   const auto key = [&](size_t i) {
     const double cost = points[i].cost();
     const bool by_time = points[i].objective != Objective::Memory;

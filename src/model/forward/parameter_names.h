@@ -45,11 +45,11 @@ class ParameterNames {
  public:
   // The manifest must outlive this. Parts of names that are one of `others` are
   // as the architecture has them.
-  // Tensors that another program keeps (Manifest::views) have names, too.
+  // Tensors that the manifest has only as views (Manifest::views) are included.
   explicit ParameterNames(const Manifest& manifest,
                           std::span<const OtherName> others = {});
 
-  // As the checkpoint has it: what a view gives, where it is read through one.
+  // The checkpoint's shape, which a view may read out of a larger tensor.
   const Shape& shape_of(const NamedParameter& parameter) const {
     return parameter.view != nullptr
                ? parameter.view->shape
