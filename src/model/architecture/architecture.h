@@ -21,7 +21,7 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/types.h"
-#include "model/architecture/expression.h"
+#include "model/language/expression.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -196,19 +196,22 @@ struct ForwardAttribute {
 
 struct ForwardCase;
 
-// An operation of a forward pass, or several. Names of values are those of the
-// block that it stands in.
+// One operation of a forward pass, or several. A statement of the file
+// (model/architecture/statement.h) becomes one for each operation. Names of
+// values are those of the block that the step belongs to.
 struct ForwardStep {
   enum class Kind : uint8_t {
-    Op,          // one of graph files
+    Op,          // an operation of graph files
     Apply,       // a module or block of the same block, or a block without any
     Weight,      // the matrix of a module, as a value
     Unembed,     // the product with the rows of an embedding
     Activation,  // by its name in a config
-    Rotate,      // positions, as the config says
-    Experts,     // what the experts of each token say
+    Rotate,      // positions, according to the config
+    Heads,       // cuts queries into heads, or pairs them with their KV heads
+    Experts,     // the weighted outputs of the experts of each token
+    Same,        // another name for a value
     Require,     // else the config is refused
-    Note,        // what the reader should know of what is computed
+    Note,        // shown with the run
     Repeat,      // the steps of modules that are repeated
     Switch,
   };
@@ -216,26 +219,31 @@ struct ForwardStep {
   Span where;
   std::string what;  // operation; module, or block without a name; of a repeat
                      // its name: "layers.{i}"
-  // Of a weight: modules that are taken where the one before is not stored.
+  // Of a weight: modules to read where the one before is not stored.
   std::vector<std::string> otherwise;
   std::vector<std::string> in;
   std::vector<std::string> out;
-  std::string as;  // what stands before the names of its values
+  std::string as;  // prefix of the names of a block's values
   std::optional<Expression> when;
-  std::vector<std::string> axes;  // labels of the result, "" for none
+  // Semantic axes of the result, "" for none; or the name of a layout
+  // (model/architecture/layouts.h).
+  std::vector<std::string> axes;
+  std::string layout;
+  // A number that is scaled or shifted by: where `by` has this value the step
+  // computes nothing.
+  std::optional<double> neutral;
   std::vector<ForwardAttribute> attributes;
-  // Arguments of a block beside those that its modules have; of `activation`
-  // and `unembed` what the key says, by that key.
+  // Arguments of a block besides those that its modules have; of `activate`
+  // and `unembed` the text that is named so.
   std::vector<std::pair<std::string, Expression>> arguments;
   std::string message;  // of a requirement or a note
   // Of experts: the block that mixes gate and up, "" for an activation.
   std::string mix;
 
   // Of a repeat: the value that layers hand on, what it is before the first,
-  // which value of a layer is handed on, and its name in the last.
+  // and its name in the last. The last step of a layer makes it.
   std::string carried;
   std::string first;
-  std::string handed_on;
   std::string last;
   std::vector<ForwardStep> steps;
   std::vector<ForwardCase> cases;  // of a switch

@@ -120,9 +120,17 @@ class ForwardCheck {
       for (const auto& [key, value] : step.arguments) check(value, names);
       using Kind = ForwardStep::Kind;
       if (step.kind == Kind::Apply || step.kind == Kind::Weight) {
-        check_module(step, modules);
+        check_module(step, modules, names);
       }
-      if (!step.mix.empty()) check_mix(step);
+      if (step.kind == Kind::Heads) {
+        for (const char* size : {"heads", "head_dim"}) {
+          if (step.argument(size) == nullptr && !names.contains(size)) {
+            unknown(size, step.where, names);
+          }
+        }
+      }
+      if (!step.mix.empty()) check_mix(step, names);
+      if (step.kind == Kind::Op) check_operation(step, modules);
       if (step.kind == Kind::Repeat) {
         check_repeat(step, modules, block, names, values);
       }
@@ -166,7 +174,6 @@ class ForwardCheck {
     Known own = values;
     own.insert(step.carried);
     check_steps(step.steps, repeated->steps, block, inner, own);
-    if (!own.contains(step.handed_on)) unknown(step.handed_on, step.where, own);
     values.insert(step.carried);
   }
 
@@ -206,7 +213,8 @@ class ForwardCheck {
   }
 
   void check_module(const ForwardStep& step,
-                    const std::vector<ModuleStep>& modules) {
+                    const std::vector<ModuleStep>& modules,
+                    const Known& names) {
     std::vector<const ModuleStep*> found;
     find_modules(modules, step.what, found);
     for (const ModuleStep* each : found) check_use(step, *each, 0);
@@ -224,15 +232,64 @@ class ForwardCheck {
                              block != all_.blocks.end() &&
                              block->second.steps.empty();
     if (!is_function) {
-      no_module(step, step.what);
+      no_call(step, modules);
       return;
     }
-    check_arguments(step, block->second, true);
-    check_counts(step, *block->second.forward);
+    check_function(step, block->second, names);
+  }
+
+  // A statement cannot say which it means.
+  void check_operation(const ForwardStep& step,
+                       const std::vector<ModuleStep>& modules) {
+    std::vector<const ModuleStep*> found;
+    find_modules(modules, step.what, found);
+    if (found.empty()) return;
+    refuse(step.where, in_backticks(step.what) +
+                           " is both a module of the block and an operation");
+  }
+
+  // Neither a module, nor a block, nor an operation.
+  void no_call(const ForwardStep& step,
+               const std::vector<ModuleStep>& modules) {
+    auto problem = refuse(
+        step.where, step.kind == ForwardStep::Kind::Weight
+                        ? "the block has no module " + in_backticks(step.what)
+                        : in_backticks(step.what) +
+                              " is no module of the block, no block without "
+                              "modules and no operation");
+    std::vector<std::string> known;
+    for (const ModuleStep& each : modules) known.push_back(each.name);
+    if (step.kind == ForwardStep::Kind::Apply) {
+      for (const std::string_view each : statement_operations()) {
+        known.emplace_back(each);
+      }
+      for (const auto& [name, block] : all_.blocks) {
+        if (block.steps.empty()) known.push_back(name);
+      }
+    }
+    if (const auto near = nearest(step.what, known)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
+  }
+
+  // The use of a block without modules: what it is not given it has from where
+  // it is used.
+  void check_function(const ForwardStep& step, const ModuleBlock& block,
+                      Known names) {
+    check_arguments(step, block, true);
+    check_counts(step, *block.forward);
+    for (const BlockArgument& each : block.takes) {
+      if (each.otherwise && step.argument(each.name) == nullptr) {
+        for (const std::string_view name : each.otherwise->names()) {
+          if (!names.contains(name)) unknown(name, step.where, names);
+        }
+      }
+      names.insert(each.name);
+    }
   }
 
   // What experts make of gate and up is a function of both.
-  void check_mix(const ForwardStep& step) {
+  void check_mix(const ForwardStep& step, const Known& names) {
     const auto block = all_.blocks.find(step.mix);
     if (block == all_.blocks.end() || !block->second.forward ||
         !block->second.steps.empty()) {
@@ -245,8 +302,7 @@ class ForwardCheck {
     function.where = step.where;
     function.in.resize(2);
     function.out.resize(1);
-    check_arguments(function, block->second, true);
-    check_counts(function, *block->second.forward);
+    check_function(function, block->second, names);
   }
 
   void check_use(const ForwardStep& step, const ModuleStep& module, int depth) {

@@ -497,7 +497,14 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
              in_backticks(name) + " cannot be the name of a block");
       continue;
     }
-    if (auto block = one_block(map, i)) {
+    auto block = one_block(map, i);
+    if (block && block->forward && is_statement_function(name)) {
+      refuse(map.key_span(i), in_backticks(name) +
+                                  " cannot be the name of a block: statements "
+                                  "have a function of this name");
+      continue;
+    }
+    if (block) {
       blocks.insert_or_assign(block->name, *std::move(block));
     }
   }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,6 +104,26 @@ std::vector<std::string> value_section_keys();
 // replaced.
 void read_values(const Node& root, bool of_forward, StepReader& reader,
                  std::vector<ValueRule>& values, Diagnostics& diags);
+
+// The names of the values that exist so far.
+using ValueNames = std::set<std::string, std::less<>>;
+
+// The operations of graph files that statements may use, by name.
+std::span<const std::string_view> statement_operations();
+// Whether a name means one of them, or a function of statements alone.
+bool is_statement_function(std::string_view name);
+
+// Appends the steps of a statement to `steps`, and what it makes to `values`.
+// `intermediate` holds the names of the block's intermediate values so far,
+// "hidden:sigmoid", and gets the new ones. False, and SP018 is reported, where
+// the text is no statement.
+bool read_statement(std::string_view text, Span where, StepReader& reader,
+                    ValueNames& values, ValueNames& intermediate,
+                    std::vector<ForwardStep>& steps);
+
+// A step as it was written before there were statements, `{op: add, in: [x, y],
+// out: z}`, as the statement to write instead; "" for a map that was no step.
+std::string as_statement(const Node& step);
 
 // Tokens, [batch, length], which every architecture may read.
 InputRule token_input();

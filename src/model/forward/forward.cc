@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/text.h"
+#include "model/architecture/layouts.h"
 #include "model/architecture/scope.h"
+#include "model/forward/chosen_steps.h"
+#include "model/forward/class_steps.h"
 #include "model/forward/experts.h"
+#include "model/forward/heads.h"
 #include "model/forward/inputs.h"
 #include "model/forward/modules.h"
 #include "model/forward/parameter_names.h"
@@ -32,6 +37,9 @@ struct Frame {
   std::map<std::string, std::string, std::less<>> values;  // in the graph
   // What its results are called by the block around it.
   std::map<std::string, std::string, std::less<>> results;
+  // How many steps still to come make a value of this name: the last of them
+  // gets the name, earlier ones are intermediate values.
+  std::map<std::string, int, std::less<>> to_come;
 };
 
 // The use of a block: what it reads, what its results are called, and what it
@@ -53,19 +61,27 @@ class ForwardWalk {
         values_(values),
         out_(out),
         diags_(diags),
-        rotations_(values.config(), out.pass(), model.is_small, diags) {}
+        rotations_(values.config(), out.pass(), model.is_small, diags) {
+    reports_.counted = [this](Span where) { return counted(where); };
+    reports_.note = [this](const std::string& message) {
+      diags_.report(Code::UnsupportedConfig, Severity::Note, model_.where(),
+                    message);
+    };
+    reports_.refused = [this](const std::string& message) {
+      diags_.error(Code::UnsupportedConfig, model_.where(), message);
+    };
+  }
 
   void run() {
     const auto layers = values_.find("layers");
     if (layers != nullptr) out_.set_layers(layers->integer);
-    const std::vector<const ModuleStep*> steps = used_steps();
+    const auto steps = class_steps(model_, values_, out_, diags_);
+    if (steps.empty()) good_ = false;
     if (!good()) return;
-    const size_t count = computed_steps(steps);
-    Names results;
-    if (good()) inputs_ = inputs(*block_of(*steps.front())->forward);
-    results = inputs_;
-    for (size_t i = 0; i < count && good(); ++i) {
-      const bool is_last = i + 1 == count;
+    inputs_ = inputs(*block_of(*steps.front())->forward);
+    Names results = inputs_;
+    for (size_t i = 0; i < steps.size() && good(); ++i) {
+      const bool is_last = i + 1 == steps.size();
       results = class_step(*steps[i], i == 0, std::move(results), is_last);
     }
     for (std::string& each : results) out_.output(std::move(each));
@@ -104,68 +120,11 @@ class ForwardWalk {
     return names;
   }
 
-  // Those of the class whose conditions hold.
-  std::vector<const ModuleStep*> used_steps() {
-    const ValueScope root{&values_, false, {}};
-    std::vector<const ModuleStep*> steps;
-    for (const ModuleStep& each : model_.model_class->steps) {
-      const auto used = root.flag(each.when);
-      if (!used) good_ = false;
-      if (used.value_or(false)) steps.push_back(&each);
-    }
-    return steps;
-  }
-
-  // A class computes its steps one after another, as far as they are blocks
-  // that compute something, and as the checkpoint has a head.
-  size_t computed_steps(const std::vector<const ModuleStep*>& steps) {
-    size_t count = 0;
-    while (count < steps.size() && is_block(*steps[count])) ++count;
-    if (count == 0) {
-      refuse(model_.model_class->where,
-             "class " + in_backticks(model_.model_class->class_name) +
-                 " has no forward pass");
-      return 0;
-    }
-    std::string missing;
-    if (count > 1 && !is_there(*steps[count - 1], missing)) --count;
-    const bool is_main =
-        model_.model_class == &model_.architecture->classes.front();
-    if (count == steps.size() && (is_main || count > 1)) return count;
-    const std::string& name = model_.model_class->class_name;
-    diags_
-        .report(Code::UnsupportedConfig, Severity::Note, model_.where(),
-                "the model has no head: its output is `last_hidden_state`, not "
-                "logits")
-        .fact(!missing.empty() ? "there is no " + in_backticks(missing) +
-                                     ", and `tie_word_embeddings` is not true"
-              : count < steps.size()
-                  ? "the head of " + in_backticks(name) + " is not supported"
-                  : "the config's architecture is " + in_backticks(name));
-    return count;
-  }
-
   const ModuleBlock* block_of(const ModuleStep& step) const {
     if (step.kind != ModuleStep::Kind::Block) return nullptr;
     const auto& blocks = model_.architecture->blocks;
     const auto found = blocks.find(step.what);
     return found == blocks.end() ? nullptr : &found->second;
-  }
-  bool is_block(const ModuleStep& step) const {
-    const ModuleBlock* const block = block_of(step);
-    return block != nullptr && block->forward;
-  }
-
-  // Whether the checkpoint has some parameter of a head, or needs none. What it
-  // lacks is `missing`.
-  bool is_there(const ModuleStep& step, std::string& missing) {
-    const ModuleBlock& block = *block_of(step);
-    const ValueScope root{&values_, false, {}};
-    const auto scope = root.within(block.takes, block.shared, step.arguments);
-    if (!has(scope)) return true;
-    missing = missing_weight(out_, *model_.architecture, block.steps, *scope,
-                             step.name);
-    return missing.empty();
   }
 
   Names class_step(const ModuleStep& step, bool is_body, Names in,
@@ -271,14 +230,23 @@ class ForwardWalk {
     return found;
   }
 
-  // What a value of the block is called in the graph.
-  std::string result(const std::string& name, Frame& frame) {
+  // What a value of the block is called in the graph: as the block around it
+  // calls it, or `name` with the block's prefix. A value that a later step
+  // replaces is called after the operation that makes it, "query:q_proj".
+  std::string result(const std::string& name, std::string_view operation,
+                     Frame& frame) {
+    std::string full = joined_name(frame.at, name);
     const auto known = frame.results.find(name);
-    std::string full = known != frame.results.end()
-                           ? known->second
-                           : joined_name(frame.at, name);
-    frame.values[name] = full;
-    return full;
+    if (--frame.to_come[name] > 0) {
+      full += ":" + std::string(operation.substr(operation.rfind('.') + 1));
+    } else if (known != frame.results.end()) {
+      return frame.values[name] = known->second;
+    }
+    const std::string plain = full;
+    for (int i = 2; !named_.insert(full).second; ++i) {
+      full = plain + std::to_string(i);
+    }
+    return frame.values[name] = std::move(full);
   }
 
   // One more step; a turn of a repeat costs as much as several.
@@ -290,12 +258,15 @@ class ForwardWalk {
   }
 
   void steps(const std::vector<ForwardStep>& list, Frame& frame) {
-    for (const ForwardStep& one : list) {
+    ChosenSteps chosen;
+    frame.to_come.clear();
+    if (!choose_steps(list, frame.scope, reports_, chosen)) good_ = false;
+    for (const ForwardStep* one : chosen.steps) {
+      for (const std::string& name : one->out) ++frame.to_come[name];
+    }
+    for (const ForwardStep* one : chosen.steps) {
       if (!good()) return;
-      if (!counted(one.where)) return;
-      const auto used = frame.scope.flag(one.when);
-      if (!used) good_ = false;
-      if (used.value_or(false)) step(one, frame);
+      step(*one, frame);
     }
   }
 
@@ -314,24 +285,30 @@ class ForwardWalk {
         return activation(one, frame);
       case Kind::Rotate:
         return rotate(one, frame);
+      case Kind::Heads:
+        return heads(one, frame);
       case Kind::Experts:
         return experts(one, frame);
-      case Kind::Require:
-        return require(one, frame);
-      case Kind::Note:
-        diags_.report(Code::UnsupportedConfig, Severity::Note, model_.where(),
-                      frame.scope.filled(one.message));
+      case Kind::Same:
+        --frame.to_come[one.out.front()];
+        frame.values[one.out.front()] = value(one.in.front(), frame, one.where);
         return;
       case Kind::Repeat:
         return repeat(one, frame);
+      case Kind::Require:
+      case Kind::Note:
       case Kind::Switch:
-        for (const ForwardCase& each : one.cases) {
-          const auto taken = frame.scope.flag(each.when);
-          if (!taken) good_ = false;
-          if (!taken || *taken) return steps(each.steps, frame);
-        }
-        return;
+        return;  // choose_steps() leaves none
     }
+  }
+
+  // The semantic axes of the result of a step, which has `rank` dimensions.
+  ValueLabels axes(const ForwardStep& one, size_t rank, const Frame& frame) {
+    if (one.layout.empty()) return one.axes;
+    std::string why;
+    const ConfigValue* const kv_heads = frame.scope.find("kv_heads", why);
+    return layout_axes(*find_layout(one.layout), rank,
+                       kv_heads == nullptr ? 0 : kv_heads->integer);
   }
 
   // 64-bit sizes beyond 2^53 are no attributes; dimensions are smaller.
@@ -381,8 +358,10 @@ class ForwardWalk {
       refuse(one.where, "an operation must have exactly one result here");
       return;
     }
-    out_.op(one.what, std::move(operands), result(one.out.front(), frame),
-            std::move(attributes), one.axes);
+    const size_t rank = out_.rank_of(one.what, operands, attributes);
+    out_.op(one.what, std::move(operands),
+            result(one.out.front(), one.what, frame), std::move(attributes),
+            axes(one, rank, frame));
   }
 
   std::optional<FoundModule> module_of(const Frame& frame,
@@ -395,7 +374,7 @@ class ForwardWalk {
     BlockUse use;
     use.in = values(one.in, frame, one.where);
     use.at = joined_name(frame.at, one.as);
-    use.axes = one.axes;
+    use.axes = axes(one, 0, frame);
     use.where = one.where;
     for (const auto& [name, expression] : one.arguments) {
       auto found = frame.scope.value(expression);
@@ -403,7 +382,7 @@ class ForwardWalk {
       use.arguments.emplace_back(name, *std::move(found));
     }
     for (const std::string& name : one.out) {
-      use.out.push_back(result(name, frame));
+      use.out.push_back(result(name, one.what, frame));
     }
     if (!good()) return;
     const auto module = module_of(frame, one.what);
@@ -411,7 +390,7 @@ class ForwardWalk {
     if (module) {
       given = apply_module(*module, frame.prefix, std::move(use));
     } else if (good()) {
-      given = apply_function(one, std::move(use));
+      given = apply_function(one, frame.scope, std::move(use));
     }
     // What a block hands on may be a value that it was given.
     for (size_t i = 0; i < given.size() && i < one.out.size(); ++i) {
@@ -420,7 +399,8 @@ class ForwardWalk {
   }
 
   // A block without modules.
-  Names apply_function(const ForwardStep& one, BlockUse use) {
+  Names apply_function(const ForwardStep& one, const ValueScope& caller,
+                       BlockUse use) {
     const auto& blocks = model_.architecture->blocks;
     const auto block = blocks.find(one.what);
     if (block == blocks.end() || !block->second.forward ||
@@ -429,9 +409,10 @@ class ForwardWalk {
                             " in this model");
       return {};
     }
-    ValueScope scope{&values_, block->second.shared, {}};
-    if (!take_arguments(block->second.takes, use, scope)) return {};
-    return call(block->second, std::move(scope), "", std::move(use));
+    auto scope =
+        caller.within(block->second.takes, block->second.shared, one.arguments);
+    if (!has(scope)) return {};
+    return call(block->second, *std::move(scope), "", std::move(use));
   }
 
   Names apply_module(const FoundModule& module, const std::string& prefix,
@@ -472,6 +453,7 @@ class ForwardWalk {
   }
 
   void weight(const ForwardStep& one, Frame& frame) {
+    --frame.to_come[one.out.front()];
     Names modules = {one.what};
     modules.insert(modules.end(), one.otherwise.begin(), one.otherwise.end());
     for (size_t i = 0; i < modules.size() && good(); ++i) {
@@ -534,7 +516,8 @@ class ForwardWalk {
     }
     const std::string name = without_outer_modules(*table) + ".weight";
     out_.unembedded(x, out_.parameter(name, tables_[*table]),
-                    result(one.out.front(), frame), one.axes);
+                    result(one.out.front(), "unembed", frame),
+                    axes(one, 3, frame));
   }
 
   // The shape of an embedding of the first step's block.
@@ -556,7 +539,8 @@ class ForwardWalk {
     const auto name = text(*one.argument("activation"), frame.scope);
     if (!name) return;
     const std::string x = value(one.in.front(), frame, one.where);
-    out_.activation(*name, x, result(one.out.front(), frame), one.axes);
+    out_.activation(*name, x, result(one.out.front(), *name, frame),
+                    axes(one, 3, frame));
   }
 
   void rotate(const ForwardStep& one, Frame& frame) {
@@ -568,8 +552,29 @@ class ForwardWalk {
       return;
     }
     const std::string x = value(one.in.front(), frame, one.where);
-    out_.op("rope", {x}, result(one.out.front(), frame), *std::move(attributes),
-            one.axes);
+    const size_t rank = out_.rank_of("rope", {x}, {});
+    out_.op("rope", {x}, result(one.out.front(), "rotate", frame),
+            *std::move(attributes), axes(one, rank, frame));
+  }
+
+  void heads(const ForwardStep& one, Frame& frame) {
+    const Names in = values(one.in, frame, one.where);
+    ValueScope scope = frame.scope;
+    for (const auto& [name, expression] : one.arguments) {
+      auto found = frame.scope.value(expression);
+      if (!has(found)) return;
+      scope.own.emplace_back(name, *std::move(found));
+    }
+    const auto sizes = head_sizes(scope);
+    if (!sizes) {
+      refuse(one.where, in_backticks(one.what) +
+                            " needs `heads`, `kv_heads` and `head_dim`");
+      return;
+    }
+    const size_t rank = one.what == "query_heads" ? query_rank(*sizes) : 0;
+    write_heads(out_, one.what, *sizes, in,
+                result(one.out.front(), one.what, frame),
+                axes(one, rank, frame));
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
@@ -585,25 +590,17 @@ class ForwardWalk {
     use->x = in[0];
     use->choices = in[1];
     use->shares = in[2];
-    use->result = result(one.out.front(), frame);
+    use->result = result(one.out.front(), "experts", frame);
     if (!one.mix.empty()) {
       use->mix = [&](const std::string& gate, const std::string& up,
                      const std::string& at, const std::string& mixed) {
         ForwardStep function;
         function.what = one.mix;
-        apply_function(function, {{gate, up}, {mixed}, at, {}, {}, one.where});
+        apply_function(function, frame.scope,
+                       {{gate, up}, {mixed}, at, {}, {}, one.where});
       };
     }
     write_experts(out_, *use);
-  }
-
-  void require(const ForwardStep& one, Frame& frame) {
-    const auto holds = frame.scope.flag(*one.argument("require"));
-    if (holds == true) return;
-    good_ = false;
-    if (!holds) return;  // which is reported
-    diags_.error(Code::UnsupportedConfig, model_.where(),
-                 frame.scope.filled(one.message));
   }
 
   void repeat(const ForwardStep& one, Frame& frame) {
@@ -637,9 +634,10 @@ class ForwardWalk {
       layer.scope.own.emplace_back(modules->index, ConfigValue::of(i));
       layer.values[one.carried] = newest;
       const std::string last = i + 1 == count ? one.last : "";
-      if (!last.empty()) layer.results[one.handed_on] = last;
+      const std::string& made = one.steps.back().out.front();
+      if (!last.empty()) layer.results[made] = last;
       out_.in_layer(layer.at, i, last, [&] { steps(one.steps, layer); });
-      newest = value(one.handed_on, layer, one.where);
+      newest = value(made, layer, one.where);
       out_.probe(newest);
     }
     frame.values[one.carried] = newest;
@@ -649,8 +647,10 @@ class ForwardWalk {
   ConfigValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
-  Names inputs_;  // that the first block reads
+  Names inputs_;                           // that the first block reads
+  std::unordered_set<std::string> named_;  // values of the graph
   Rotations rotations_;
+  StepReports reports_;
   std::map<std::string, Shape> tables_;
   int64_t operations_ = 0;
   int depth_ = 0;

@@ -110,6 +110,10 @@ class ForwardWriter {
   std::optional<std::pair<int64_t, int64_t>> matrix_of(
       const std::string& layer, const std::string& weight_name) const;
 
+  // Dimensions of the result of an operation.
+  size_t rank_of(std::string_view op, const std::vector<std::string>& operands,
+                 const GivenAttributes& attributes) const;
+
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers, of which there are `layers`. One
   // that the checkpoint lacks is reported by finish().
@@ -154,8 +158,6 @@ class ForwardWriter {
                      const TensorView& view);
   std::string one_layer(const DescribedValue& stacked, int64_t layer,
                         const Shape& shape);
-  size_t rank_of(std::string_view op, const std::vector<std::string>& operands,
-                 const GivenAttributes& attributes) const;
   // One for every dimension of a value but the last.
   std::string letters(const std::string& value) const;
   void report_missing();

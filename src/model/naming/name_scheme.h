@@ -21,7 +21,7 @@
 #include "base/source.h"
 #include "core/types.h"
 #include "model/architecture/architecture.h"
-#include "model/architecture/expression.h"
+#include "model/language/expression.h"
 
 namespace shardplan {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/architecture/expression.h"
+#include "model/language/expression.h"
 
 #include <map>
 

@@ -9,7 +9,8 @@
 // branch taken is computed. `a / b` of integers must leave no rest, but within
 // ceil;
 // `//` rounds down. Texts are in single or double quotes. The language is
-// described in docs/formats/architecture.md.
+// described in docs/formats/architecture.md. Statements (statement.h) have the
+// same operators.
 #pragma once
 
 #include <cstdint>
@@ -95,6 +96,8 @@ struct ExpressionNode {
     Item,
     Count,
     If,
+    Call,  // of a statement alone: `reshape(x, [batch, length])`
+    List,  // of a statement alone: `[batch, length]`
   };
   Kind kind = Kind::Constant;
   // Numbers of nodes, -1 for none.
@@ -102,7 +105,13 @@ struct ExpressionNode {
   int second = -1;
   int third = -1;
   ConfigValue constant;
-  std::string name;
+  std::string name;  // of a name or a call
+  // Of a call or a list; those of a call that have a name stand in `named`.
+  std::vector<int> arguments;
+  std::vector<std::pair<std::string, int>> named;
+  // Its text within that of the expression or statement, with brackets around.
+  size_t begin = 0;
+  size_t end = 0;
 };
 
 struct Expression {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/class_steps.h"
+
+#include <string>
+
+#include "base/text.h"
+#include "model/architecture/scope.h"
+#include "model/forward/modules.h"
+
+namespace shardplan {
+namespace {
+
+// The first weight of a head that the checkpoint lacks; "" where it has one or
+// needs none, and where an argument has no value, which is reported.
+std::string missing_head(const ForwardDefinition& model, ConfigValues& values,
+                         const ForwardWriter& out, const ModuleStep& step) {
+  const ModuleBlock& block = *computed_block(*model.architecture, step);
+  const ValueScope root{&values, false, {}};
+  const auto scope = root.within(block.takes, block.shared, step.arguments);
+  if (!scope) return "";
+  return missing_weight(out, *model.architecture, block.steps, *scope,
+                        step.name);
+}
+
+}  // namespace
+
+const ModuleBlock* computed_block(const Architecture& architecture,
+                                  const ModuleStep& step) {
+  if (step.kind != ModuleStep::Kind::Block) return nullptr;
+  const auto found = architecture.blocks.find(step.what);
+  const bool computes =
+      found != architecture.blocks.end() && found->second.forward;
+  return computes ? &found->second : nullptr;
+}
+
+std::vector<const ModuleStep*> class_steps(const ForwardDefinition& model,
+                                           ConfigValues& values,
+                                           const ForwardWriter& out,
+                                           Diagnostics& diags) {
+  const ArchitectureClass& model_class = *model.model_class;
+  const ValueScope root{&values, false, {}};
+  std::vector<const ModuleStep*> steps;
+  for (const ModuleStep& each : model_class.steps) {
+    const auto used = root.flag(each.when);
+    if (!used) return {};
+    if (*used) steps.push_back(&each);
+  }
+  size_t count = 0;
+  while (count < steps.size() &&
+         computed_block(*model.architecture, *steps[count]) != nullptr) {
+    ++count;
+  }
+  if (count == 0) {
+    auto problem = diags.error(Code::UnsupportedConfig, model.where(),
+                               "class " + in_backticks(model_class.class_name) +
+                                   " has no forward pass");
+    if (model_class.where) problem.label(model_class.where, "here");
+    return {};
+  }
+  std::string missing;
+  if (count > 1) missing = missing_head(model, values, out, *steps[count - 1]);
+  if (!missing.empty()) --count;
+  const bool has_head = count == steps.size();
+  const bool is_main = &model_class == &model.architecture->classes.front();
+  steps.resize(count);
+  if (has_head && (is_main || count > 1)) return steps;
+  const std::string class_name = in_backticks(model_class.class_name);
+  diags
+      .report(Code::UnsupportedConfig, Severity::Note, model.where(),
+              "the model has no head: its output is `last_hidden_state`, not "
+              "logits")
+      .fact(!missing.empty() ? "there is no " + in_backticks(missing) +
+                                   ", and `tie_word_embeddings` is not true"
+            : !has_head ? "the head of " + class_name + " is not supported"
+                        : "the config's architecture is " + class_name);
+  return steps;
+}
+
+}  // namespace shardplan
